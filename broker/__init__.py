@@ -1,0 +1,1 @@
+"""The broker: wires protocol, policies and storage into a program."""

@@ -1,0 +1,178 @@
+"""Loading users and permissions from a RabbitMQ definitions document.
+
+Source: https://www.rabbitmq.com/docs/definitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, Final
+
+from broker.auth.accounts import Accounts, UnknownUser
+from broker.auth.passwords import MD5, SHA256, InvalidHash, decode_hash, hash_password
+from broker.auth.users import User, UserLimits
+from broker.config.errors import DefinitionsError
+from policies.pcre import InvalidPattern
+
+#: Releases of RabbitMQ that exported hashes without naming the algorithm, and used MD5.
+_MD5_RELEASES: Final = ("1.", "2.", "3.0.", "3.1.", "3.2.", "3.3.", "3.4.", "3.5.")
+
+
+def load(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str] | None = None) -> None:
+    """Load the sections users, permissions and topic_permissions of a document; others are left alone.
+
+    A user that exists gets the document's password, tags and limits, and keeps its permissions.
+
+    Args:
+        accounts: Where to.
+        document: As RabbitMQ exports it.
+        vhosts: Names of the virtual hosts that there are; None takes any.
+    Raises:
+        DefinitionsError: An entry is malformed, or names what there is not. What stood before it is loaded.
+    """
+    algorithm = _default_algorithm(document)
+    for entry in _entries(document, "users"):
+        _load_user(accounts, entry, algorithm, vhosts)
+    for entry in _entries(document, "permissions"):
+        _set_permissions(accounts, "permissions", entry, vhosts)
+    for entry in _entries(document, "topic_permissions"):
+        _set_topic_permissions(accounts, entry, vhosts)
+
+
+def _default_algorithm(document: Mapping[str, Any]) -> str:
+    release = document.get("rabbitmq_version") or document.get("rabbit_version") or ""
+    return MD5 if str(release).startswith(_MD5_RELEASES) else SHA256
+
+
+# -- users ------------------------------------------------------------------------------------------------
+
+
+def _load_user(accounts: Accounts, entry: Mapping[str, Any], algorithm: str, vhosts: Container[str] | None) -> None:
+    name = _text(entry, "name", "users", "a user")
+    what = f"users: '{name}'"
+    is_new = name not in accounts.users
+    password_hash, algorithm = _password(entry, what, algorithm)
+    accounts.put_user(User(name, password_hash, algorithm, _tags(entry, what), _limits(entry, what, accounts)))
+    if is_new:
+        # Permissions written with a user count for new users only.
+        for vhost, granted in _mapping(entry, "permissions", what).items():
+            if not isinstance(granted, Mapping):
+                raise DefinitionsError(f"{what}: permissions in vhost '{vhost}' must be an object")
+            _set_permissions(accounts, what, {**granted, "user": name, "vhost": vhost}, vhosts)
+
+
+def _password(entry: Mapping[str, Any], what: str, default: str) -> tuple[str, str]:
+    """The password hash of a user ("" for none) and its algorithm."""
+    password, password_hash = entry.get("password"), entry.get("password_hash")
+    for key, value in (("password", password), ("password_hash", password_hash)):
+        if value is not None and not isinstance(value, str):
+            raise DefinitionsError(f"{what}: '{key}' must be a string")
+    if password is not None and password_hash is not None:
+        raise DefinitionsError(f"{what}: give either 'password' or 'password_hash', not both")
+    if password:
+        return hash_password(password), SHA256
+    algorithm = entry.get("hashing_algorithm") or default
+    if not password_hash:
+        return "", SHA256
+    try:
+        decode_hash(password_hash, str(algorithm))
+    except InvalidHash as invalid:
+        raise DefinitionsError(f"{what}: 'password_hash': {invalid}") from None
+    return password_hash, str(algorithm)
+
+
+def _tags(entry: Mapping[str, Any], what: str) -> tuple[str, ...]:
+    """Tags as a list, or as text with commas."""
+    tags = entry.get("tags", ())
+    if isinstance(tags, str):
+        tags = tags.split(",")
+    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+        raise DefinitionsError(f"{what}: 'tags' must be a list of strings, or one string with commas")
+    return tuple(tag.strip() for tag in tags if tag.strip())
+
+
+def _limits(entry: Mapping[str, Any], what: str, accounts: Accounts) -> UserLimits:
+    """The limits of a user: the object that it has already, so that they count for its connections."""
+    read: dict[str, int] = {}
+    for key, value in _mapping(entry, "limits", what).items():
+        if key not in ("max-connections", "max-channels"):
+            raise DefinitionsError(f"{what}: limit '{key}' must be max-connections or max-channels")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise DefinitionsError(f"{what}: limit '{key}' must be an integer, is {value!r}")
+        read[key] = value
+    user = accounts.users.get(entry["name"])
+    limits = UserLimits() if user is None else user.limits
+    limits.max_connections = read.get("max-connections")
+    limits.max_channels = read.get("max-channels")
+    return limits
+
+
+# -- permissions ------------------------------------------------------------------------------------------
+
+
+def _set_permissions(accounts: Accounts, section: str, entry: Mapping[str, Any], vhosts: Container[str] | None) -> None:
+    user, vhost = _whose(entry, section, vhosts)
+    what = f"{section}: user '{user}' in vhost '{vhost}'"
+    patterns = [_pattern(entry, kind, what) for kind in ("configure", "write", "read")]
+    _set(what, lambda: accounts.set_permissions(user, vhost, *patterns))
+
+
+def _set_topic_permissions(accounts: Accounts, entry: Mapping[str, Any], vhosts: Container[str] | None) -> None:
+    user, vhost = _whose(entry, "topic_permissions", vhosts)
+    what = f"topic_permissions: user '{user}' in vhost '{vhost}'"
+    exchange = _text(entry, "exchange", "topic_permissions", "an entry")
+    patterns = [_pattern(entry, kind, what) for kind in ("write", "read")]
+    _set(
+        f"{what}, exchange '{exchange}'",
+        lambda: accounts.set_topic_permissions(user, vhost, exchange, *patterns),
+    )
+
+
+def _set(what: str, change: Callable[[], None]) -> None:
+    try:
+        change()
+    except (UnknownUser, InvalidPattern) as wrong:
+        raise DefinitionsError(f"{what}: {wrong}") from None
+
+
+def _whose(entry: Mapping[str, Any], section: str, vhosts: Container[str] | None) -> tuple[str, str]:
+    user = _text(entry, "user", section, "an entry")
+    vhost = _text(entry, "vhost", section, f"the entry of user '{user}'")
+    if vhosts is not None and vhost not in vhosts:
+        raise DefinitionsError(f"{section}: user '{user}': there is no vhost '{vhost}'")
+    return user, vhost
+
+
+def _pattern(entry: Mapping[str, Any], key: str, what: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str):
+        raise DefinitionsError(f"{what}: '{key}' must be a string, a regular expression")
+    return value
+
+
+# -- the form of entries ----------------------------------------------------------------------------------
+
+
+def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
+    entries = document.get(section) or ()
+    if not isinstance(entries, list | tuple):
+        raise DefinitionsError(f"{section}: must be a list, is {type(entries).__name__}")
+    for entry in entries:
+        if not isinstance(entry, Mapping):
+            raise DefinitionsError(f"{section}: every entry must be an object, {entry!r} is not")
+        yield entry
+
+
+def _text(entry: Mapping[str, Any], key: str, section: str, what: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str):
+        # Not the whole entry: it may hold a password.
+        raise DefinitionsError(f"{section}: {what} must have '{key}', a string, has only {sorted(entry)}")
+    return value
+
+
+def _mapping(entry: Mapping[str, Any], key: str, what: str) -> Mapping[str, Any]:
+    value = entry.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise DefinitionsError(f"{what}: '{key}' must be an object")
+    return value

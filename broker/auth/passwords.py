@@ -1,0 +1,80 @@
+"""Password hashes as RabbitMQ stores and exports them: base64 of a 4-byte salt and hash(salt + password).
+
+Source: https://www.rabbitmq.com/docs/passwords
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+SHA256: Final = "rabbit_password_hashing_sha256"
+SHA512: Final = "rabbit_password_hashing_sha512"
+#: What RabbitMQ used before 3.6; new hashes are never made with it.
+MD5: Final = "rabbit_password_hashing_md5"
+
+#: Constructors by the names that definitions use.
+ALGORITHMS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    SHA256: hashlib.sha256,
+    SHA512: hashlib.sha512,
+    MD5: lambda octets: hashlib.md5(octets, usedforsecurity=False),
+}
+
+_SALT_SIZE: Final = 4
+
+
+class InvalidHash(ValueError):
+    """A stored hash that no password could have: no base64, of another length, or of an unknown algorithm."""
+
+
+def hash_password(password: str | bytes, algorithm: str = SHA256) -> str:
+    """Hash a password with a fresh salt.
+
+    Args:
+        password: Text is taken as UTF-8.
+        algorithm: A key of ALGORITHMS.
+    Returns:
+        Base64 text.
+    """
+    octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else password
+    salt = secrets.token_bytes(_SALT_SIZE)
+    return base64.b64encode(salt + ALGORITHMS[algorithm](salt + octets).digest()).decode("ascii")
+
+
+def verify_password(password: bytes, password_hash: str, algorithm: str = SHA256) -> bool:
+    """Whether a password is the hashed one; takes as long for a wrong one as for the right one.
+
+    Args:
+        password: As the client sent it.
+        password_hash: As hash_password returns it; what is no hash of this algorithm fits no password.
+        algorithm: A key of ALGORITHMS.
+    """
+    try:
+        stored = decode_hash(password_hash, algorithm)
+    except InvalidHash:
+        return False
+    salt, expected = stored[:_SALT_SIZE], stored[_SALT_SIZE:]
+    return hmac.compare_digest(ALGORITHMS[algorithm](salt + password).digest(), expected)
+
+
+def decode_hash(password_hash: str, algorithm: str) -> bytes:
+    """The salt and hash in a stored hash.
+
+    Raises:
+        InvalidHash: There are none.
+    """
+    if algorithm not in ALGORITHMS:
+        raise InvalidHash(f"unknown hashing algorithm '{algorithm}', known are {', '.join(ALGORITHMS)}")
+    try:
+        stored = base64.b64decode(password_hash, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidHash("the hash is no base64") from None
+    wanted = _SALT_SIZE + ALGORITHMS[algorithm](b"").digest_size
+    if len(stored) != wanted:
+        raise InvalidHash(f"the hash has {len(stored)} bytes, {algorithm} takes {wanted}")
+    return stored

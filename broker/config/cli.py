@@ -1,0 +1,112 @@
+"""The broker's command line, built from the option declarations."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from broker.config.errors import ConfigError, UsageError
+from broker.config.load import CONFIG_FILE_VARIABLE, Given, load
+from broker.config.options import OPTIONS
+from broker.version import VERSION
+
+if TYPE_CHECKING:
+    from broker.config.options import Settings
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """Make the settings out of the command line, the environment and the file that they name.
+
+    Args:
+        argv: The arguments, without the program's name.
+        environ: The environment.
+
+    Returns:
+        The settings.
+
+    Raises:
+        UsageError: The command line cannot be used.
+        ConfigError: The environment or the file cannot be used.
+        SystemExit: 0, after `--help` or `--version`.
+    """
+    parser = _parser()
+    arguments, surplus = parser.parse_known_args(argv)
+    if surplus:
+        raise UsageError(f"unknown argument {surplus[0]!r}{_advice(parser, surplus[0])}")
+    file = arguments.config or environ.get(CONFIG_FILE_VARIABLE)
+    return load(Path(file) if file else None, environ, arguments.given)
+
+
+def parse_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """Do as `parse` does, but end the program with one line on stderr where it raises.
+
+    Args:
+        argv: The arguments, without the program's name.
+        environ: The environment.
+
+    Returns:
+        The settings.
+
+    Raises:
+        SystemExit: 0 after `--help` or `--version`, 1 for environment or file, 2 for the command line.
+    """
+    try:
+        return parse(argv, environ)
+    except ConfigError as error:
+        sys.stderr.write(f"leveret: {error}\n")
+        sys.exit(error.exit_status)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see leveret --help")
+
+
+class _Give(argparse.Action):
+    """Adds a flag's value to those given; all flags share one list, so that the last one wins."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        name, value = self.const, values
+        if name is None:
+            name, equals, value = values.partition("=")
+            if not equals:
+                raise UsageError(f"{option_string} {values}: write it as --set key=value")
+        namespace.given.append(Given(name, value, str(option_string), UsageError))
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="leveret",
+        description="An AMQP 0-9-1 broker.",
+        epilog="Every option can also be set in the file and by the environment, as LEVERET_PORT=5672.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(given=[])
+    for option in OPTIONS.values():
+        if option.flag:
+            text = f"{option.help} Default: {option.default}.".replace("%", "%%")
+            parser.add_argument(
+                option.flag, action=_Give, const=option.name, metavar=option.metavar, help=text, dest="given"
+            )
+    parser.add_argument("--config", metavar="FILE", help=f"YAML file of options. Default: ${CONFIG_FILE_VARIABLE}.")
+    parser.add_argument(
+        "--set", action=_Give, metavar="key=value", help="Set any option; may be repeated.", dest="given"
+    )
+    parser.add_argument("--version", action="version", version=f"leveret {VERSION}")
+    return parser
+
+
+def _advice(parser: argparse.ArgumentParser, argument: str) -> str:
+    flags = parser._option_string_actions
+    near = difflib.get_close_matches(argument.partition("=")[0], flags, n=1)
+    return f"; did you mean {near[0]}?" if near else "; see leveret --help"

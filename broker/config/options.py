@@ -1,0 +1,184 @@
+"""Every option, once: the fields of `Settings` are the declarations.
+
+Names and meanings are rabbitmq.conf's where it has the option. A new option is one more field here: the
+file, the environment, the command line and the reference follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.config import kinds
+from broker.config.declaration import Option, declared, group, option
+from broker.config.kinds import ProductVersion
+
+_PORT: Final = kinds.integer(0, 65535)
+# The empty pattern allows nothing.
+_PATTERN: Final = kinds.text(empty=True)
+_COUNT_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultPermissions:
+    """What the default user may do in the default vhost; each a regular expression on names."""
+
+    configure: str = option(_PATTERN, ".*", "Names that the default user may declare and delete.")
+    write: str = option(_PATTERN, ".*", "Names that the default user may publish and bind to.")
+    read: str = option(_PATTERN, ".*", "Names that the default user may consume and bind from.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHighWatermark:
+    """How much memory the broker may take before it stops reading from publishers."""
+
+    relative: float = option(
+        kinds.real(0.0, 1.0), 0.4, "Memory alarm above this share of the machine's (or container's) memory."
+    )
+    absolute: int | None = option(
+        kinds.optional(kinds.size(1, 2**63 - 1), "none"),
+        None,
+        "Memory alarm above this size; comes before the relative one.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpListenOptions:
+    """How AMQP sockets are opened."""
+
+    backlog: int = option(
+        kinds.integer(1, 65535), 1024, "Connections that may wait to be accepted; the system may allow fewer."
+    )
+    nodelay: bool = option(kinds.boolean(), True, "Send small packets at once (TCP_NODELAY).")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compat:
+    """What the broker shows to clients that behave differently with another broker."""
+
+    advertise: ProductVersion | None = option(
+        kinds.optional(kinds.product(), "none"),
+        None,
+        "Product and version to name to clients instead of Leveret's own, such as `RabbitMQ 3.10.8`.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The configuration of one broker; `Settings()` is all defaults."""
+
+    host: str = option(kinds.text(), "0.0.0.0", "Address to listen on.", flag="--host", metavar="H")
+    port: int = option(_PORT, 5672, "Port for AMQP; 0 takes a free one.", flag="--port", metavar="N")
+    management_port: int = option(
+        _PORT,
+        15672,
+        "Port for the HTTP API and UI; 0 takes a free one.",
+        flag="--management-port",
+        metavar="N",
+    )
+    prometheus_port: int = option(
+        _PORT,
+        15692,
+        "Port for Prometheus metrics; 0 takes a free one.",
+        flag="--prometheus-port",
+        metavar="N",
+    )
+    data_dir: Path = option(
+        kinds.path(),
+        Path("leveret-data"),
+        "Folder for all that is durable.",
+        flag="--data-dir",
+        metavar="DIR",
+    )
+    log_level: str = option(
+        kinds.choice("debug", "info", "warning", "error"),
+        "info",
+        "Least severe messages to log.",
+        flag="--log-level",
+        metavar="L",
+    )
+    cluster_name: str | None = option(
+        kinds.optional(kinds.text()), None, "Name that clients are shown; without it, the node's name."
+    )
+
+    # Created when the data folder is: an existing one keeps its users and vhosts.
+    default_user: str = option(kinds.text(), "guest", "User to create in a new data folder.")
+    default_pass: str = option(kinds.text(), "guest", "Password of the default user.", secret=True)
+    default_vhost: str = option(kinds.text(), "/", "Vhost to create in a new data folder.")
+    default_user_tags: tuple[str, ...] = option(
+        kinds.names(), ("administrator",), "Tags of the default user; they say what it may manage."
+    )
+    default_permissions: DefaultPermissions = group(DefaultPermissions)
+
+    loopback_users: tuple[str, ...] = option(
+        kinds.names(), ("guest",), "Users that may only connect from this machine."
+    )
+    auth_mechanisms: tuple[str, ...] = option(
+        kinds.names("PLAIN", "AMQPLAIN", empty=False),
+        ("PLAIN", "AMQPLAIN"),
+        "SASL mechanisms to offer, in order.",
+    )
+
+    heartbeat: int = option(
+        kinds.duration(0, 65535, "s"), 60, "Heartbeat timeout to suggest to clients; 0 suggests none."
+    )
+    frame_max: int = option(kinds.size(4096, 2**31 - 1), 131072, "Largest frame to allow a client, framing included.")
+    channel_max: int = option(
+        kinds.integer(0, 65535), 2047, "Channels that one connection may have open; 0 for no limit."
+    )
+    handshake_timeout: int = option(
+        kinds.duration(1, _COUNT_MAX, "ms"),
+        10_000,
+        "Time that a client has from connecting to connection.open.",
+    )
+    # RabbitMQ has this hard cap too.
+    max_message_size: int = option(
+        kinds.size(1, 536870912), 134217728, "Largest message body; a larger one closes its channel with 406."
+    )
+    consumer_timeout: int | None = option(
+        kinds.optional(kinds.duration(1, 2**53, "ms"), "false", "infinity", "0"),
+        1_800_000,
+        "Time that a delivery may stay unacknowledged before its channel is closed with 406.",
+    )
+    consumer_max_per_channel: int | None = option(
+        kinds.optional(kinds.integer(1, _COUNT_MAX), "none", "infinity"),
+        None,
+        "Consumers that one channel may have.",
+    )
+    channel_max_per_node: int | None = option(
+        kinds.optional(kinds.integer(1, _COUNT_MAX), "none", "infinity", "0"),
+        None,
+        "Channels that all connections together may have open.",
+    )
+    connection_max: int | None = option(
+        kinds.optional(kinds.integer(0, _COUNT_MAX), "none", "infinity"),
+        None,
+        "Connections that may be open at once.",
+    )
+    vm_memory_high_watermark: MemoryHighWatermark = group(MemoryHighWatermark)
+    tcp_listen_options: TcpListenOptions = group(TcpListenOptions)
+    shutdown_timeout: int = option(
+        kinds.duration(0, _COUNT_MAX, "ms"), 10_000, "Time that a clean stop may take before it is cut short."
+    )
+
+    compat: Compat = group(Compat)
+
+    load_definitions: Path | None = option(
+        kinds.optional(kinds.path(), "none"),
+        None,
+        "JSON file of definitions to import at every start, as exported by RabbitMQ.",
+    )
+    definitions: Mapping[str, object] = option(
+        kinds.document(),
+        {},
+        "Definitions to import at every start, written here: users, vhosts, permissions, policies and so on.",
+    )
+    policies: tuple[Mapping[str, object], ...] = option(
+        kinds.documents(), (), "Policies to set at every start, each as in a definitions file."
+    )
+
+
+OPTIONS: Final[Mapping[str, Option]] = declared(Settings)
+"""Every option by its dotted name, in the order of declaration."""

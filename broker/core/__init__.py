@@ -1,0 +1,1 @@
+"""Virtual hosts, exchanges, bindings, queues, consumers: what the broker is about."""

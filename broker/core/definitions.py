@@ -1,0 +1,148 @@
+"""Loading virtual hosts, exchanges, queues and bindings from a RabbitMQ definitions document.
+
+Source: https://www.rabbitmq.com/docs/definitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from broker.config.errors import DefinitionsError
+from broker.core.broker import Broker
+from broker.core.queues.declaration import QueueDeclaration
+from broker.core.vhost import VirtualHost
+from protocol.faults import AmqpFault
+from protocol.field_table import FieldTable, FieldValue, longstr
+
+
+def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Make the virtual hosts of a document, with their limits.
+
+    Raises:
+        DefinitionsError: An entry is malformed.
+    """
+    for entry in _entries(document, "vhosts"):
+        broker.add_vhost(_text(entry, "name", "vhosts"))
+    for entry in _entries(document, "parameters"):
+        if entry.get("component") == "vhost-limits":
+            _set_limits(_vhost(broker, entry, "parameters"), entry.get("value"))
+
+
+def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Declare the exchanges, queues and bindings of a document.
+
+    Raises:
+        DefinitionsError: An entry is malformed, or what it declares cannot be had.
+    """
+    for section, declare in (
+        ("exchanges", _declare_exchange),
+        ("queues", _declare_queue),
+        ("bindings", _declare_binding),
+    ):
+        for entry in _entries(document, section):
+            vhost = _vhost(broker, entry, section)
+            try:
+                declare(vhost, entry)
+            except AmqpFault as fault:
+                raise DefinitionsError(f"{section}: {dict(entry)}: {fault.explanation}") from None
+
+
+def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
+    """Arguments written as JSON, typed as RabbitMQ types them: integers are long, fractions double."""
+    return tuple((key, _field(value)) for key, value in arguments.items())
+
+
+def _field(value: Any) -> FieldValue:
+    if isinstance(value, bool):
+        return FieldValue("t", value)
+    if isinstance(value, int):
+        return FieldValue("l", value)
+    if isinstance(value, float):
+        return FieldValue("d", value)
+    if isinstance(value, str):
+        return longstr(value)
+    if isinstance(value, Mapping):
+        return FieldValue("F", table_from_json(value))
+    if isinstance(value, list):
+        return FieldValue("A", tuple(map(_field, value)))
+    return FieldValue("V", None)
+
+
+def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
+    entries = document.get(section, [])
+    if not isinstance(entries, list | tuple):
+        raise DefinitionsError(f"{section}: must be a list, is {type(entries).__name__}")
+    for entry in entries:
+        if not isinstance(entry, Mapping):
+            raise DefinitionsError(f"{section}: every entry must be an object, {entry!r} is not")
+        yield entry
+
+
+def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str):
+        raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be a string")
+    return value
+
+
+def _vhost(broker: Broker, entry: Mapping[str, Any], section: str) -> VirtualHost:
+    name = _text(entry, "vhost", section)
+    vhost = broker.vhosts.get(name)
+    if vhost is None:
+        raise DefinitionsError(f"{section}: {dict(entry)}: there is no vhost '{name}'")
+    return vhost
+
+
+def _set_limits(vhost: VirtualHost, limits: Any) -> None:
+    if not isinstance(limits, Mapping):
+        raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}' must be an object")
+    for key, value in limits.items():
+        if key not in ("max-connections", "max-queues") or not isinstance(value, int) or isinstance(value, bool):
+            raise DefinitionsError(
+                f"parameters: limits of vhost '{vhost.name}': {key}={value!r}: must be max-connections or"
+                " max-queues and an integer"
+            )
+        # A negative limit is no limit.
+        setattr(vhost, key.replace("-", "_"), value if value >= 0 else None)
+
+
+def _arguments(entry: Mapping[str, Any]) -> FieldTable:
+    arguments = entry.get("arguments") or {}
+    if not isinstance(arguments, Mapping):
+        raise DefinitionsError(f"{dict(entry)}: 'arguments' must be an object")
+    return table_from_json(arguments)
+
+
+def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+    type_name = _text(entry, "type", "exchanges")
+    vhost.topology.check_exchange_type(type_name)
+    vhost.topology.declare_exchange(
+        _text(entry, "name", "exchanges"),
+        type_name,
+        bool(entry.get("durable", True)),
+        bool(entry.get("auto_delete", False)),
+        bool(entry.get("internal", False)),
+        _arguments(entry),
+    )
+
+
+def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+    declaration = QueueDeclaration(
+        _text(entry, "name", "queues"),
+        bool(entry.get("durable", True)),
+        bool(entry.get("auto_delete", False)),
+        None,
+        None,
+        _arguments(entry),
+    )
+    vhost.declare_queue(declaration, lambda _: None)
+
+
+def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+    source = vhost.topology.exchange(_text(entry, "source", "bindings"))
+    name = _text(entry, "destination", "bindings")
+    to_queue = entry.get("destination_type", "queue") == "queue"
+    destination = vhost.queue(name, None) if to_queue else vhost.topology.exchange(name)
+    key = _text(entry, "routing_key", "bindings")
+    vhost.topology.bind(source, destination, key, _arguments(entry))

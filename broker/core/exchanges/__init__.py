@@ -1,0 +1,1 @@
+"""Exchange types, one file each."""

@@ -1,0 +1,40 @@
+"""The direct exchange: the routing key is the binding's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, ClassVar
+
+from broker.core.exchanges.base import Exchange
+from protocol.field_table import FieldTable
+
+if TYPE_CHECKING:
+    from broker.core.bindings import Binding, BindingIdentity, Destination
+
+
+class DirectExchange(Exchange):
+    """Sends a message to where its exact routing key is bound; the empty key is a key like any other.
+
+    Spec: AMQP 0-9-1 section 3.1.3.1.
+    """
+
+    __slots__ = ("_by_key",)
+
+    type_name: ClassVar[str] = "direct"
+
+    def _create_index(self) -> None:
+        self._by_key: dict[str, dict[BindingIdentity, Destination]] = {}
+
+    def _add(self, binding: Binding) -> None:
+        self._by_key.setdefault(binding.routing_key, {})[binding.identity] = binding.destination
+
+    def _remove(self, binding: Binding) -> None:
+        bound = self._by_key[binding.routing_key]
+        del bound[binding.identity]
+        if not bound:
+            del self._by_key[binding.routing_key]
+
+    def destinations(self, routing_key: str, headers: FieldTable) -> Collection[Destination]:
+        """Destinations bound with exactly this key."""
+        bound = self._by_key.get(routing_key)
+        return bound.values() if bound is not None else ()

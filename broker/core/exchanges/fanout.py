@@ -1,0 +1,37 @@
+"""The fanout exchange: everything goes everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from broker.core.exchanges.base import Exchange
+from protocol.field_table import FieldTable
+
+if TYPE_CHECKING:
+    from broker.core.bindings import Binding, Destination
+
+
+class FanoutExchange(Exchange):
+    """Sends every message to every destination, whatever the routing key.
+
+    Spec: AMQP 0-9-1 section 3.1.3.2.
+    """
+
+    __slots__ = ()
+
+    type_name: ClassVar[str] = "fanout"
+
+    # The bindings themselves are the index.
+
+    def _create_index(self) -> None:
+        pass
+
+    def _add(self, binding: Binding) -> None:
+        pass
+
+    def _remove(self, binding: Binding) -> None:
+        pass
+
+    def destinations(self, routing_key: str, headers: FieldTable) -> list[Destination]:
+        """All destinations."""
+        return [binding.destination for binding in self.bindings.values()]

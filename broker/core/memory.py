@@ -1,0 +1,67 @@
+"""Watching the broker's memory, and raising the alarm above the watermark.
+
+Source: https://www.rabbitmq.com/docs/memory
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from broker.core.alarms import Alarms
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_STATM: Final = Path("/proc/self/statm")
+#: Where a container's limit stands, cgroup v2 and v1.
+_CGROUP_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def available_memory() -> int:
+    """Memory that the broker may count on in bytes: the machine's, or the container's if that is less."""
+    total = os.sysconf("SC_PHYS_PAGES") * _PAGE
+    for path in _CGROUP_LIMITS:
+        try:
+            limit = path.read_text().strip()
+        except OSError:
+            continue
+        if limit.isdigit():
+            total = min(total, int(limit))
+    return total
+
+
+def used_memory() -> int:
+    """The broker's resident memory in bytes; 0 where the system does not tell."""
+    try:
+        return int(_STATM.read_text().split()[1]) * _PAGE
+    except OSError:
+        return 0
+
+
+class MemoryMonitor:
+    """Compares the memory in use with a limit.
+
+    Args:
+        alarms: Where the alarm is set.
+        limit: Bytes above which it is set.
+    """
+
+    def __init__(self, alarms: Alarms, limit: int) -> None:
+        self._alarms = alarms
+        self._set = False
+        self.limit = limit
+
+    def look(self) -> bool:
+        """Look once; return whether the alarm changed."""
+        above = used_memory() > self.limit
+        changed = above is not self._set
+        if changed:
+            self._set = above
+            if above:
+                self._alarms.set("memory")
+            else:
+                self._alarms.clear("memory")
+        return changed

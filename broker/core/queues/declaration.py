@@ -1,0 +1,135 @@
+"""Declaring queues: what is asked for, whether it may be had, whether it is what exists already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from broker.core.equivalence import check_equal, check_flag
+from broker.core.queues.queue import Queue
+from policies.arguments import foreign_argument, known_arguments, refuse_argument, refuse_queue_type
+from protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
+from protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
+
+#: The argument that is missing and the one that is spelled out mean the same.
+_CLASSIC: Final = FieldValue("S", b"classic")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """What a queue.declare asks for.
+
+    Args:
+        name: Never empty: server-named queues have got their name already.
+        durable: The durable bit.
+        auto_delete: The auto-delete bit.
+        owner: The declaring connection if the exclusive bit is set, else None.
+        user: The declaring connection.
+        arguments: As they came.
+    """
+
+    name: str
+    durable: bool
+    auto_delete: bool
+    owner: object | None
+    user: object
+    arguments: FieldTable
+
+
+def check_unreserved(name: str) -> None:
+    """Refuse names that only the broker gives.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403).
+    """
+    if name.startswith("amq."):
+        raise access_refused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+
+
+def check_locked(queue: Queue, user: object) -> None:
+    """Refuse a queue that is exclusive to another connection.
+
+    Raises:
+        ChannelFault: RESOURCE_LOCKED (405).
+    """
+    if queue.owner is not None and queue.owner is not user:
+        raise _locked(queue)
+
+
+def check_equivalent(queue: Queue, declaration: QueueDeclaration) -> None:
+    """Refuse a declaration that differs from the queue that exists.
+
+    Raises:
+        ChannelFault: RESOURCE_LOCKED (405) for exclusivity, PRECONDITION_FAILED (406) for anything else.
+    """
+    if queue.owner is not declaration.owner:
+        raise _locked(queue)
+    if queue.owner is None:
+        check_flag("queue", queue.name, queue.vhost_name, "durable", declaration.durable, queue.durable)
+    check_flag("queue", queue.name, queue.vhost_name, "auto_delete", declaration.auto_delete, queue.auto_delete)
+    for key in known_arguments("classic"):
+        received, current = find(declaration.arguments, key), find(queue.arguments, key)
+        if key == "x-queue-type":
+            received, current = received or _CLASSIC, current or _CLASSIC
+        check_equal("queue", queue.name, queue.vhost_name, key, received, current)
+
+
+def check_arguments(
+    declaration: QueueDeclaration, vhost_name: str, check_dead_letter_exchange: Callable[[str], None]
+) -> None:
+    """Refuse arguments of a new queue that have a wrong type or value.
+
+    Args:
+        declaration: What is asked for.
+        vhost_name: For the error texts.
+        check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange of that name.
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406).
+        ConnectionFault: NOT_IMPLEMENTED (540) for queue types that Leveret does not have.
+    """
+    where = f"for queue '{declaration.name}' in vhost '{vhost_name}'"
+    _check_dead_letter_exchange(declaration, vhost_name, check_dead_letter_exchange)
+    values: dict[str, tuple[str, object]] = {}
+    for key, field in declaration.arguments:
+        values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
+    queue_type = _queue_type(declaration, where)
+    foreign = foreign_argument(queue_type, frozenset(values))
+    if foreign is not None:
+        raise precondition_failed(f"invalid arg '{foreign}' {where} of queue type rabbit_{queue_type}_queue")
+    for key in known_arguments(queue_type):
+        refusal = refuse_argument(key, values) if key in values else None
+        if refusal is not None:
+            raise precondition_failed(f"invalid arg '{key}' {where}: {refusal}")
+    if queue_type != "classic":
+        raise not_implemented(f"queue type '{queue_type}' is not supported, declare a classic queue")
+
+
+def _queue_type(declaration: QueueDeclaration, where: str) -> str:
+    field = find(declaration.arguments, "x-queue-type")
+    if field is None:
+        return "classic"
+    refusal = refuse_queue_type(TYPE_NAMES[field.kind], field.value)
+    if refusal is not None:
+        raise precondition_failed(f"invalid arg 'x-queue-type' {where}: {refusal}")
+    return as_text(field)
+
+
+def _check_dead_letter_exchange(declaration: QueueDeclaration, vhost_name: str, check: Callable[[str], None]) -> None:
+    field = find(declaration.arguments, "x-dead-letter-exchange")
+    if field is None:
+        return
+    if field.kind != "S":
+        raise precondition_failed(
+            f"invalid type '{TYPE_NAMES[field.kind]}' for arg 'x-dead-letter-exchange'"
+            f" in queue '{declaration.name}' in vhost '{vhost_name}'"
+        )
+    check(as_text(field))
+
+
+def _locked(queue: Queue) -> Exception:
+    return resource_locked(
+        f"cannot obtain exclusive access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'."
+        " It could be originally declared on another connection or the exclusive property value does not match"
+        " that of the original declaration."
+    )

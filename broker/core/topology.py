@@ -1,0 +1,256 @@
+"""What a virtual host routes by: its exchanges, its queues' names, and the bindings between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from broker.core.bindings import Binding, BindingIdentity, Destination, QueueDestination
+from broker.core.equivalence import check_equal, check_flag, check_name
+from broker.core.exchanges import default, registry
+from broker.core.exchanges.base import Exchange
+from broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
+from protocol.faults import access_refused, not_found, precondition_failed
+from protocol.field_table import TYPE_NAMES, FieldTable, find
+
+_ALTERNATE: Final = "alternate-exchange"
+_RESERVED_PREFIX: Final = "amq."
+#: Durable exchanges that every virtual host has beside the default one: name, type, internal.
+_PREDECLARED: Final = (
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+    ("amq.topic", "topic", False),
+)
+
+
+class Topology:
+    """The exchanges of one virtual host and all bindings.
+
+    Args:
+        vhost_name: The virtual host's name.
+
+    Attributes:
+        exchanges: By name.
+        queues: By name.
+        generation: Another number after every change that can send a message another way, so that routes found
+            before can be told from those that still hold.
+    """
+
+    def __init__(self, vhost_name: str) -> None:
+        self.vhost_name = vhost_name
+        self.queues: dict[str, QueueDestination] = {}
+        self.exchanges: dict[str, Exchange] = {DEFAULT_EXCHANGE: DefaultExchange(vhost_name, self.queues)}
+        self.generation = 0
+        self._bindings_to: dict[Destination, dict[BindingIdentity, Binding]] = {}
+        for name, type_name, internal in _PREDECLARED:
+            exchange_type = registry.EXCHANGE_TYPES[type_name]
+            self.exchanges[name] = exchange_type(vhost_name, name, internal=internal)
+
+    # -- exchanges ----------------------------------------------------------------------------------------
+
+    def exchange(self, name: str) -> Exchange:
+        """Find an exchange.
+
+        Raises:
+            ChannelFault: NOT_FOUND (404).
+        """
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise not_found(f"no exchange '{name}' in vhost '{self.vhost_name}'")
+        return exchange
+
+    def check_exchange_type(self, type_name: str) -> None:
+        """Refuse an exchange type that does not exist.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406).
+        """
+        registry.check_exchange_type(type_name)
+
+    def refuse_default(self, name: str) -> None:
+        """Refuse to declare, delete, bind or unbind the default exchange.
+
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403).
+        """
+        default.refuse_default(name)
+
+    def declare_exchange(
+        self,
+        name: str,
+        type_name: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: FieldTable,
+    ) -> Exchange:
+        """Declare an exchange: check an existing one for equivalence, or create it.
+
+        Args:
+            name: Its name.
+            type_name: An existing type, see check_exchange_type.
+            durable: The durable bit.
+            auto_delete: The auto-delete bit.
+            internal: The internal bit.
+            arguments: As they came.
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403) for a new name that is reserved, PRECONDITION_FAILED (406).
+        """
+        self.refuse_default(name)
+        self.check_exchange_type(type_name)
+        existing = self.exchanges.get(name)
+        if existing is not None:
+            check_name("exchange", name, self.vhost_name, "type", type_name, existing.type_name)
+            check_flag("exchange", name, self.vhost_name, "durable", durable, existing.durable)
+            check_flag("exchange", name, self.vhost_name, "auto_delete", auto_delete, existing.auto_delete)
+            check_flag("exchange", name, self.vhost_name, "internal", internal, existing.internal)
+            received, current = find(arguments, _ALTERNATE), find(existing.arguments, _ALTERNATE)
+            check_equal("exchange", name, self.vhost_name, _ALTERNATE, received, current)
+            return existing
+        self._check_new_exchange(name, arguments)
+        exchange_type = registry.EXCHANGE_TYPES[type_name]
+        exchange = exchange_type(self.vhost_name, name, durable, auto_delete, internal, arguments)
+        self.exchanges[name] = exchange
+        # It may be the alternate exchange of one that exists.
+        self.generation += 1
+        return exchange
+
+    def delete_exchange(self, name: str, if_unused: bool) -> None:
+        """Delete an exchange with its bindings; one that does not exist is fine.
+
+        Auto-delete exchanges that lose their last binding by it go too.
+
+        Args:
+            name: Its name.
+            if_unused: Refuse if it is the source of a binding.
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403) for the default exchange and names that are reserved;
+                PRECONDITION_FAILED (406) if it is used and must not be.
+        """
+        self.refuse_default(name)
+        if name.startswith(_RESERVED_PREFIX):
+            raise access_refused(f"deletion of system exchange '{name}' in vhost '{self.vhost_name}' not allowed")
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if if_unused and exchange.bindings:
+            raise precondition_failed(f"exchange '{name}' in vhost '{self.vhost_name}' in use")
+        self._delete_exchanges([exchange])
+
+    def set_alternate(self, exchange: Exchange, name: str | None) -> None:
+        """Give an exchange the alternate exchange that its policy names.
+
+        Args:
+            exchange: To change. One whose arguments name an alternate exchange stays as it is.
+            name: Need not exist; None for none.
+        """
+        alternate = exchange.declared_alternate
+        exchange.alternate = name if alternate is None else alternate
+        self.generation += 1
+
+    # -- queues -------------------------------------------------------------------------------------------
+
+    def add_queue(self, queue: QueueDestination) -> None:
+        """Let messages reach a new queue."""
+        self.queues[queue.name] = queue
+        self.generation += 1
+
+    def remove_queue(self, queue: QueueDestination) -> None:
+        """Forget a queue and its bindings, and auto-delete exchanges that lose their last binding by it."""
+        del self.queues[queue.name]
+        self.generation += 1
+        self._delete_exchanges(self._drop(self.bindings_of(queue)))
+
+    # -- bindings -----------------------------------------------------------------------------------------
+
+    def bindings_of(self, destination: Destination) -> Collection[Binding]:
+        """The bindings that lead to a queue or an exchange, without a queue's implicit one."""
+        return tuple(self._bindings_to.get(destination, {}).values())
+
+    def bind(self, source: Exchange, destination: Destination, key: str, arguments: FieldTable) -> bool:
+        """Bind a destination to a source; both exist.
+
+        Args:
+            source: Where messages come from.
+            destination: Where they go to.
+            key: Routing key or pattern.
+            arguments: As they came.
+        Returns:
+            False if that binding is there already.
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403) for the default exchange; PRECONDITION_FAILED (406) for arguments
+                that the source's type does not accept.
+        """
+        self._refuse_default_ends(source, destination)
+        binding = Binding(source, destination, key, arguments)
+        if not source.bind(binding):
+            return False
+        self._bindings_to.setdefault(destination, {})[binding.identity] = binding
+        self.generation += 1
+        return True
+
+    def unbind(self, source: Exchange, destination: Destination, key: str, arguments: FieldTable) -> bool:
+        """Undo a binding; an auto-delete source that loses its last one goes.
+
+        Args:
+            source: As it was bound, like the others.
+            destination: The same.
+            key: The same.
+            arguments: The same; their order is free.
+        Returns:
+            False if there is no such binding.
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403) for the default exchange.
+        """
+        self._refuse_default_ends(source, destination)
+        identity = Binding(source, destination, key, arguments).identity
+        binding = source.bindings.get(identity)
+        if binding is None:
+            return False
+        self._delete_exchanges(self._drop([binding]))
+        return True
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _refuse_default_ends(self, source: Exchange, destination: Destination) -> None:
+        self.refuse_default(source.name)
+        if isinstance(destination, Exchange):
+            self.refuse_default(destination.name)
+
+    def _check_new_exchange(self, name: str, arguments: FieldTable) -> None:
+        if name.startswith(_RESERVED_PREFIX):
+            raise access_refused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        alternate = find(arguments, _ALTERNATE)
+        if alternate is not None and alternate.kind != "S":
+            raise precondition_failed(
+                f"invalid type '{TYPE_NAMES[alternate.kind]}' for arg '{_ALTERNATE}'"
+                f" in exchange '{name}' in vhost '{self.vhost_name}'"
+            )
+
+    def _drop(self, bindings: Iterable[Binding]) -> list[Exchange]:
+        """Take existing bindings away; return the auto-delete exchanges that have none left."""
+        sources: dict[Exchange, None] = {}
+        for binding in bindings:
+            binding.source.unbind(binding)
+            incoming = self._bindings_to[binding.destination]
+            del incoming[binding.identity]
+            if not incoming:
+                del self._bindings_to[binding.destination]
+            sources[binding.source] = None
+            self.generation += 1
+        return [source for source in sources if source.auto_delete and not source.bindings]
+
+    def _delete_exchanges(self, exchanges: Iterable[Exchange]) -> None:
+        """Delete exchanges, then the auto-delete ones that were bound to nothing but them, and so on."""
+        waiting = list(exchanges)
+        while waiting:
+            exchange = waiting.pop()
+            if self.exchanges.get(exchange.name) is not exchange:
+                continue
+            del self.exchanges[exchange.name]
+            self.generation += 1
+            self._drop(tuple(exchange.bindings.values()))
+            waiting += self._drop(self.bindings_of(exchange))

@@ -1,0 +1,83 @@
+"""The end of a turn: what is done once per turn of the event loop rather than once per message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Delivering(Protocol):
+    """A queue that may have something to deliver.
+
+    Attributes:
+        scheduled: Whether it waits for the end of the turn; the turn resets it.
+    """
+
+    scheduled: bool
+
+    def deliver(self) -> None:
+        """Hand ready messages to consumers that can take them."""
+
+
+class Flushing(Protocol):
+    """A connection that has something to send.
+
+    Attributes:
+        scheduled: Whether it waits for the end of the turn; the turn resets it.
+    """
+
+    scheduled: bool
+
+    def flush(self) -> None:
+        """Send confirms, then write all output at once."""
+
+
+class Turn:
+    """Collects queues and connections that have work, and does it in one callback.
+
+    Queues deliver before connections write, so that what a turn read is answered in the same turn.
+
+    Args:
+        call_soon: The loop's call_soon, or a stand-in that runs the callback later.
+    """
+
+    __slots__ = ("_call_soon", "_connections", "_pending", "_queues")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._queues: list[Delivering] = []
+        self._connections: list[Flushing] = []
+        self._pending = False
+
+    def deliver_later(self, queue: Delivering) -> None:
+        """Let a queue deliver at the end of this turn."""
+        if not queue.scheduled:
+            queue.scheduled = True
+            self._queues.append(queue)
+            if not self._pending:
+                self._pending = True
+                self._call_soon(self.end)
+
+    def flush_later(self, connection: Flushing) -> None:
+        """Let a connection write at the end of this turn."""
+        if not connection.scheduled:
+            connection.scheduled = True
+            self._connections.append(connection)
+            if not self._pending:
+                self._pending = True
+                self._call_soon(self.end)
+
+    def end(self) -> None:
+        """Deliver and write. Work that this itself creates is left to the next turn."""
+        self._pending = False
+        queues, self._queues = self._queues, []
+        for queue in queues:
+            queue.scheduled = False
+            queue.deliver()
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            connection.scheduled = False
+            connection.flush()
+        if (self._queues or self._connections) and not self._pending:
+            self._pending = True
+            self._call_soon(self.end)

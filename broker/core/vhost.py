@@ -1,0 +1,132 @@
+"""A virtual host: exchanges, bindings and queues of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.core.queues.declaration import (
+    QueueDeclaration,
+    check_arguments,
+    check_equivalent,
+    check_locked,
+)
+from broker.core.queues.queue import Queue
+from broker.core.topology import Topology
+from broker.core.turn import Turn
+from protocol.faults import not_found, precondition_failed
+from storage.memory_store import MemoryStore
+from storage.message import Message
+
+
+class ReplyReceiver(Protocol):
+    """A channel that consumes from its direct reply-to pseudo-queue."""
+
+    def deliver_reply(self, message: Message) -> None:
+        """Send it a reply."""
+
+
+class VirtualHost:
+    """One virtual host.
+
+    Args:
+        name: Its name.
+        turn: The turn its queues deliver in.
+
+    Attributes:
+        queues: By name.
+        replies: Channels that consume direct replies, by the name that their requests carry.
+        max_connections: Connections allowed at once; None for any number.
+        max_queues: Queues allowed at once; None for any number.
+        connection_count: Connections open now.
+    """
+
+    def __init__(self, name: str, turn: Turn) -> None:
+        self.name = name
+        self.queues: dict[str, Queue] = {}
+        self.topology = Topology(name)
+        self.replies: dict[str, ReplyReceiver] = {}
+        self.max_connections: int | None = None
+        self.max_queues: int | None = None
+        self.connection_count = 0
+        self._turn = turn
+        self._owned: dict[int, list[Queue]] = {}
+
+    # -- queues -------------------------------------------------------------------------------------------
+
+    def queue(self, name: str, user: object) -> Queue:
+        """Find a queue that a connection may use.
+
+        Args:
+            name: Its name.
+            user: The connection.
+        Raises:
+            ChannelFault: NOT_FOUND (404); RESOURCE_LOCKED (405) if it is exclusive to another connection.
+        """
+        queue = self.queues.get(name)
+        if queue is None:
+            raise not_found(f"no queue '{name}' in vhost '{self.name}'")
+        check_locked(queue, user)
+        return queue
+
+    def declare_queue(self, declaration: QueueDeclaration, check_dead_letter_exchange: Callable[[str], None]) -> Queue:
+        """Declare a queue: check an existing one for equivalence, or create it.
+
+        Args:
+            declaration: What is asked for.
+            check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange of that name;
+                only called when the queue is new.
+        Raises:
+            ChannelFault: RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+        """
+        existing = self.queues.get(declaration.name)
+        if existing is not None:
+            check_equivalent(existing, declaration)
+            return existing
+        self._check_queue_limit(declaration.name)
+        check_arguments(declaration, self.name, check_dead_letter_exchange)
+        return self._create_queue(declaration)
+
+    def delete_queue(self, queue: Queue) -> int:
+        """Delete a queue; return how many messages were ready in it."""
+        if queue.deleted:
+            return 0
+        del self.queues[queue.name]
+        if queue.owner is not None:
+            self._owned[id(queue.owner)].remove(queue)
+        self.topology.remove_queue(queue)
+        return queue.delete()
+
+    def delete_queues_of(self, owner: object) -> None:
+        """Delete the exclusive queues of a connection that has ended."""
+        for queue in list(self._owned.get(id(owner), ())):
+            self.delete_queue(queue)
+        self._owned.pop(id(owner), None)
+
+    def _check_queue_limit(self, name: str) -> None:
+        if self.max_queues is not None and len(self.queues) >= self.max_queues:
+            raise precondition_failed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({self.max_queues}) is reached"
+            )
+
+    def _create_queue(self, declaration: QueueDeclaration) -> Queue:
+        queue = Queue(
+            self.name,
+            declaration.name,
+            # An exclusive queue cannot outlive its connection, so RabbitMQ makes it transient.
+            declaration.durable and declaration.owner is None,
+            declaration.auto_delete,
+            declaration.owner,
+            declaration.arguments,
+            MemoryStore(),
+            self._turn,
+            self._queue_unused,
+        )
+        self.queues[queue.name] = queue
+        self.topology.add_queue(queue)
+        if queue.owner is not None:
+            self._owned.setdefault(id(queue.owner), []).append(queue)
+        return queue
+
+    def _queue_unused(self, queue: Queue) -> None:
+        self.delete_queue(queue)

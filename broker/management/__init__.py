@@ -1,0 +1,1 @@
+"""Looking into a running broker from outside."""

@@ -1,0 +1,1 @@
+"""The asyncio shell around protocol and core: listeners, connections, channels."""

@@ -1,0 +1,27 @@
+"""What a client says it can do."""
+
+from __future__ import annotations
+
+from protocol.field_table import FieldTable, find
+
+
+class Capabilities:
+    """The client capabilities that the broker acts on; the others are never asked for.
+
+    Args:
+        client_properties: From connection.start-ok; a ``capabilities`` entry that is no table counts as empty.
+    """
+
+    __slots__ = ("authentication_failure_close", "blocked", "consumer_cancel_notify")
+
+    def __init__(self, client_properties: FieldTable = ()) -> None:
+        field = find(client_properties, "capabilities")
+        table: FieldTable = field.value if field is not None and field.kind == "F" else ()
+        self.authentication_failure_close = _is_set(table, "authentication_failure_close")
+        self.blocked = _is_set(table, "connection.blocked")
+        self.consumer_cancel_notify = _is_set(table, "consumer_cancel_notify")
+
+
+def _is_set(table: FieldTable, name: str) -> bool:
+    field = find(table, name)
+    return field is not None and field.kind == "t" and bool(field.value)

@@ -1,0 +1,236 @@
+"""One channel of a connection: its consumers, its unacknowledged messages, its modes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.core.consumers import Holder
+from broker.core.queues.queue import Queue
+from broker.session.confirms import Confirms
+from broker.session.delivery import ChannelConsumer
+from broker.session.transaction import Transaction
+from protocol.faults import AmqpFault, encode_reply_text, not_found, precondition_failed
+from protocol.methods import INDEX, encode_method
+from protocol.states import ChannelState
+from storage.interface import Entry
+
+if TYPE_CHECKING:
+    from broker.core.vhost import VirtualHost
+    from broker.session.connection import Connection
+    from broker.session.direct_reply import ReplyConsumer
+
+_CHANNEL_CLOSE: Final = INDEX["channel.close"]
+
+
+class Channel:
+    """One open channel.
+
+    Args:
+        connection: The connection it belongs to.
+        number: Its channel number, 1..65535.
+
+    Attributes:
+        output: The outgoing half of its connection.
+        state: Open, or waiting for the client's channel.close-ok.
+        next_tag: Delivery tag of the next delivery or get.
+        unacked: Who holds which message, by delivery tag, in order of the tags.
+        consumer_unacked: How many of these were delivered to consumers.
+        consumers: By consumer tag.
+        default_prefetch: Limit of consumers to come (basic.qos, global=false); 0 for none.
+        prefetch: Limit of all consumers together (global=true); 0 for none.
+        confirms: Set once the channel is in confirm mode.
+        transaction: Set once the channel is in transaction mode.
+        reply_consumer: Set while it consumes direct replies.
+        last_queue: Name of the queue declared last, None before the first.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_getters",
+        "confirms",
+        "connection",
+        "consumer_unacked",
+        "consumers",
+        "default_prefetch",
+        "last_queue",
+        "next_tag",
+        "number",
+        "output",
+        "prefetch",
+        "reply_consumer",
+        "state",
+        "transaction",
+        "unacked",
+    )
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.output = connection.output
+        self.number = number
+        self.state = ChannelState.OPEN
+        self.next_tag = 1
+        self.unacked: dict[int, tuple[Holder, Entry]] = {}
+        self.consumer_unacked = 0
+        self.consumers: dict[str, ChannelConsumer] = {}
+        self.default_prefetch = 0
+        self.prefetch = 0
+        self.confirms: Confirms | None = None
+        self.transaction: Transaction | None = None
+        self.reply_consumer: ReplyConsumer | None = None
+        self.last_queue: str | None = None
+        self._getters: dict[Queue, Holder] = {}
+
+    @property
+    def vhost(self) -> VirtualHost:
+        """The virtual host of its connection."""
+        return self.connection.vhost
+
+    def send(self, method: int, *arguments: Any) -> None:
+        """Send a method to the client."""
+        self.output.send(encode_method(self.number, method, *arguments))
+
+    def queue_name(self, name: str) -> str:
+        """The queue that a method means: an empty name means the one declared last.
+
+        Raises:
+            ChannelFault: NOT_FOUND (404) if none has been declared.
+        """
+        if name:
+            return name
+        if self.last_queue is None:
+            raise not_found("no previously declared queue")
+        return self.last_queue
+
+    def getter(self, queue: Queue) -> Holder:
+        """Who holds the messages that this channel got by basic.get from a queue."""
+        holder = self._getters.get(queue)
+        if holder is None:
+            holder = self._getters[queue] = Holder(queue)
+        return holder
+
+    # -- unacknowledged messages --------------------------------------------------------------------------
+
+    def hold(self, holder: Holder, entry: Entry) -> int:
+        """Number a message that the client has yet to acknowledge; return its delivery tag."""
+        tag = self.take_tag()
+        self.unacked[tag] = (holder, entry)
+        return tag
+
+    def take_tag(self) -> int:
+        """The next delivery tag."""
+        self.next_tag += 1
+        return self.next_tag - 1
+
+    def outstanding(self, tag: int, multiple: bool) -> list[int]:
+        """The tags that an acknowledgement means.
+
+        Args:
+            tag: A delivery tag; 0 with multiple for all.
+            multiple: All up to and including tag.
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): the tag is not outstanding.
+        """
+        if tag == 0 and multiple:
+            return list(self.unacked)
+        if tag not in self.unacked:
+            raise precondition_failed(f"unknown delivery tag {tag}")
+        if not multiple:
+            return [tag]
+        tags = []
+        for candidate in self.unacked:
+            if candidate > tag:
+                break
+            tags.append(candidate)
+        return tags
+
+    def take_outstanding(self, tags: list[int]) -> list[tuple[Holder, list[Entry]]]:
+        """Take messages out of the outstanding ones, in runs of the same holder.
+
+        Raises:
+            ChannelFault: PRECONDITION_FAILED (406): a tag is not outstanding; those before it are lost to the
+                caller, who must settle what it got through settle_outstanding().
+        """
+        runs: list[tuple[Holder, list[Entry]]] = []
+        pop = self.unacked.pop
+        last: Holder | None = None
+        entries: list[Entry] = []
+        for tag in tags:
+            holder, entry = pop(tag)
+            if holder is not last:
+                last = holder
+                entries = []
+                runs.append((holder, entries))
+            entries.append(entry)
+        return runs
+
+    def released(self, holder: Holder, count: int) -> None:
+        """Give credit back: messages of a holder are no longer unacknowledged."""
+        if type(holder) is not ChannelConsumer:
+            return
+        self.consumer_unacked -= count
+        if self.prefetch:
+            self.unblock_consumers()
+        elif holder.blocked:
+            holder.queue.unblock(holder)
+
+    def unblock_consumers(self) -> None:
+        """Let all consumers that had no credit try again."""
+        for consumer in self.consumers.values():
+            if consumer.blocked:
+                consumer.queue.unblock(consumer)
+
+    def requeue_all(self, keep_got: bool = False) -> None:
+        """Put unacknowledged messages back into their queues.
+
+        Args:
+            keep_got: Leave those that came by basic.get.
+        """
+        by_holder: dict[Holder, list[Entry]] = {}
+        kept = {}
+        for tag, (holder, entry) in self.unacked.items():
+            if keep_got and type(holder) is Holder:
+                kept[tag] = holder, entry
+            else:
+                by_holder.setdefault(holder, []).append(entry)
+        self.unacked = kept
+        for holder, entries in by_holder.items():
+            holder.queue.requeue(holder, entries)
+            self.released(holder, len(entries))
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def fail(self, fault: AmqpFault, method: int) -> None:
+        """Close the channel because of a fault of the client.
+
+        Args:
+            fault: What the client is told.
+            method: The method in hand, blamed unless the fault blames another.
+        """
+        blamed = method if fault.method is None else fault.method
+        self.flush_confirms()
+        # Messages that came by basic.get return with the client's close-ok only, as in RabbitMQ.
+        self.end(keep_got=True)
+        self.state = ChannelState.CLOSING
+        self.send(_CHANNEL_CLOSE, fault.code, encode_reply_text(fault.text), blamed >> 16, blamed & 0xFFFF)
+
+    def end(self, keep_got: bool = False) -> None:
+        """Leave nothing behind: consumers go, unacknowledged messages return to their queues.
+
+        Args:
+            keep_got: Leave those that came by basic.get, for a later call.
+        """
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            consumer.queue.remove_consumer(consumer)
+        if self.reply_consumer is not None:
+            self.reply_consumer.cancel()
+        if self.transaction is not None:
+            self.transaction.rollback()
+        self.requeue_all(keep_got)
+        self._getters.clear()
+        self.confirms = self.transaction = None
+
+    def flush_confirms(self) -> None:
+        """Send the confirms that are due."""
+        if self.confirms is not None:
+            self.output.parts += self.confirms.flush()

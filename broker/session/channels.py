@@ -1,0 +1,98 @@
+"""The open channels of one connection, and how many there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.session.channel import Channel
+from protocol.faults import ConnectionFault, ReplyCode
+
+if TYPE_CHECKING:
+    from broker.session.connection import Connection
+
+
+class Channels:
+    """Channels by number.
+
+    Args:
+        connection: Their connection.
+    """
+
+    __slots__ = ("_by_number", "_connection")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._by_number: dict[int, Channel] = {}
+
+    def __iter__(self) -> Iterator[Channel]:
+        return iter(list(self._by_number.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def find(self, number: int, method: int) -> Channel:
+        """The open channel of that number.
+
+        Args:
+            number: 1..65535.
+            method: The method that wants it, to be blamed.
+        Raises:
+            ConnectionFault: CHANNEL_ERROR (504) if there is none.
+        """
+        channel = self._by_number.get(number)
+        if channel is None:
+            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", method)
+        return channel
+
+    def open(self, number: int) -> Channel:
+        """Open a channel.
+
+        Raises:
+            ConnectionFault: CHANNEL_ERROR (504) if it is open; NOT_ALLOWED (530) if a limit is reached.
+        """
+        if number in self._by_number:
+            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
+        self._check_limits()
+        channel = self._by_number[number] = Channel(self._connection, number)
+        broker = self._connection.server.broker
+        broker.channel_count += 1
+        broker.user_channels[self._connection.username] += 1
+        return channel
+
+    def remove(self, channel: Channel) -> None:
+        """Forget a channel that has been closed: its number is free."""
+        del self._by_number[channel.number]
+        broker = self._connection.server.broker
+        broker.channel_count -= 1
+        broker.user_channels[self._connection.username] -= 1
+
+    def end(self) -> None:
+        """End all channels."""
+        for channel in self:
+            channel.flush_confirms()
+            channel.end()
+            self.remove(channel)
+
+    def _check_limits(self) -> None:
+        connection = self._connection
+        server, user = connection.server, connection.user
+        limit: int | None = connection.channel_max
+        if limit is not None and len(self) >= limit:
+            raise _not_allowed(f"number of channels opened ({limit}) has reached the negotiated channel_max ({limit})")
+        limit = user.limits.max_channels
+        if limit is not None and 0 <= limit <= server.broker.user_channels[user.name]:
+            raise _not_allowed(
+                f"number of channels opened for user '{user.name}' has reached the maximum allowed user limit of"
+                f" ({limit})"
+            )
+        limit = server.settings.channel_max_per_node
+        if limit is not None and server.broker.channel_count >= limit:
+            raise _not_allowed(
+                f"number of channels opened on node '{server.cluster_name}' has reached the maximum allowed limit of"
+                f" {limit}"
+            )
+
+
+def _not_allowed(explanation: str) -> ConnectionFault:
+    return ConnectionFault(ReplyCode.NOT_ALLOWED, explanation, 0)

@@ -1,0 +1,314 @@
+"""The asyncio shell of one connection: socket, timers, and its life from accept to close."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.session.authorization import Authorization
+from broker.session.capabilities import Capabilities
+from broker.session.channels import Channels
+from broker.session.dispatch import dispatch, method_of
+from broker.session.handshake import Handshake
+from broker.session.heartbeat import Heartbeat
+from broker.session.output import Output
+from broker.session.sockets import describe, disable_delay, peer_is_loopback
+from protocol.events import Event, MethodReceived, PublishRun
+from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
+from protocol.field_table import FieldTable
+from protocol.frame_reader import FrameReader
+from protocol.methods import INDEX, encode_method
+from protocol.states import ConnectionInput, ConnectionState, next_connection_state
+
+if TYPE_CHECKING:
+    from broker.auth.users import User
+    from broker.core.vhost import VirtualHost
+    from broker.session.server import Server
+
+log = logging.getLogger("leveret.connection")
+
+_CLOSE: Final = INDEX["connection.close"]
+_CLOSE_OK: Final = INDEX["connection.close-ok"]
+_BLOCKED: Final = INDEX["connection.blocked"]
+_UNBLOCKED: Final = INDEX["connection.unblocked"]
+
+#: How long a client may take to drop a connection that has been closed, in seconds, at the most.
+_CLOSING_SECONDS: Final = 30.0
+#: How long a connection stays open in silence after a failed handshake or unreadable input, in seconds.
+_SILENCE_SECONDS: Final = 3.0
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client connection.
+
+    Args:
+        server: What all connections share.
+
+    Attributes:
+        name: Peer and own address, as the log shows it.
+        peer_is_loopback: Whether the client is on this machine.
+        state: Where it stands.
+        reader: Its incoming half.
+        output: Its outgoing half; there from connection_made().
+        channels: Its channels.
+        capabilities: What the client can do.
+        client_properties: As the client sent them.
+        frame_max: Largest frame in bytes, framing included.
+        channel_max: Channels that may be open at once.
+        user: Who has logged in; there once a virtual host is open, as are vhost and authorization.
+        vhost: The virtual host.
+        authorization: What the user may do there.
+    """
+
+    name: str
+    peer_is_loopback: bool
+    output: Output
+    user: User
+    vhost: VirtualHost
+    authorization: Authorization
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.state = ConnectionState.AWAIT_HEADER
+        self.reader = FrameReader(server.settings.max_message_size)
+        self.channels = Channels(self)
+        self.capabilities = Capabilities()
+        self.client_properties: FieldTable = ()
+        self.frame_max = self.reader.frame_max
+        self.channel_max = 0
+        self.username = ""
+        self.vhost_name = ""
+        self._handshake: Handshake | None = Handshake(self)
+        self._is_open = False
+        self._transport: asyncio.Transport | None = None
+        self._blocked = False
+        self._held: list[Event] = []
+        self._heartbeat: Heartbeat | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- socket -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected: it has the handshake timeout to open a virtual host."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self.server.settings.tcp_listen_options.nodelay:
+            disable_delay(transport)
+        self.name = describe(transport)
+        self.peer_is_loopback = peer_is_loopback(transport)
+        self.output = Output(self.server.broker.turn, self._transport)
+        self.server.sockets.add(self)
+        log.info("accepting AMQP connection %s", self.name)
+        self.close_later(self.server.settings.handshake_timeout / 1000)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to read to: one buffer for all connections, emptied before the next one reads."""
+        return self.server.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have come."""
+        if self._heartbeat is not None:
+            self._heartbeat.received = True
+        octets = bytes(self.server.read_buffer[:nbytes])
+        if self.state is ConnectionState.AWAIT_HEADER and self._handshake is not None:
+            octets = self._handshake.receive_header(octets)
+        self.reader.receive(octets)
+        self._process()
+
+    def pause_writing(self) -> None:
+        """The client reads slower than we write."""
+        self.output.pause()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.output.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        if self.state is ConnectionState.RUNNING:
+            log.warning("closing AMQP connection %s: client unexpectedly closed TCP connection", self.name)
+        self.move(ConnectionInput.LOST)
+        self._end()
+        self.server.sockets.discard(self)
+        self.server.check_all_gone()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport = None
+
+    # -- events -------------------------------------------------------------------------------------------
+
+    def _process(self) -> None:
+        """Handle what the reader makes of its input, unless an alarm holds the connection."""
+        while not self._blocked:
+            events = self._held or self.reader.events()
+            if not events:
+                return
+            self._held = []
+            for position, event in enumerate(events):
+                if type(event) is PublishRun and self._must_wait():
+                    self._held = events[position:]
+                    return
+                self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        """Handle one event. Must not raise: whatever goes wrong ends this connection at most."""
+        try:
+            if self.state is ConnectionState.RUNNING:
+                dispatch(self, event)
+            elif self._handshake is not None:
+                self._handshake.receive(event)
+            elif type(event) is MethodReceived and event.channel == 0:
+                self._handle_closing(event.method.index)
+        except AmqpFault as fault:
+            self.fail(fault, method_of(event))
+        except WireFault as fault:
+            log.error("dropping AMQP connection %s: %s", self.name, fault)
+            self.drop()
+        except Exception:
+            log.exception("AMQP connection %s: internal error", self.name)
+            self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
+
+    def _handle_closing(self, index: int) -> None:
+        """After a close only its answer, or the peer's own close, matter."""
+        if index == _CLOSE_OK:
+            if self.move(ConnectionInput.CLOSE_OK):
+                self.drop()
+        elif index == _CLOSE and self.move(ConnectionInput.CLOSE):
+            self.output.send(encode_method(0, _CLOSE_OK))
+
+    def move(self, happened: ConnectionInput) -> bool:
+        """Go to the next state; return whether what happened may happen here."""
+        state = next_connection_state(self.state, happened)
+        if state is not None:
+            self.state = state
+        return state is not None
+
+    # -- alarms -------------------------------------------------------------------------------------------
+
+    def _must_wait(self) -> bool:
+        """A publish has come: block the connection if an alarm is set."""
+        alarms = self.server.broker.alarms
+        if not alarms.any or self.state is not ConnectionState.RUNNING:
+            return False
+        alarms.wait(self, self._unblock)
+        self._set_blocked(True, encode_method(0, _BLOCKED, alarms.reason))
+        return True
+
+    def _unblock(self) -> None:
+        self._set_blocked(False, encode_method(0, _UNBLOCKED))
+        self._process()
+
+    def _set_blocked(self, blocked: bool, announcement: bytes) -> None:
+        self._blocked = blocked
+        if self._heartbeat is not None:
+            self._heartbeat.paused = blocked
+        if self._transport is not None:
+            if blocked:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+        if self.capabilities.blocked:
+            self.output.send(announcement)
+
+    # -- opening ------------------------------------------------------------------------------------------
+
+    def tuned(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
+        """The client has chosen its limits."""
+        self.channel_max = channel_max
+        self.frame_max = self.reader.frame_max = frame_max
+        if heartbeat:
+            self._heartbeat = Heartbeat(self.server.loop, heartbeat, self.output, self._heartbeat_missed)
+
+    def opened(self, user: User, vhost: VirtualHost) -> None:
+        """The handshake is done."""
+        self.user, self.vhost = user, vhost
+        self.authorization = Authorization(self.server.accounts, user, vhost)
+        self.username, self.vhost_name = user.name, vhost.name
+        self._is_open = True
+        self._end_handshake()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.server.broker.register(self)
+        log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
+
+    def _end_handshake(self) -> None:
+        self._handshake = None
+        self.reader.stepwise = False
+
+    def _heartbeat_missed(self) -> None:
+        log.error("closing AMQP connection %s: missed heartbeats from client", self.name)
+        self.move(ConnectionInput.LOST)
+        self.drop()
+
+    # -- closing ------------------------------------------------------------------------------------------
+
+    def closed_by_client(self) -> None:
+        """The client has closed the connection: answer, and wait until it drops the socket."""
+        log.info("closing AMQP connection %s: client closed it", self.name)
+        self.move(ConnectionInput.CLOSE)
+        self._end()
+        self.output.send(encode_method(0, _CLOSE_OK))
+        self._close_after_client()
+
+    def fail(self, fault: AmqpFault, method: int) -> None:
+        """Close the connection because of a fault.
+
+        Args:
+            fault: What the client is told.
+            method: The method in hand, blamed unless the fault blames another.
+        """
+        blamed = method if fault.method is None else fault.method
+        if not self.move(ConnectionInput.FAULT):
+            return
+        log.error("closing AMQP connection %s: %s", self.name, fault)
+        self._end_handshake()
+        self._end()
+        text = encode_reply_text(fault.text)
+        self.output.send(encode_method(0, _CLOSE, fault.code, text, blamed >> 16, blamed & 0xFFFF))
+        if isinstance(fault, ConnectionFault) and fault.deaf:
+            self.close_later(_SILENCE_SECONDS)
+        else:
+            self._close_after_client()
+
+    def terminate(self, fault: AmqpFault) -> None:
+        """Close the connection for a reason of ours, and tell the client at once."""
+        self.fail(fault, 0)
+        self.output.flush()
+
+    def refuse(self, reason: str) -> None:
+        """End a handshake as RabbitMQ does: in silence, 3 s later."""
+        log.error("closing AMQP connection %s: %s", self.name, reason)
+        self.move(ConnectionInput.REFUSED)
+        self._end_handshake()
+        self.reader.deafen()
+        self.close_later(_SILENCE_SECONDS)
+
+    def close_later(self, seconds: float) -> None:
+        """Drop the socket after a while, unless a later call sets another time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.server.loop.call_later(seconds, self.drop)
+
+    def drop(self) -> None:
+        """Drop the socket; what was sent before still goes out."""
+        self.reader.deafen()
+        if self._transport is not None:
+            self.output.flush()
+            self._transport.close()
+
+    def _close_after_client(self) -> None:
+        interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
+        self.close_later(min(_CLOSING_SECONDS, interval))
+
+    def _end(self) -> None:
+        """Give up all that the connection holds in the broker."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        self._held = []
+        self.server.broker.alarms.forget(self)
+        if self._is_open:
+            self._is_open = False
+            self.channels.end()
+            self.output.confirming.clear()
+            self.vhost.delete_queues_of(self)
+            self.server.broker.unregister(self)

@@ -1,0 +1,178 @@
+"""Sending messages to clients: deliveries, gets and returns as frames."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from broker.core.consumers import Consumer
+from protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
+from protocol.methods import INDEX, encode_method, encode_shortstr
+from storage.interface import Entry
+from storage.message import Envelope, Message
+
+if TYPE_CHECKING:
+    from broker.core.queues.queue import Queue
+    from broker.session.channel import Channel
+
+_FRAME_HEAD: Final = struct.Struct(">BHI")
+_METHOD_HEAD: Final = struct.Struct(">BHII")
+_TAG: Final = struct.Struct(">Q")
+_END: Final = bytes((FRAME_END,))
+_DELIVER: Final = INDEX["basic.deliver"]
+_CANCEL: Final = INDEX["basic.cancel"]
+
+#: Credit of a consumer without limits.
+UNLIMITED: Final = 1 << 30
+
+#: Bytes of framing, method and headers counted for a delivery, roughly.
+_DELIVERY_OVERHEAD: Final = 100
+
+
+class ChannelConsumer(Consumer):
+    """A consumer at the other end of a channel.
+
+    Args:
+        channel: Its channel.
+        queue: The queue consumed from.
+        tag: Its consumer tag.
+        no_ack: Messages count as settled once sent.
+        exclusive: No other consumer beside it.
+        priority: The x-priority argument.
+        prefetch: Unacked messages it may hold; 0 for any number.
+    """
+
+    __slots__ = ("_after", "_before", "_envelope", "_redelivered", "channel", "prefetch")
+
+    def __init__(
+        self,
+        channel: Channel,
+        queue: Queue,
+        tag: str,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+    ) -> None:
+        super().__init__(queue, tag, no_ack, exclusive, priority)
+        self.channel = channel
+        self.prefetch = prefetch
+        # The frames around tag and body of the last delivery: they are the same as long as messages repeat.
+        self._envelope: Envelope | None = None
+        self._redelivered = False
+        self._before = b""
+        self._after = b""
+
+    def credit(self) -> int:
+        """How many messages it can take now."""
+        channel = self.channel
+        output = channel.output
+        if output.congested:
+            output.stalled.append(self)
+            return 0
+        if self.no_ack:
+            return UNLIMITED
+        credit = self.prefetch - self.unacked if self.prefetch else UNLIMITED
+        if channel.prefetch:
+            credit = min(credit, channel.prefetch - channel.consumer_unacked)
+        return credit
+
+    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
+        """Send messages to it."""
+        channel = self.channel
+        out = channel.output.parts
+        tag = first = channel.next_tag
+        pack = _TAG.pack
+        envelope, redelivered, after = self._envelope, self._redelivered, self._after
+        lead = self._before
+        for entry in entries:
+            message = entry[1]
+            if message.envelope is not envelope or entry[2] is not redelivered:
+                envelope, redelivered = message.envelope, entry[2]
+                self._prepare(message, redelivered)
+                after = self._after
+                lead = _END + self._before if tag > first else self._before
+            if after:
+                out += (lead, pack(tag), after, message.body)
+            else:
+                self._send_in_chunks(out, lead, pack(tag), message, redelivered)
+            tag += 1
+            if tag == first + 1:
+                lead = _END + self._before
+        out.append(_END)
+        channel.next_tag = tag
+        if not self.no_ack:
+            channel.unacked.update(zip(range(first, tag), [(self, entry) for entry in entries], strict=True))
+            self.unacked += len(entries)
+            channel.consumer_unacked += len(entries)
+        channel.output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
+
+    def cancelled(self) -> None:
+        """Learn that the queue is gone: tell the client if it wants to know."""
+        self.channel.consumers.pop(self.tag, None)
+        if self.channel.connection.capabilities.consumer_cancel_notify:
+            self.channel.send(_CANCEL, self.tag, True)
+
+    def _prepare(self, message: Message, redelivered: bool) -> None:
+        """Build what stands before and behind the delivery tag of messages with this envelope."""
+        envelope, number = message.envelope, self.channel.number
+        tag = encode_shortstr(self.tag)
+        size = 4 + len(tag) + 9 + len(envelope.route)
+        self._envelope, self._redelivered = envelope, redelivered
+        self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
+        self._after = b""
+        if len(message.body) <= self.channel.connection.frame_max - FRAME_OVERHEAD:
+            flag = b"\x01" if redelivered else b"\x00"
+            self._after = flag + envelope.route + _END + frame_content_head(number, message)
+
+    def _send_in_chunks(self, out: list[bytes], lead: bytes, tag: bytes, message: Message, redelivered: bool) -> None:
+        """Send a message whose body needs several frames, up to the end octet of the last one."""
+        flag = b"\x01" if redelivered else b"\x00"
+        out += (lead, tag, flag, message.envelope.route, _END)
+        out += frame_content(self.channel.number, message, self.channel.connection.frame_max)
+        del out[-1]
+
+
+def frame_content_head(channel: int, message: Message) -> bytes:
+    """Header frame and the head of the only body frame, up to where the body begins.
+
+    The end octet of the last frame is left to the caller: of the header frame where the body is empty.
+    """
+    header, size = message.envelope.header, len(message.body)
+    head = _FRAME_HEAD.pack(FRAME_HEADER, channel, len(header)) + header
+    return head + _END + _FRAME_HEAD.pack(FRAME_BODY, channel, size) if size else head
+
+
+def frame_content(channel: int, message: Message, frame_max: int) -> list[bytes]:
+    """Header frame and body frames of a message, the last part being an end octet.
+
+    Args:
+        channel: Channel number.
+        message: The message; its header is one frame, however long (RabbitMQ never splits it).
+        frame_max: Largest body frame in bytes, framing included.
+    """
+    header, body = message.envelope.header, message.body
+    parts = [_FRAME_HEAD.pack(FRAME_HEADER, channel, len(header)), header, _END]
+    largest = frame_max - FRAME_OVERHEAD
+    for start in range(0, len(body), largest):
+        chunk = body[start : start + largest]
+        parts += (_FRAME_HEAD.pack(FRAME_BODY, channel, len(chunk)), chunk, _END)
+    return parts
+
+
+def frame_routed(
+    channel: int, method: int, before: tuple[object, ...], message: Message, after: tuple[object, ...] = ()
+) -> bytes:
+    """A method frame that names the route of a message (basic.get-ok, basic.return).
+
+    Args:
+        channel: Channel number.
+        method: Index of the method.
+        before: Its arguments in front of exchange and routing key.
+        message: Gives exchange and routing key.
+        after: Its arguments behind them.
+    """
+    route = message.envelope.route
+    split = 1 + route[0]
+    return encode_method(channel, method, *before, route[1:split], route[split + 1 :], *after)

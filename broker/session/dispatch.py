@@ -1,0 +1,113 @@
+"""Events of a running connection: to their handler, or to the error that the state makes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.session.handlers.basic import acknowledge_run
+from broker.session.handlers.registry import HANDLERS
+from broker.session.publishing import publish_run
+from protocol.constants import BASIC_ACK, BASIC_PUBLISH
+from protocol.events import AckRun, Event, MethodReceived, PublishRun
+from protocol.faults import ChannelFault, ConnectionFault, ReplyCode
+from protocol.methods import INDEX, encode_method
+from protocol.states import ChannelState
+
+if TYPE_CHECKING:
+    from broker.session.channel import Channel
+    from broker.session.connection import Connection
+
+_CONNECTION_CLOSE: Final = INDEX["connection.close"]
+_UPDATE_SECRET: Final = INDEX["connection.update-secret"]
+_UPDATE_SECRET_OK: Final = INDEX["connection.update-secret-ok"]
+_OPEN: Final = INDEX["channel.open"]
+_OPEN_OK: Final = INDEX["channel.open-ok"]
+_CLOSE: Final = INDEX["channel.close"]
+_CLOSE_OK: Final = INDEX["channel.close-ok"]
+
+
+def dispatch(connection: Connection, event: Event) -> None:
+    """Handle one event of a running connection.
+
+    Raises:
+        ConnectionFault: Whatever closes the connection.
+        WireFault: Whatever drops it.
+    """
+    kind = type(event)
+    if kind is PublishRun:
+        _publish(connection, cast("PublishRun", event))
+    elif kind is AckRun:
+        _acknowledge(connection, cast("AckRun", event))
+    elif kind is MethodReceived:
+        method = cast("MethodReceived", event)
+        if method.channel:
+            _handle(connection, method)
+        else:
+            _handle_connection_method(connection, method.method.index)
+    else:
+        raise cast("Exception", event)
+
+
+def method_of(event: Event) -> int:
+    """Index of the method in hand while an event is handled; 0 if it is none."""
+    if isinstance(event, MethodReceived):
+        return event.method.index
+    if isinstance(event, PublishRun):
+        return BASIC_PUBLISH
+    return BASIC_ACK if isinstance(event, AckRun) else 0
+
+
+def _publish(connection: Connection, run: PublishRun) -> None:
+    channel = connection.channels.find(run.channel, BASIC_PUBLISH)
+    if channel.state is ChannelState.OPEN:
+        try:
+            publish_run(channel, run)
+        except ChannelFault as fault:
+            channel.fail(fault, BASIC_PUBLISH)
+
+
+def _acknowledge(connection: Connection, run: AckRun) -> None:
+    channel = connection.channels.find(run.channel, BASIC_ACK)
+    if channel.state is ChannelState.OPEN:
+        try:
+            acknowledge_run(channel, run.tags)
+        except ChannelFault as fault:
+            channel.fail(fault, BASIC_ACK)
+
+
+def _handle(connection: Connection, event: MethodReceived) -> None:
+    """Handle a method on any channel but 0."""
+    index = event.method.index
+    if index == _OPEN:
+        connection.channels.open(event.channel).send(_OPEN_OK, b"")
+        return
+    channel = connection.channels.find(event.channel, index)
+    if channel.state is not ChannelState.OPEN:
+        _receive_closing(connection, channel, index)
+        return
+    handler = HANDLERS.get(index)
+    if handler is None:
+        raise ConnectionFault(ReplyCode.COMMAND_INVALID, "unimplemented method")
+    try:
+        handler(channel, *event.arguments)
+    except ChannelFault as fault:
+        channel.fail(fault, index)
+
+
+def _receive_closing(connection: Connection, channel: Channel, index: int) -> None:
+    """After the server's channel.close everything is ignored; only close-ok frees the number."""
+    if index == _CLOSE_OK:
+        channel.end()
+        connection.channels.remove(channel)
+    elif index == _CLOSE:
+        channel.send(_CLOSE_OK)
+
+
+def _handle_connection_method(connection: Connection, index: int) -> None:
+    """Handle a method on channel 0."""
+    if index == _CONNECTION_CLOSE:
+        connection.closed_by_client()
+    elif index == _UPDATE_SECRET:
+        connection.output.send(encode_method(0, _UPDATE_SECRET_OK))
+    else:
+        raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "unexpected method in connection state running", index)

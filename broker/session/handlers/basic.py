@@ -1,0 +1,242 @@
+"""Class basic, all but publish: consuming, getting, settling."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.core.names import generate_name
+from broker.core.queues.queue import Queue
+from broker.session.channel import Channel
+from broker.session.delivery import ChannelConsumer, frame_content, frame_routed
+from broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
+from policies.arguments import refuse_consumer_priority
+from protocol.faults import (
+    ConnectionFault,
+    ReplyCode,
+    not_implemented,
+    precondition_failed,
+)
+from protocol.field_table import TYPE_NAMES, FieldTable, find
+from protocol.methods import INDEX
+
+_QOS_OK: Final = INDEX["basic.qos-ok"]
+_CONSUME_OK: Final = INDEX["basic.consume-ok"]
+_CANCEL_OK: Final = INDEX["basic.cancel-ok"]
+_GET_OK: Final = INDEX["basic.get-ok"]
+_GET_EMPTY: Final = INDEX["basic.get-empty"]
+_RECOVER_OK: Final = INDEX["basic.recover-ok"]
+
+
+def qos(channel: Channel, prefetch_size: int, prefetch_count: int, shared: bool) -> None:
+    """Limit the unacknowledged messages of consumers.
+
+    Args:
+        channel: The channel.
+        prefetch_size: A window in bytes; only 0, none, is implemented.
+        prefetch_count: Messages, 0..65535; 0 for no limit.
+        shared: One limit for all consumers of the channel, instead of one for each that comes after.
+    Raises:
+        ConnectionFault: NOT_IMPLEMENTED (540) for a window in bytes.
+    """
+    if prefetch_size:
+        raise not_implemented(f"prefetch_size!=0 ({prefetch_size})")
+    if shared:
+        channel.prefetch = prefetch_count
+    else:
+        channel.default_prefetch = prefetch_count
+        channel.prefetch = 0
+    channel.unblock_consumers()
+    channel.send(_QOS_OK)
+
+
+def consume(
+    channel: Channel,
+    ticket: int,
+    queue_name: str,
+    tag: str,
+    no_local: bool,
+    no_ack: bool,
+    exclusive: bool,
+    nowait: bool,
+    arguments: FieldTable,
+) -> None:
+    """Start a consumer.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+        ConnectionFault: NOT_ALLOWED (530) for a consumer tag in use, or too many consumers.
+    """
+    reply_consumer = channel.reply_consumer
+    if tag and (tag in channel.consumers or (reply_consumer and reply_consumer.tag == tag)):
+        raise ConnectionFault(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+    if queue_name == REPLY_QUEUE:
+        tag = _consume_replies(channel, tag, no_ack)
+    else:
+        queue = _open_queue(channel, queue_name)
+        priority = _read_priority(queue, arguments)
+        queue.check_exclusive_use(exclusive)
+        _check_consumer_limit(channel)
+        tag = tag or generate_name("amq.ctag")
+        consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, channel.default_prefetch)
+        channel.consumers[tag] = consumer
+        queue.add_consumer(consumer)
+    if not nowait:
+        channel.send(_CONSUME_OK, tag)
+
+
+def _open_queue(channel: Channel, queue_name: str) -> Queue:
+    """The queue of that name, if the user may read from it."""
+    name = channel.queue_name(queue_name)
+    channel.connection.authorization.check("read", "queue", name)
+    return channel.vhost.queue(name, channel.connection)
+
+
+def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
+    if channel.reply_consumer is not None:
+        raise precondition_failed("reply consumer already set")
+    if not no_ack:
+        raise precondition_failed("reply consumer cannot acknowledge")
+    channel.reply_consumer = ReplyConsumer(channel, tag or generate_name("amq.ctag"))
+    return channel.reply_consumer.tag
+
+
+def _read_priority(queue: Queue, arguments: FieldTable) -> int:
+    where = f"for queue '{queue.name}' in vhost '{queue.vhost_name}'"
+    if find(arguments, "x-stream-offset") is not None:
+        raise precondition_failed(f"invalid arg 'x-stream-offset' {where} of queue type rabbit_classic_queue")
+    field = find(arguments, "x-priority")
+    if field is None:
+        return 0
+    refusal = refuse_consumer_priority(TYPE_NAMES[field.kind], field.value)
+    if refusal is not None:
+        raise precondition_failed(f"invalid arg 'x-priority' {where}: {refusal}")
+    return int(field.value)
+
+
+def _check_consumer_limit(channel: Channel) -> None:
+    limit = channel.connection.server.settings.consumer_max_per_channel
+    if limit is not None and len(channel.consumers) >= limit:
+        raise ConnectionFault(ReplyCode.NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
+
+
+def cancel(channel: Channel, tag: str, nowait: bool) -> None:
+    """Stop a consumer; an unknown tag is fine. Its unacknowledged messages stay outstanding."""
+    consumer = channel.consumers.pop(tag, None)
+    if not nowait:
+        channel.send(_CANCEL_OK, tag)
+    if consumer is not None:
+        consumer.queue.remove_consumer(consumer)
+    elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
+        channel.reply_consumer.cancel()
+
+
+def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
+    """Send the message at the head of a queue.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+    """
+    queue = _open_queue(channel, queue_name)
+    queue.touch()
+    holder = None if no_ack else channel.getter(queue)
+    entry = queue.get(holder)
+    if entry is None:
+        channel.send(_GET_EMPTY, "")
+        return
+    _, message, redelivered = entry
+    tag = channel.take_tag() if holder is None else channel.hold(holder, entry)
+    left = queue.ready_count()
+    channel.output.send(frame_routed(channel.number, _GET_OK, (tag, redelivered), message, (left,)))
+    channel.output.parts += frame_content(channel.number, message, channel.connection.frame_max)
+
+
+def acknowledge_run(channel: Channel, tags: list[int]) -> None:
+    """Acknowledge messages one by one (basic.ack with multiple=false, many in a row).
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding; those before it are
+            acknowledged.
+    """
+    unacked = channel.unacked
+    known = tags
+    if not all(map(unacked.__contains__, tags)) or len(set(tags)) != len(tags):
+        known = []
+        seen: set[int] = set()
+        for tag in tags:
+            if tag not in unacked or tag in seen:
+                break
+            seen.add(tag)
+            known.append(tag)
+    _settle(channel, known, "acknowledge")
+    if len(known) < len(tags):
+        raise precondition_failed(f"unknown delivery tag {tags[len(known)]}")
+
+
+def acknowledge(channel: Channel, tag: int, multiple: bool) -> None:
+    """Acknowledge one message, or all up to one.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
+    """
+    _settle(channel, channel.outstanding(tag, multiple), "acknowledge")
+
+
+def negative_acknowledge(channel: Channel, tag: int, multiple: bool, requeue: bool) -> None:
+    """Return messages to their queues, or refuse them for good.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
+    """
+    _settle(channel, channel.outstanding(tag, multiple), "requeue" if requeue else "reject")
+
+
+def reject(channel: Channel, tag: int, requeue: bool) -> None:
+    """Return one message to its queue, or refuse it for good.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
+    """
+    negative_acknowledge(channel, tag, False, requeue)
+
+
+def _settle(channel: Channel, tags: list[int], outcome: str) -> None:
+    if channel.transaction is not None:
+        channel.transaction.hold_settlement(tags, outcome)
+        return
+    for holder, entries in channel.take_outstanding(tags):
+        getattr(holder.queue, outcome)(holder, entries)
+        channel.released(holder, len(entries))
+
+
+def recover(channel: Channel, requeue: bool) -> None:
+    """Return all unacknowledged messages to their queues; recover-ok goes before they come again.
+
+    Raises:
+        ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false.
+    """
+    recover_async(channel, requeue)
+    channel.send(_RECOVER_OK)
+
+
+def recover_async(channel: Channel, requeue: bool) -> None:
+    """Return all unacknowledged messages to their queues, without an answer.
+
+    Raises:
+        ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false.
+    """
+    if not requeue:
+        raise not_implemented("requeue=false")
+    channel.requeue_all()
+
+
+METHODS: Final = {
+    "basic.qos": qos,
+    "basic.consume": consume,
+    "basic.cancel": cancel,
+    "basic.get": get,
+    "basic.ack": acknowledge,
+    "basic.nack": negative_acknowledge,
+    "basic.reject": reject,
+    "basic.recover": recover,
+    "basic.recover-async": recover_async,
+}

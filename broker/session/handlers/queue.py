@@ -1,0 +1,183 @@
+"""Class queue."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from broker.core.names import generate_name, strip_line_ends
+from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
+from broker.session.channel import Channel
+from broker.session.direct_reply import REPLY_QUEUE
+from protocol.faults import access_refused, not_found, precondition_failed
+from protocol.field_table import FieldTable
+from protocol.methods import INDEX
+
+_DECLARE_OK: Final = INDEX["queue.declare-ok"]
+_BIND_OK: Final = INDEX["queue.bind-ok"]
+_UNBIND_OK: Final = INDEX["queue.unbind-ok"]
+_PURGE_OK: Final = INDEX["queue.purge-ok"]
+_DELETE_OK: Final = INDEX["queue.delete-ok"]
+
+
+def declare(
+    channel: Channel,
+    ticket: int,
+    name: str,
+    passive: bool,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    nowait: bool,
+    arguments: FieldTable,
+) -> None:
+    """Declare a queue, or with passive look whether it exists.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+        ConnectionFault: NOT_IMPLEMENTED (540) for queue types that Leveret does not have.
+    """
+    connection, vhost = channel.connection, channel.vhost
+    name = strip_line_ends(name)
+    if name.startswith(REPLY_QUEUE):
+        _declare_reply_queue(channel, name, nowait)
+        return
+    if passive:
+        connection.authorization.check_any("queue", name)
+        queue = vhost.queue(name, connection)
+        queue.touch()
+    else:
+        if name:
+            check_unreserved(name)
+        else:
+            name = generate_name("amq.gen")
+        connection.authorization.check("configure", "queue", name)
+        owner = connection if exclusive else None
+        declaration = QueueDeclaration(name, durable, auto_delete, owner, connection, arguments)
+        queue = vhost.declare_queue(declaration, partial(_check_dead_letter_permissions, channel, name))
+    channel.last_queue = name
+    if not nowait:
+        channel.send(_DECLARE_OK, name, queue.ready_count(), len(queue.consumers))
+
+
+def _declare_reply_queue(channel: Channel, name: str, nowait: bool) -> None:
+    """The direct reply-to pseudo-queue always exists; that of one consumer exists while it consumes."""
+    if name != REPLY_QUEUE and name not in channel.vhost.replies:
+        raise not_found(f"no queue '{name}' in vhost '{channel.vhost.name}'")
+    channel.last_queue = name
+    if not nowait:
+        channel.send(_DECLARE_OK, name, 0, 1)
+
+
+def _check_dead_letter_permissions(channel: Channel, name: str, dead_letter_exchange: str) -> None:
+    channel.connection.authorization.check("read", "queue", name)
+    channel.connection.authorization.check("write", "exchange", dead_letter_exchange)
+
+
+def bind(
+    channel: Channel,
+    ticket: int,
+    queue_name: str,
+    exchange_name: str,
+    routing_key: str,
+    nowait: bool,
+    arguments: FieldTable,
+) -> None:
+    """Bind a queue to an exchange.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+    """
+    name, key = _check_ends(channel, queue_name, exchange_name, routing_key)
+    topology = channel.vhost.topology
+    exchange = topology.exchange(strip_line_ends(exchange_name))
+    topology.bind(exchange, channel.vhost.queue(name, channel.connection), key, arguments)
+    if not nowait:
+        channel.send(_BIND_OK)
+
+
+def unbind(
+    channel: Channel,
+    ticket: int,
+    queue_name: str,
+    exchange_name: str,
+    routing_key: str,
+    arguments: FieldTable,
+) -> None:
+    """Undo a binding; one that does not exist is fine.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405).
+    """
+    name, key = _check_ends(channel, queue_name, exchange_name, routing_key)
+    exchange = channel.vhost.topology.exchanges.get(strip_line_ends(exchange_name))
+    queue = channel.vhost.queues.get(name)
+    if exchange is not None and queue is not None:
+        check_locked(queue, channel.connection)
+        channel.vhost.topology.unbind(exchange, queue, key, arguments)
+    channel.send(_UNBIND_OK)
+
+
+def _check_ends(channel: Channel, queue_name: str, exchange_name: str, routing_key: str) -> tuple[str, str]:
+    """Check the permissions on both ends; return queue name and routing key with short forms written out."""
+    connection = channel.connection
+    name = strip_line_ends(channel.queue_name(queue_name))
+    # Queue and key both empty mean the last queue, by its name (spec, queue.bind).
+    key = name if not queue_name and not routing_key else routing_key
+    exchange_name = strip_line_ends(exchange_name)
+    if name.startswith(REPLY_QUEUE):
+        raise access_refused("cannot bind or unbind to a volatile (direct reply-to) queue")
+    connection.authorization.check("write", "queue", name)
+    channel.vhost.topology.refuse_default(exchange_name)
+    connection.authorization.check("read", "exchange", exchange_name)
+    connection.authorization.check_topic_binding(exchange_name, key)
+    return name, key
+
+
+def purge(channel: Channel, ticket: int, queue_name: str, nowait: bool) -> None:
+    """Drop all ready messages of a queue.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+    """
+    name = channel.queue_name(queue_name)
+    channel.connection.authorization.check("read", "queue", name)
+    purged = channel.vhost.queue(name, channel.connection).purge()
+    if not nowait:
+        channel.send(_PURGE_OK, purged)
+
+
+def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_empty: bool, nowait: bool) -> None:
+    """Delete a queue; one that does not exist is fine.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406) if it is used or
+            holds messages and must not.
+    """
+    name = strip_line_ends(channel.queue_name(queue_name))
+    vhost = channel.vhost
+    channel.connection.authorization.check("configure", "queue", name)
+    queue = vhost.queues.get(name)
+    if queue is None:
+        if not nowait:
+            channel.send(_DELETE_OK, 0)
+        return
+    check_locked(queue, channel.connection)
+    ready = queue.ready_count()
+    if if_empty and ready:
+        raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
+    if if_unused and len(queue.consumers):
+        raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
+    # The answer goes before the cancellations of consumers on the same channel.
+    if not nowait:
+        channel.send(_DELETE_OK, ready)
+    vhost.delete_queue(queue)
+
+
+METHODS: Final = {
+    "queue.declare": declare,
+    "queue.bind": bind,
+    "queue.unbind": unbind,
+    "queue.purge": purge,
+    "queue.delete": delete,
+}

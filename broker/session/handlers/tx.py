@@ -1,0 +1,56 @@
+"""Class tx."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.session.channel import Channel
+from broker.session.transaction import Transaction
+from protocol.faults import precondition_failed
+from protocol.methods import INDEX
+
+_SELECT_OK: Final = INDEX["tx.select-ok"]
+_COMMIT_OK: Final = INDEX["tx.commit-ok"]
+_ROLLBACK_OK: Final = INDEX["tx.rollback-ok"]
+
+
+def select(channel: Channel) -> None:
+    """Hold publishes and acknowledgements until commit from now on.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) on a channel in confirm mode.
+    """
+    if channel.confirms is not None:
+        raise precondition_failed("cannot switch from confirm to tx mode")
+    if channel.transaction is None:
+        channel.transaction = Transaction(channel)
+    channel.send(_SELECT_OK)
+
+
+def commit(channel: Channel) -> None:
+    """Do what the transaction holds.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) without a transaction.
+    """
+    _transaction(channel).commit()
+    channel.send(_COMMIT_OK)
+
+
+def rollback(channel: Channel) -> None:
+    """Forget what the transaction holds.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406) without a transaction.
+    """
+    _transaction(channel).rollback()
+    channel.send(_ROLLBACK_OK)
+
+
+def _transaction(channel: Channel) -> Transaction:
+    if channel.transaction is None:
+        raise precondition_failed("channel is not transactional")
+    return channel.transaction
+
+
+METHODS: Final = {"tx.select": select, "tx.commit": commit, "tx.rollback": rollback}

@@ -1,0 +1,209 @@
+"""From the protocol header to connection.open-ok.
+
+Most of what can go wrong here is answered by silence: the socket stays open for 3 s, so that guessing
+passwords takes time, and is dropped without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.session.capabilities import Capabilities
+from protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
+from protocol.erlang_terms import format_binary
+from protocol.events import Event, MethodReceived
+from protocol.faults import ConnectionFault, ReplyCode, unexpected_frame
+from protocol.methods import INDEX, encode_method
+from protocol.sasl import MECHANISMS, MalformedResponse
+from protocol.states import ConnectionInput, ConnectionState
+
+if TYPE_CHECKING:
+    from broker.auth.users import User
+    from broker.core.vhost import VirtualHost
+    from broker.session.connection import Connection
+
+log = logging.getLogger("leveret.connection")
+
+_START: Final = INDEX["connection.start"]
+_START_OK: Final = INDEX["connection.start-ok"]
+_TUNE: Final = INDEX["connection.tune"]
+_TUNE_OK: Final = INDEX["connection.tune-ok"]
+_OPEN: Final = INDEX["connection.open"]
+_OPEN_OK: Final = INDEX["connection.open-ok"]
+
+#: Version that connection.start names, by protocol header: 0-9-1 calls itself 0-9, and the headers of 0-8
+#: and 0-9 are accepted as RabbitMQ 3.10 does.
+_VERSIONS: Final = {
+    PROTOCOL_HEADER: (0, 9),
+    b"AMQP\x01\x01\x00\x09": (0, 9),
+    b"AMQP\x01\x01\x08\x00": (8, 0),
+    b"AMQP\x01\x01\x09\x01": (8, 0),
+}
+
+#: What may come in each state; the number is that of the method.
+_EXPECTED: Final = {
+    ConnectionState.AWAIT_START_OK: _START_OK,
+    ConnectionState.AWAIT_TUNE_OK: _TUNE_OK,
+    ConnectionState.AWAIT_OPEN: _OPEN,
+}
+
+
+class Handshake:
+    """Brings one connection from its first byte to its virtual host.
+
+    Args:
+        connection: The connection.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._header = b""
+        self._user: User | None = None
+
+    # -- protocol header ----------------------------------------------------------------------------------
+
+    def receive_header(self, octets: bytes) -> bytes:
+        """Take the first bytes of the client.
+
+        Returns:
+            What follows the protocol header; b"" while the header is not complete, or is refused.
+        Spec: AMQP 0-9-1 section 4.2.2.
+        """
+        connection = self._connection
+        octets = self._header + octets
+        if len(octets) < len(PROTOCOL_HEADER):
+            self._header = octets
+            return b""
+        header, rest = octets[:8], octets[8:]
+        version = _VERSIONS.get(header)
+        if version is None:
+            log.error("closing AMQP connection %s: bad protocol header %s", connection.name, format_binary(header))
+            connection.output.send(PROTOCOL_HEADER)
+            connection.reader.deafen()
+            self._connection.move(ConnectionInput.LOST)
+            connection.drop()
+            return b""
+        self._connection.move(ConnectionInput.HEADER)
+        server = connection.server
+        mechanisms = " ".join(server.settings.auth_mechanisms).encode()
+        connection.output.send(encode_method(0, _START, *version, server.properties, mechanisms, b"en_US"))
+        return rest
+
+    # -- methods ------------------------------------------------------------------------------------------
+
+    def receive(self, event: Event) -> None:
+        """Take an event of the frame reader.
+
+        Raises:
+            ConnectionFault: NOT_ALLOWED (530), ACCESS_REFUSED (403), and errors of the opening state.
+        """
+        connection = self._connection
+        state = connection.state
+        expected = isinstance(event, MethodReceived) and event.channel == 0 and event.method.index
+        if expected != _EXPECTED.get(state, -1):
+            self._refuse_unexpected(event)
+            return
+        assert isinstance(event, MethodReceived)
+        if state is ConnectionState.AWAIT_START_OK:
+            self._receive_start_ok(*event.arguments)
+        elif state is ConnectionState.AWAIT_TUNE_OK:
+            self._receive_tune_ok(*event.arguments)
+        else:
+            self._receive_open(*event.arguments)
+
+    def _refuse_unexpected(self, event: Event) -> None:
+        if self._connection.state is not ConnectionState.AWAIT_OPEN:
+            self._connection.refuse("unexpected input during the handshake")
+        elif isinstance(event, MethodReceived) and event.channel == 0:
+            text = "unexpected method in connection state opening"
+            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, text, event.method.index)
+        elif isinstance(event, MethodReceived):
+            payload = encode_method(event.channel, event.method.index, *event.arguments)[7:-1]
+            which = "all" if len(payload) <= 16 else "first 16"
+            raise unexpected_frame(f"type 1, {which} octets = {format_binary(payload[:16])}")
+        elif isinstance(event, Exception):
+            raise event
+        else:
+            raise unexpected_frame("type 1, all octets = <<>>")
+
+    # -- authentication -----------------------------------------------------------------------------------
+
+    def _receive_start_ok(self, client_properties: Any, mechanism: str, response: bytes, locale: str) -> None:
+        connection = self._connection
+        connection.client_properties = client_properties
+        connection.capabilities = Capabilities(client_properties)
+        read = MECHANISMS.get(mechanism)
+        if read is None or mechanism not in connection.server.settings.auth_mechanisms:
+            connection.refuse(f"unsupported authentication mechanism '{mechanism}'")
+            return
+        try:
+            credentials = read(response)
+        except MalformedResponse as malformed:
+            connection.refuse(f"malformed response of mechanism {mechanism}: {malformed}")
+            return
+        user = connection.server.accounts.authenticate(
+            credentials.username, credentials.password, connection.peer_is_loopback
+        )
+        if user is None:
+            self._refuse_login(credentials.username, mechanism)
+            return
+        self._user = user
+        self._connection.move(ConnectionInput.START_OK)
+        settings = connection.server.settings
+        connection.output.send(encode_method(0, _TUNE, settings.channel_max, settings.frame_max, settings.heartbeat))
+
+    def _refuse_login(self, username: str, mechanism: str) -> None:
+        connection = self._connection
+        if not connection.capabilities.authentication_failure_close:
+            connection.refuse(f"{mechanism} login refused: user '{username}' - invalid credentials")
+            return
+        text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+        connection.fail(ConnectionFault(ReplyCode.ACCESS_REFUSED, text, 0), 0)
+        connection.close_later(3.0)
+
+    # -- tuning and opening -------------------------------------------------------------------------------
+
+    def _receive_tune_ok(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
+        connection = self._connection
+        settings = connection.server.settings
+        if not FRAME_MIN_SIZE <= frame_max <= settings.frame_max:
+            connection.refuse(f"negotiated frame_max = {frame_max} is outside {FRAME_MIN_SIZE}..{settings.frame_max}")
+        elif settings.channel_max and not 1 <= channel_max <= settings.channel_max:
+            connection.refuse(f"negotiated channel_max = {channel_max} is outside 1..{settings.channel_max}")
+        else:
+            self._connection.move(ConnectionInput.TUNE_OK)
+            connection.tuned(channel_max or 65535, frame_max, heartbeat)
+
+    def _receive_open(self, vhost_name: str, capabilities: str, insist: bool) -> None:
+        """Open the virtual host; the order of the checks is RabbitMQ's."""
+        assert self._user is not None
+        vhost = self._check_limits(vhost_name, self._user)
+        if self._connection.server.accounts.permissions(self._user.name, vhost_name) is None:
+            raise _not_allowed(f"access to vhost '{vhost_name}' refused for user '{self._user.name}'")
+        self._connection.move(ConnectionInput.OPEN)
+        self._connection.opened(self._user, vhost)
+        self._connection.output.send(encode_method(0, _OPEN_OK, ""))
+
+    def _check_limits(self, vhost_name: str, user: User) -> VirtualHost:
+        server = self._connection.server
+        broker = server.broker
+        limit = server.settings.connection_max
+        if limit is not None and len(broker.connections) >= limit:
+            raise _not_allowed(f"connection refused: node connection limit ({limit}) is reached")
+        vhost = broker.vhosts.get(vhost_name)
+        if vhost is None:
+            raise _not_allowed(f"vhost {vhost_name} not found")
+        limit = vhost.max_connections
+        if limit is not None and 0 <= limit <= vhost.connection_count:
+            raise _not_allowed(
+                f"access to vhost '{vhost_name}' refused for user '{user.name}': connection limit ({limit}) is reached"
+            )
+        limit = user.limits.max_connections
+        if limit is not None and 0 <= limit <= broker.user_connections[user.name]:
+            raise _not_allowed(f"connection refused for user '{user.name}': user connection limit ({limit}) is reached")
+        return vhost
+
+
+def _not_allowed(explanation: str) -> ConnectionFault:
+    return ConnectionFault(ReplyCode.NOT_ALLOWED, explanation)

@@ -1,0 +1,112 @@
+"""What goes out to one client, collected over a turn and written at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from broker.core.turn import Turn
+
+if TYPE_CHECKING:
+    from broker.session.channel import Channel
+    from broker.session.delivery import ChannelConsumer
+
+#: Output collected for one connection in one turn beyond which its consumers wait for the next: bounds
+#: memory, and keeps one consumer with a backlog from holding up everyone else.
+_CONGESTED_BYTES: Final = 524_288
+
+#: Bytes waiting in the transport above which consumers of the connection get no more.
+_HIGH_WATER: Final = 1_048_576
+
+
+class Output:
+    """The outgoing half of a connection.
+
+    Args:
+        turn: Calls flush() at the end of the turn.
+        transport: The socket.
+
+    Attributes:
+        parts: Output of this turn, in order. Whoever appends to it directly calls sent() afterwards.
+        congested: Consumers must wait until output has drained.
+        stalled: Consumers that found it congested.
+        confirming: Channels with confirms to send.
+        wrote: Something was written since someone last cleared this.
+        scheduled: Whether flush() is due at the end of the turn; kept by Turn.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_paused",
+        "_transport",
+        "_turn",
+        "confirming",
+        "congested",
+        "parts",
+        "scheduled",
+        "stalled",
+        "wrote",
+    )
+
+    def __init__(self, turn: Turn, transport: asyncio.Transport) -> None:
+        self._turn = turn
+        self._transport = transport
+        self._bytes = 0
+        self._paused = False
+        self.parts: list[bytes] = []
+        self.congested = False
+        self.stalled: list[ChannelConsumer] = []
+        self.confirming: set[Channel] = set()
+        self.wrote = False
+        self.scheduled = False
+        transport.set_write_buffer_limits(high=_HIGH_WATER)
+
+    def send(self, frame: bytes) -> None:
+        """Send at the end of the turn."""
+        self.parts.append(frame)
+        if not self.scheduled:
+            self._turn.flush_later(self)
+
+    def sent(self, byte_count: int) -> None:
+        """Account for what was appended to ``parts``, and send it at the end of the turn."""
+        self._bytes += byte_count
+        if self._bytes > _CONGESTED_BYTES:
+            self.congested = True
+        if not self.scheduled:
+            self._turn.flush_later(self)
+
+    def confirm(self, channel: Channel) -> None:
+        """Send the confirms of a channel at the end of the turn."""
+        self.confirming.add(channel)
+        if not self.scheduled:
+            self._turn.flush_later(self)
+
+    def flush(self) -> None:
+        """Write everything at once, and let consumers go on that waited for room."""
+        if self.confirming:
+            for channel in self.confirming:
+                channel.flush_confirms()
+            self.confirming.clear()
+        if self.parts:
+            parts, self.parts = self.parts, []
+            self._transport.write(b"".join(parts))
+            self.wrote = True
+        self._bytes = 0
+        if not self._paused:
+            self.congested = False
+            self._serve_stalled()
+
+    def pause(self) -> None:
+        """The client reads slower than we write."""
+        self._paused = self.congested = True
+
+    def resume(self) -> None:
+        """The client has caught up."""
+        self._paused = self.congested = False
+        self._serve_stalled()
+
+    def _serve_stalled(self) -> None:
+        if self.stalled:
+            stalled, self.stalled = self.stalled, []
+            for consumer in stalled:
+                consumer.queue.unblock(consumer)

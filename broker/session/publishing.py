@@ -1,0 +1,256 @@
+"""The way of a published message from the wire into its queues.
+
+Checks are made once for equal publishes with equal content headers, and hold until a binding, an exchange, a
+queue or a permission changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.core.queues.queue import Queue
+from broker.core.routing import route as find_route
+from broker.session.delivery import frame_content, frame_routed
+from broker.session.direct_reply import REPLY_QUEUE
+from policies.arguments import MAX_TTL_MS
+from protocol import properties
+from protocol.events import Publish, PublishRun
+from protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
+from protocol.field_table import TYPE_NAMES, FieldTable, find
+from protocol.methods import INDEX
+from protocol.properties import Properties, encode_headers, encode_text
+from storage.message import Envelope, Message
+
+if TYPE_CHECKING:
+    from broker.core.exchanges.base import Exchange
+    from broker.session.channel import Channel
+    from broker.session.connection import Connection
+
+_RETURN: Final = INDEX["basic.return"]
+_BODY_SIZE: Final = struct.Struct(">Q")
+_BARE_HEADER_SIZE: Final = 14
+
+
+class PublishRoute:
+    """What is known of publishes with the same exchange, routing key and flags, on one connection.
+
+    Args:
+        generation: Of the connection's topology and permissions when it was found out.
+        exchange: Where they go.
+
+    Attributes:
+        header: The content header that the rest belongs to; None where the next message must look again.
+        envelope: Of messages with that header.
+        queues: Where messages with that header go.
+        keys_queues: Where messages without CC and BCC go, whatever their header; None if that depends on it.
+    """
+
+    __slots__ = ("envelope", "exchange", "generation", "header", "keys_queues", "queues")
+
+    def __init__(self, generation: int, exchange: Exchange) -> None:
+        self.generation = generation
+        self.exchange = exchange
+        self.header: bytes | None = None
+        self.envelope = Envelope(b"", b"")
+        self.queues: tuple[Queue, ...] = ()
+        self.keys_queues: tuple[Queue, ...] | None = None
+
+
+def publish_run(channel: Channel, run: PublishRun) -> None:
+    """Publish a run of messages.
+
+    Args:
+        channel: The channel they came on.
+        run: Messages that differ in nothing but their bodies.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
+        ConnectionFault: NOT_IMPLEMENTED (540), INTERNAL_ERROR (541).
+    Spec: AMQP 0-9-1 basic.publish; the order of the checks is RabbitMQ's.
+    """
+    publish = run.publish
+    route: PublishRoute | None = publish.memo
+    if (
+        route is None
+        or route.header is not run.header
+        or route.generation != channel.connection.authorization.generation
+    ):
+        route = _resolve(channel, publish, run.header)
+    envelope = route.envelope
+    messages = [Message(envelope, body) for body in run.bodies]
+    if channel.transaction is not None:
+        channel.transaction.hold_publish(partial(_enqueue, channel, publish, route.queues, messages))
+        return
+    _enqueue(channel, publish, route.queues, messages)
+    if channel.confirms is not None:
+        channel.confirms.accept_next(len(messages))
+        channel.output.confirm(channel)
+
+
+def _enqueue(channel: Channel, publish: Publish, queues: tuple[Queue, ...], messages: list[Message]) -> None:
+    """Hand messages to their queues; return those that none takes if the publisher wants them back."""
+    routed = False
+    body_bytes = len(messages) * len(messages[0].body)
+    for queue in queues:
+        if not queue.deleted:
+            queue.publish(messages, body_bytes)
+            routed = True
+    if routed:
+        return
+    if publish.routing_key.startswith(REPLY_QUEUE) and not publish.exchange:
+        _reply(channel, publish.routing_key, messages)
+    if publish.mandatory:
+        for message in messages:
+            _return(channel, message)
+
+
+def _reply(channel: Channel, name: str, messages: list[Message]) -> None:
+    """Hand messages to the direct reply-to consumer of that name, if it still lives."""
+    receiver = channel.vhost.replies.get(name)
+    if receiver is not None:
+        for message in messages:
+            receiver.deliver_reply(message)
+
+
+def _return(channel: Channel, message: Message) -> None:
+    code = ReplyCode.NO_ROUTE
+    channel.output.send(frame_routed(channel.number, _RETURN, (code, code.name), message))
+    channel.output.parts += frame_content(channel.number, message, channel.connection.frame_max)
+
+
+# -- what is found out once ---------------------------------------------------------------------------------
+
+
+def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
+    """Check a publish and its header, and find its queues."""
+    connection = channel.connection
+    if publish.immediate:
+        raise not_implemented("immediate=true")
+    _check_size(connection, header)
+    route: PublishRoute | None = publish.memo
+    generation = connection.authorization.generation
+    if route is None or route.generation != generation:
+        route = publish.memo = PublishRoute(generation, _open_exchange(connection, publish))
+    _read_header(channel, publish, route, header)
+    return route
+
+
+def _check_size(connection: Connection, header: bytes) -> None:
+    size: int = _BODY_SIZE.unpack_from(header, 4)[0]
+    limit = connection.server.settings.max_message_size
+    if size > limit:
+        raise precondition_failed(f"message size {size} is larger than configured max size {limit}")
+
+
+def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
+    """Find the exchange, and check that the user may publish to it."""
+    name = publish.exchange
+    connection.authorization.check("write", "exchange", name)
+    exchange = connection.vhost.topology.exchange(name)
+    if exchange.internal:
+        raise access_refused(f"cannot publish to internal exchange '{name}' in vhost '{connection.vhost_name}'")
+    if exchange.type_name == "topic":
+        connection.authorization.check_topic("write", name, publish.routing_key)
+    return exchange
+
+
+def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
+    """Make the envelope of messages with this header, and find their queues."""
+    flags = properties.read_flags(header)
+    if not flags and len(header) == _BARE_HEADER_SIZE:
+        route.envelope = Envelope(publish.route, header)
+        route.queues = _queues_by_key(channel, publish, route)
+        route.header = header
+        return
+    read = Properties(header)
+    headers = read.headers()
+    changes = _substitute_reply_to(channel, read)
+    _check_user_id(channel.connection, read)
+    expiration = _read_expiration(read)
+    extra_keys = _extra_keys(headers, "CC") + _extra_keys(headers, "BCC")
+    mode = read.octet(properties.DELIVERY_MODE, 1)
+    if mode not in (1, 2):
+        raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
+    if find(headers, "BCC") is not None:
+        kept = tuple(entry for entry in headers if entry[0] != "BCC")
+        changes[properties.HEADERS] = encode_headers(kept)
+    relayed = read.replaced(changes) if changes else header
+    priority = read.octet(properties.PRIORITY, 0)
+    route.envelope = Envelope(publish.route, relayed, mode == 2, priority, expiration)
+    if extra_keys or route.exchange.uses_headers:
+        keys = [publish.routing_key, *extra_keys]
+        route.queues, _ = _find(channel, route, keys, headers)
+    else:
+        route.queues = _queues_by_key(channel, publish, route, headers)
+    # A substituted reply-to is that of this channel; another one may send the same bytes.
+    route.header = None if properties.REPLY_TO in changes else header
+
+
+def _queues_by_key(
+    channel: Channel, publish: Publish, route: PublishRoute, headers: FieldTable = ()
+) -> tuple[Queue, ...]:
+    """Queues for the routing key alone, remembered unless a headers exchange is on the way."""
+    if route.keys_queues is not None:
+        return route.keys_queues
+    queues, cacheable = _find(channel, route, [publish.routing_key], headers)
+    if cacheable:
+        route.keys_queues = queues
+    return queues
+
+
+def _find(
+    channel: Channel, route: PublishRoute, keys: list[str], headers: FieldTable
+) -> tuple[tuple[Queue, ...], bool]:
+    """Queues for these keys and headers, and whether the headers did not matter."""
+    found = find_route(channel.vhost.topology, route.exchange, keys, headers)
+    return cast("tuple[Queue, ...]", found.queues), found.cacheable
+
+
+def _substitute_reply_to(channel: Channel, read: Properties) -> dict[int, bytes | None]:
+    if read.text(properties.REPLY_TO) != REPLY_QUEUE:
+        return {}
+    if channel.reply_consumer is None:
+        raise precondition_failed("fast reply consumer does not exist")
+    return {properties.REPLY_TO: encode_text(channel.reply_consumer.name)}
+
+
+def _check_user_id(connection: Connection, read: Properties) -> None:
+    user_id = read.text(properties.USER_ID)
+    if user_id is not None and user_id != connection.username and "impersonator" not in connection.user.tags:
+        raise precondition_failed(
+            f"user_id property set to '{user_id}' but authenticated user was '{connection.username}'"
+        )
+
+
+def _read_expiration(read: Properties) -> int | None:
+    """The expiration in milliseconds, read as Erlang reads integers: sign, digits, and nothing behind them."""
+    text = read.text(properties.EXPIRATION)
+    if text is None:
+        return None
+    unsigned = text[1:] if text[:1] in ("+", "-") else text
+    digits = unsigned[: len(unsigned) - len(unsigned.lstrip("0123456789"))]
+    rest = unsigned[len(digits) :]
+    if not digits:
+        reason = "no_integer"
+    elif rest:
+        reason = f'{{leftover_string,"{rest}"}}'
+    else:
+        # 19 digits are above the limit already; int() of thousands would take its time.
+        value = int(digits) if len(digits) < 4000 else MAX_TTL_MS + 1
+        value = -value if text[0] == "-" else value
+        if 0 <= value <= MAX_TTL_MS:
+            return value
+        reason = f"{{{'value_negative' if value < 0 else 'value_too_large'},{value}}}"
+    raise precondition_failed(f"invalid expiration '{text}': {reason}")
+
+
+def _extra_keys(headers: FieldTable, name: str) -> list[str]:
+    """Routing keys of a CC or BCC header; elements that are no strings are passed over."""
+    field = find(headers, name)
+    if field is None:
+        return []
+    if field.kind != "A":
+        kind = TYPE_NAMES[field.kind]
+        raise precondition_failed(f'invalid message: {{unacceptable_type_in_header,"{name}",{kind}}}')
+    return [element.value.decode("utf-8", "surrogateescape") for element in field.value if element.kind == "S"]

@@ -1,0 +1,72 @@
+"""What all connections of a broker share."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import socket
+from typing import TYPE_CHECKING, Final
+
+from broker.auth.accounts import Accounts
+from broker.config.options import Settings
+from broker.core.broker import Broker
+from broker.version import VERSION
+from protocol.field_table import FieldTable, FieldValue, longstr
+
+if TYPE_CHECKING:
+    from broker.session.connection import Connection
+
+#: Read at most so much at once. One buffer serves all connections, so idle ones cost none.
+_READ_BUFFER_SIZE: Final = 262_144
+
+#: What Leveret can do, as clients look for it (they refuse features that are missing here).
+_CAPABILITIES: Final = (
+    "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
+    "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
+    "direct_reply_to",
+)  # fmt: skip
+
+
+class Server:
+    """The context of all connections.
+
+    Args:
+        settings: The broker's configuration.
+        broker: Its state.
+        accounts: Its users.
+        loop: The event loop that everything runs in.
+
+    Attributes:
+        sockets: All open connections, also those that have not opened a virtual host.
+        all_gone: Set once the last connection has gone; the listener waits for it when it stops.
+        read_buffer: What connections read into, one at a time.
+    """
+
+    def __init__(self, settings: Settings, broker: Broker, accounts: Accounts, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = settings
+        self.broker = broker
+        self.accounts = accounts
+        self.loop = loop
+        self.sockets: set[Connection] = set()
+        self.all_gone = asyncio.Event()
+        self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
+        self.cluster_name = settings.cluster_name or f"leveret@{socket.gethostname()}"
+        self.properties = self._properties()
+
+    def _properties(self) -> FieldTable:
+        advertised = self.settings.compat.advertise
+        capabilities = tuple((name, FieldValue("t", True)) for name in _CAPABILITIES)
+        return (
+            ("capabilities", FieldValue("F", capabilities)),
+            ("cluster_name", longstr(self.cluster_name)),
+            ("copyright", longstr("Copyright the Leveret authors")),
+            ("information", longstr("Licensed under the Apache License 2.0")),
+            ("platform", longstr(f"{platform.python_implementation()} {platform.python_version()}")),
+            ("product", longstr(advertised.product if advertised else "Leveret")),
+            ("version", longstr(advertised.version if advertised else VERSION)),
+        )
+
+    def check_all_gone(self) -> None:
+        """Set ``all_gone`` if no connection is open."""
+        if not self.sockets:
+            self.all_gone.set()

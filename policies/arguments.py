@@ -1,0 +1,183 @@
+"""Queue and consumer arguments: which there are, and which values they take.
+
+One row an argument, in the order in which RabbitMQ looks at them. A row's check returns the reason for a
+refusal as Erlang prints it, because that is the text that clients see.
+
+Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/queues#optional-arguments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+#: The names of AMQP's integer types in error texts.
+INTEGER_TYPES: Final = frozenset(("byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long"))
+#: Ten years of 365 days, the largest TTL in milliseconds.
+MAX_TTL_MS: Final = 315_360_000_000
+
+#: Takes the value's type name and the value; returns why it is refused, or None.
+Check: TypeAlias = Callable[[str, Any], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One row: a queue argument.
+
+    Args:
+        name: With its ``x-``.
+        check: Its type and range.
+        queue_types: The queue types that know it.
+    """
+
+    name: str
+    check: Check
+    queue_types: frozenset[str]
+
+
+def _integer(type_name: str, value: Any) -> str | None:
+    return None if type_name in INTEGER_TYPES else f'"expected integer, got {type_name}"'
+
+
+def _non_negative(type_name: str, value: Any) -> str | None:
+    refusal = _integer(type_name, value)
+    if refusal is None and value < 0:
+        refusal = f"{{value_negative,{value}}}"
+    return refusal
+
+
+def _ttl(type_name: str, value: Any) -> str | None:
+    refusal = _non_negative(type_name, value)
+    if refusal is None and value > MAX_TTL_MS:
+        refusal = f"{{value_too_large,{value}}}"
+    return refusal
+
+
+def _expires(type_name: str, value: Any) -> str | None:
+    refusal = _integer(type_name, value)
+    if refusal is None and value == 0:
+        return "{value_zero,0}"
+    return refusal or _ttl(type_name, value)
+
+
+def _max_priority(type_name: str, value: Any) -> str | None:
+    refusal = _non_negative(type_name, value)
+    if refusal is None and value > 255:
+        refusal = f"{{max_value_exceeded,{value}}}"
+    return refusal
+
+
+def _of_type(wanted: str) -> Check:
+    def check(type_name: str, value: Any) -> str | None:
+        return None if type_name == wanted else f"{{unacceptable_type,{type_name}}}"
+
+    return check
+
+
+def _one_of(values: frozenset[Any], refusal: str, wanted: str = "longstr") -> Check:
+    """A string out of a set; the refusal may name the value as ``%s``."""
+    is_wanted = _of_type(wanted)
+
+    def check(type_name: str, value: Any) -> str | None:
+        wrong_type = is_wanted(type_name, value)
+        if wrong_type is None and value not in values:
+            shown = value.decode("utf-8", "surrogateescape")
+            return refusal % shown if "%s" in refusal else refusal
+        return wrong_type
+
+    return check
+
+
+def _queue_version(type_name: str, value: Any) -> str | None:
+    refusal = _non_negative(type_name, value)
+    if refusal is None and value not in (1, 2):
+        refusal = f"\"unsupported queue version '{value}'\""
+    return refusal
+
+
+def _accept(type_name: str, value: Any) -> str | None:
+    return None
+
+
+_CLASSIC: Final = frozenset(("classic",))
+_QUORUM: Final = frozenset(("quorum",))
+_STREAM: Final = frozenset(("stream",))
+_QUEUES: Final = _CLASSIC | _QUORUM
+_REPLICATED: Final = _QUORUM | _STREAM
+
+_ROWS: Final = (
+    Argument("x-expires", _expires, _QUEUES),
+    Argument("x-message-ttl", _ttl, _QUEUES),
+    Argument("x-dead-letter-exchange", _of_type("longstr"), _QUEUES),
+    Argument("x-dead-letter-routing-key", _of_type("longstr"), _QUEUES),
+    Argument("x-dead-letter-strategy", _accept, _QUORUM),
+    Argument("x-max-length", _non_negative, _QUEUES),
+    Argument("x-max-length-bytes", _non_negative, _QUEUES | _STREAM),
+    Argument("x-max-in-memory-length", _non_negative, _QUORUM),
+    Argument("x-max-in-memory-bytes", _non_negative, _QUORUM),
+    Argument("x-max-priority", _max_priority, _CLASSIC),
+    Argument(
+        "x-overflow",
+        _one_of(frozenset((b"drop-head", b"reject-publish", b"reject-publish-dlx")), "invalid_overflow"),
+        _QUEUES,
+    ),
+    Argument(
+        "x-queue-mode",
+        _one_of(frozenset((b"default", b"lazy")), "\"unsupported queue mode '%s'\""),
+        _CLASSIC,
+    ),
+    Argument("x-queue-version", _queue_version, _CLASSIC),
+    Argument("x-single-active-consumer", _of_type("bool"), _QUEUES),
+    Argument("x-delivery-limit", _accept, _QUORUM),
+    Argument("x-max-age", _accept, _STREAM),
+    Argument("x-stream-max-segment-size-bytes", _accept, _STREAM),
+    Argument("x-initial-cluster-size", _accept, _STREAM),
+    Argument("x-quorum-initial-group-size", _accept, _QUORUM),
+    Argument("x-queue-leader-locator", _accept, _REPLICATED),
+    Argument("x-queue-type", _accept, _QUEUES | _STREAM),
+    Argument("x-queue-master-locator", _accept, _CLASSIC),
+)
+
+ARGUMENTS: Final[Mapping[str, Argument]] = {row.name: row for row in _ROWS}
+
+QUEUE_TYPES: Final = frozenset(("classic", "quorum", "stream"))
+_queue_type: Final = _one_of(frozenset(name.encode() for name in QUEUE_TYPES), "\"unsupported queue type '%s'\"")
+
+
+def known_arguments(queue_type: str) -> tuple[str, ...]:
+    """Names of the arguments that a queue type knows, in the order in which RabbitMQ compares them."""
+    return tuple(row.name for row in _ROWS if queue_type in row.queue_types)
+
+
+def refuse_queue_type(type_name: str, value: Any) -> str | None:
+    """Why a value is no queue type; None if it is one."""
+    return _queue_type(type_name, value)
+
+
+def foreign_argument(queue_type: str, names: frozenset[str]) -> str | None:
+    """The first of these arguments that belongs to other queue types only; None if there is none."""
+    for row in _ROWS:
+        if row.name in names and queue_type not in row.queue_types:
+            return row.name
+    return None
+
+
+def refuse_argument(name: str, values: Mapping[str, tuple[str, Any]]) -> str | None:
+    """Why an argument is refused; None if it is fine or nobody's.
+
+    Args:
+        name: Its name.
+        values: Type name and value of all arguments of the declaration.
+    """
+    type_name, value = values[name]
+    row = ARGUMENTS.get(name)
+    refusal = row.check(type_name, value) if row else None
+    if refusal is None and name == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in values:
+        refusal = "routing_key_but_no_dlx_defined"
+    return refusal
+
+
+def refuse_consumer_priority(type_name: str, value: Any) -> str | None:
+    """Why a value is no x-priority of a consumer; None if it is one."""
+    return _integer(type_name, value)

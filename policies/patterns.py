@@ -1,0 +1,52 @@
+"""Regular expressions as RabbitMQ matches them: PCRE on bytes, unanchored, with Latin-1's letters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import regex
+
+from policies.pcre import InvalidPattern, Translator
+
+#: A search that takes longer has met a catastrophic pattern; the event loop stands still meanwhile.
+TIMEOUT_SECONDS: Final = 0.05
+
+
+class Pattern:
+    """A compiled regular expression.
+
+    Args:
+        source: As it was written.
+    Raises:
+        InvalidPattern: It cannot be compiled.
+    """
+
+    __slots__ = ("_compiled", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        try:
+            # Without (?-f) a caseless "ss" would match a sharp s.
+            self._compiled = regex.compile("(?-f)" + Translator(source, _octets(source)).translate(), regex.VERSION1)
+        except (regex.error, RecursionError, OverflowError) as error:
+            reason = getattr(error, "msg", None) or "nested too deep"
+            raise InvalidPattern(f"{source!r} is no regular expression: {reason}") from None
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.source!r})"
+
+    def matches(self, text: str) -> bool:
+        """Whether it matches anywhere in a text; False too when that cannot be found out in time.
+
+        Args:
+            text: Bytes that are no UTF-8 stand as surrogates.
+        """
+        try:
+            return self._compiled.search(_octets(text), timeout=TIMEOUT_SECONDS) is not None
+        except (TimeoutError, MemoryError):
+            return False
+
+
+def _octets(text: str) -> str:
+    """The UTF-8 bytes of a text as characters 0..255: PCRE without its UTF option looks at bytes."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")

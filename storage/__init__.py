@@ -1,0 +1,1 @@
+"""Durable bytes: knows positions and raw message bytes, not AMQP methods."""

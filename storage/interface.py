@@ -1,0 +1,63 @@
+"""What a queue asks of the place that keeps its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from storage.message import Message
+
+#: A message out of a store: its sequence number, the message, whether it was delivered before.
+#: Sequence numbers rise in the order of arrival and are never used again.
+Entry: TypeAlias = tuple[int, Message, bool]
+
+
+class MessageStore(Protocol):
+    """Keeps one queue's messages in order.
+
+    A message is *ready* from append() until take(), and *taken* from then until settle() or requeue().
+
+    Attributes:
+        ready_count: Ready messages.
+        ready_bytes: Body bytes of the ready messages.
+    """
+
+    ready_count: int
+    ready_bytes: int
+
+    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+        """Put messages at the tail.
+
+        Args:
+            messages: In the order in which they will be taken.
+            body_bytes: Sum of their body lengths, which the caller knows anyway.
+        """
+
+    def take(self, count: int, body_bytes: int) -> list[Entry]:
+        """Take messages from the head.
+
+        Args:
+            count: At most so many, 1 or more.
+            body_bytes: No further one once the taken bodies have reached so many bytes.
+        Returns:
+            The oldest ready messages, oldest first; empty if there is none.
+        """
+
+    def peek(self) -> Message | None:
+        """The message at the head, without taking it."""
+
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        """Put taken messages back where they were; they count as delivered before.
+
+        Args:
+            entries: In any order.
+        """
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Forget taken messages for good."""
+
+    def purge(self) -> int:
+        """Forget all ready messages; return how many they were."""
+
+    def close(self) -> None:
+        """Forget everything: the queue is gone."""

@@ -1,0 +1,97 @@
+"""A store that keeps everything in memory."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Sequence
+
+from storage.interface import Entry
+from storage.message import Message
+
+
+def _newest_first(entry: Entry) -> int:
+    return -entry[0]
+
+
+class MemoryStore:
+    """Ready messages in a deque. It implements MessageStore.
+
+    A message that never left the deque needs no sequence number of its own: it is that of the head plus its
+    place. Only requeued messages carry theirs; they are older than all in the deque.
+    """
+
+    __slots__ = ("_fresh", "_next_seq", "_requeued", "ready_bytes", "ready_count")
+
+    def __init__(self) -> None:
+        self.ready_count = 0
+        self.ready_bytes = 0
+        self._fresh: deque[Message] = deque()
+        #: Sequence number of the head of the deque.
+        self._next_seq = 0
+        #: Oldest last, so that taking the oldest is a pop.
+        self._requeued: list[Entry] = []
+
+    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+        """Put messages at the tail."""
+        self._fresh.extend(messages)
+        self.ready_count += len(messages)
+        self.ready_bytes += body_bytes
+
+    def take(self, count: int, body_bytes: int) -> list[Entry]:
+        """Take messages from the head."""
+        entries: list[Entry] = []
+        taken_bytes = 0
+        requeued = self._requeued
+        while requeued and len(entries) < count and taken_bytes < body_bytes:
+            entry = requeued.pop()
+            entries.append(entry)
+            taken_bytes += len(entry[1].body)
+        fresh = self._fresh
+        seq = self._next_seq
+        for _ in range(min(count - len(entries), len(fresh))):
+            if taken_bytes >= body_bytes:
+                break
+            message = fresh.popleft()
+            entries.append((seq, message, False))
+            seq += 1
+            taken_bytes += len(message.body)
+        self._next_seq = seq
+        self.ready_count -= len(entries)
+        self.ready_bytes -= taken_bytes
+        return entries
+
+    def peek(self) -> Message | None:
+        """The message at the head, without taking it."""
+        if self._requeued:
+            return self._requeued[-1][1]
+        return self._fresh[0] if self._fresh else None
+
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        """Put taken messages back where they were; they count as delivered before."""
+        requeued = self._requeued
+        back: list[Entry] = [(seq, message, True) for seq, message, _ in entries]
+        if len(back) == 1:
+            insort(requeued, back[0], key=_newest_first)
+        else:
+            requeued += back
+            # Both halves are runs already as a rule, which sort() merges in linear time.
+            requeued.sort(key=_newest_first)
+        self.ready_count += len(back)
+        self.ready_bytes += sum(len(message.body) for _, message, _ in back)
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Forget taken messages for good: nothing is kept of them here."""
+
+    def purge(self) -> int:
+        """Forget all ready messages; return how many they were."""
+        purged = self.ready_count
+        self._next_seq += len(self._fresh)
+        self._fresh.clear()
+        self._requeued.clear()
+        self.ready_count = self.ready_bytes = 0
+        return purged
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.purge()
