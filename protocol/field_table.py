@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias
 
 
@@ -128,6 +129,25 @@ def find(table: FieldTable, key: str) -> FieldValue | None:
     return None
 
 
+def normalize(table: FieldTable) -> FieldTable:
+    """The same table as RabbitMQ writes it when it has changed something: ``L`` becomes ``l``.
+
+    Some clients cannot read ``L``, so a broker must not originate it.
+    """
+    return tuple((key, _normalize_value(value)) for key, value in table)
+
+
+def _normalize_value(field: FieldValue) -> FieldValue:
+    kind, value = field
+    if kind == "L":
+        return FieldValue("l", value - (1 << 64) if value >> 63 else value)
+    if kind == "F":
+        return FieldValue(kind, normalize(value))
+    if kind == "A":
+        return FieldValue(kind, tuple(map(_normalize_value, value)))
+    return field
+
+
 def sort_table(table: FieldTable) -> FieldTable:
     """The same entries by key: the form in which tables are compared."""
     return tuple(sorted(table, key=lambda entry: entry[0].encode("utf-8", "surrogateescape")))
@@ -140,7 +160,11 @@ def _decode_value(octets: bytes, offset: int) -> tuple[FieldValue, int]:
     fixed = _FIXED.get(kind)
     try:
         if fixed is not None:
-            return FieldValue(kind, fixed.unpack_from(octets, offset)[0]), offset + fixed.size
+            value = fixed.unpack_from(octets, offset)[0]
+            if kind in FLOAT_KINDS and not isfinite(value):
+                # Erlang has no such floats.
+                raise MalformedTable(f"a {TYPE_NAMES[kind]} that is no number")
+            return FieldValue(kind, value), offset + fixed.size
         if kind == "t":
             return FieldValue(kind, octets[offset] != 0), offset + 1
         if kind == "D":

@@ -243,7 +243,8 @@ class FrameReader:
         class_id, weight, body_size = _CONTENT_HEAD.unpack_from(data, start)
         body_end = body_at + body_size
         largest = min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
-        if body_end >= end or body_size > largest:
+        # An empty body has no frame at all, so one behind it is a fault.
+        if body_end >= end or not 0 < body_size <= largest:
             return False
         kind, body_channel, frame_size = _FRAME_HEAD.unpack_from(data, header_end + 1)
         if (

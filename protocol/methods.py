@@ -15,7 +15,7 @@ from pamqp import commands
 
 from protocol.constants import FRAME_END, FRAME_METHOD
 from protocol.erlang_terms import format_octets
-from protocol.faults import WireFault, frame_error
+from protocol.faults import ConnectionFault, WireFault, frame_error
 from protocol.field_table import FieldTable, MalformedTable, decode_table, encode_table
 from protocol.utf8 import decode_utf8
 
@@ -97,13 +97,41 @@ def decode_arguments(method: Method, octets: bytes) -> tuple[Any, ...]:
             values.append(value)
     except (_Truncated, IndexError, struct.error):
         offset = -1
-    except MalformedTable as malformed:
-        raise WireFault(f"{method.name}: {malformed}") from None
-    except UnicodeDecodeError:
-        raise frame_error("Malformed UTF-8 in shortstr") from None
+    except (MalformedTable, UnicodeDecodeError) as malformed:
+        # RabbitMQ looks into strings and tables only once the lengths are right.
+        if _fill(method, octets):
+            raise _refusal(method, malformed) from None
+        offset = -1
     if offset != len(octets):
         raise frame_error(f"cannot decode {format_octets(octets)}", method.index)
     return tuple(values)
+
+
+def _refusal(method: Method, malformed: MalformedTable | UnicodeDecodeError) -> WireFault | ConnectionFault:
+    if isinstance(malformed, MalformedTable):
+        return WireFault(f"{method.name}: {malformed}")
+    return frame_error("Malformed UTF-8 in shortstr")
+
+
+def _fill(method: Method, octets: bytes) -> bool:
+    """Whether the arguments fill the bytes exactly, whatever their strings and tables hold."""
+    offset = bit = 0
+    try:
+        for _, domain in method.arguments:
+            if domain == "bit":
+                offset += bit % 8 == 0
+                bit += 1
+                continue
+            bit = 0
+            if domain == "shortstr":
+                offset += 1 + octets[offset]
+            elif domain in _NUMBERS:
+                offset += _NUMBERS[domain].size
+            else:
+                offset += 4 + _U32.unpack_from(octets, offset)[0]
+    except (IndexError, struct.error):
+        return False
+    return offset == len(octets)
 
 
 def encode_method(channel: int, index: int, *values: Any) -> bytes:

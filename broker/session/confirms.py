@@ -75,7 +75,8 @@ class Confirms:
         elif numbers:
             frames += self._coalesce(numbers, refused, _ACK)
         if refused:
-            frames += self._coalesce(sorted(refused), [], _NACK)
+            # The acks have gone out by now, but RabbitMQ counts them as open here.
+            frames += self._coalesce(sorted(refused), numbers, _NACK)
         return frames
 
     def _coalesce(self, numbers: list[int], others: list[int], method: int) -> list[bytes]:

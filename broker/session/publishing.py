@@ -18,7 +18,7 @@ from policies.arguments import MAX_TTL_MS
 from protocol import properties
 from protocol.events import Publish, PublishRun
 from protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
-from protocol.field_table import TYPE_NAMES, FieldTable, find
+from protocol.field_table import TYPE_NAMES, FieldTable, find, normalize
 from protocol.methods import INDEX
 from protocol.properties import Properties, encode_headers, encode_text
 from storage.message import Envelope, Message
@@ -44,10 +44,11 @@ class PublishRoute:
         header: The content header that the rest belongs to; None where the next message must look again.
         envelope: Of messages with that header.
         queues: Where messages with that header go.
+        replies: Direct reply-to consumers that they go to, by name.
         keys_queues: Where messages without CC and BCC go, whatever their header; None if that depends on it.
     """
 
-    __slots__ = ("envelope", "exchange", "generation", "header", "keys_queues", "queues")
+    __slots__ = ("envelope", "exchange", "generation", "header", "keys_queues", "queues", "replies")
 
     def __init__(self, generation: int, exchange: Exchange) -> None:
         self.generation = generation
@@ -55,6 +56,7 @@ class PublishRoute:
         self.header: bytes | None = None
         self.envelope = Envelope(b"", b"")
         self.queues: tuple[Queue, ...] = ()
+        self.replies: tuple[str, ...] = ()
         self.keys_queues: tuple[Queue, ...] | None = None
 
 
@@ -80,15 +82,22 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     envelope = route.envelope
     messages = [Message(envelope, body) for body in run.bodies]
     if channel.transaction is not None:
-        channel.transaction.hold_publish(partial(_enqueue, channel, publish, route.queues, messages))
+        held = partial(_enqueue, channel, route.queues, route.replies, messages, publish.mandatory)
+        channel.transaction.hold_publish(held)
         return
-    _enqueue(channel, publish, route.queues, messages)
+    _enqueue(channel, route.queues, route.replies, messages, publish.mandatory)
     if channel.confirms is not None:
         channel.confirms.accept_next(len(messages))
         channel.output.confirm(channel)
 
 
-def _enqueue(channel: Channel, publish: Publish, queues: tuple[Queue, ...], messages: list[Message]) -> None:
+def _enqueue(
+    channel: Channel,
+    queues: tuple[Queue, ...],
+    replies: tuple[str, ...],
+    messages: list[Message],
+    mandatory: bool,
+) -> None:
     """Hand messages to their queues; return those that none takes if the publisher wants them back."""
     routed = False
     body_bytes = len(messages) * len(messages[0].body)
@@ -96,11 +105,10 @@ def _enqueue(channel: Channel, publish: Publish, queues: tuple[Queue, ...], mess
         if not queue.deleted:
             queue.publish(messages, body_bytes)
             routed = True
-    if routed:
-        return
-    if publish.routing_key.startswith(REPLY_QUEUE) and not publish.exchange:
-        _reply(channel, publish.routing_key, messages)
-    if publish.mandatory:
+    for name in replies:
+        _reply(channel, name, messages)
+    # A direct reply does not count as routed, as in 3.10.8.
+    if mandatory and not routed:
         for message in messages:
             _return(channel, message)
 
@@ -161,6 +169,7 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
     if not flags and len(header) == _BARE_HEADER_SIZE:
         route.envelope = Envelope(publish.route, header)
         route.queues = _queues_by_key(channel, publish, route)
+        route.replies = _reply_names(publish, [])
         route.header = header
         return
     read = Properties(header)
@@ -174,7 +183,7 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
         raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
     if find(headers, "BCC") is not None:
         kept = tuple(entry for entry in headers if entry[0] != "BCC")
-        changes[properties.HEADERS] = encode_headers(kept)
+        changes[properties.HEADERS] = encode_headers(normalize(kept))
     relayed = read.replaced(changes) if changes else header
     priority = read.octet(properties.PRIORITY, 0)
     route.envelope = Envelope(publish.route, relayed, mode == 2, priority, expiration)
@@ -183,8 +192,16 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
         route.queues, _ = _find(channel, route, keys, headers)
     else:
         route.queues = _queues_by_key(channel, publish, route, headers)
+    route.replies = _reply_names(publish, extra_keys)
     # A substituted reply-to is that of this channel; another one may send the same bytes.
     route.header = None if properties.REPLY_TO in changes else header
+
+
+def _reply_names(publish: Publish, extra_keys: list[str]) -> tuple[str, ...]:
+    """The routing keys that name direct reply-to consumers: on the default exchange only."""
+    if publish.exchange:
+        return ()
+    return tuple(key for key in (publish.routing_key, *extra_keys) if key.startswith(REPLY_QUEUE))
 
 
 def _queues_by_key(

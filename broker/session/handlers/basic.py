@@ -66,8 +66,7 @@ def consume(
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
         ConnectionFault: NOT_ALLOWED (530) for a consumer tag in use, or too many consumers.
     """
-    reply_consumer = channel.reply_consumer
-    if tag and (tag in channel.consumers or (reply_consumer and reply_consumer.tag == tag)):
+    if tag in channel.consumers:
         raise ConnectionFault(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
     if queue_name == REPLY_QUEUE:
         tag = _consume_replies(channel, tag, no_ack)

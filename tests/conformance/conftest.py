@@ -1,0 +1,202 @@
+"""The broker under test: a given one, or a Leveret that each test process starts for itself."""
+
+from __future__ import annotations
+
+import os
+import time
+import urllib.error
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from tests.conformance.accounts import VHOSTS, Accounts
+from tests.conformance.fixtures import Connect, Poll, Unique
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.support.wire import Channel, Connection, parse_url
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where the broker under test listens, and the accounts made there."""
+
+    url: str
+    http_url: str
+    accounts: Accounts
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that name the broker."""
+    group = parser.getgroup("conformance")
+    group.addoption(
+        "--broker-url",
+        help="amqp://user:password@host:port/vhost of the broker under test; default: $BROKER_URL, or a new Leveret",
+    )
+    group.addoption(
+        "--management-url",
+        help="http://user:password@host:port of its HTTP API; default: $MANAGEMENT_URL, or AMQP port + 10000",
+    )
+
+
+def _given(config: pytest.Config, option: str, variable: str) -> str | None:
+    # A run of all tests meets this conftest too late for its options, but not for the environment.
+    value: str | None = config.getoption(option, default=None)
+    return value or os.environ.get(variable)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that depart from RabbitMQ 3.10.8 when the broker under test is RabbitMQ."""
+    url = _given(config, "--broker-url", "BROKER_URL")
+    if not url or not any(item.get_closest_marker("departs") for item in items):
+        return
+    if product(url) != "RabbitMQ":
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("departs")])
+    items[:] = [item for item in items if not item.get_closest_marker("departs")]
+
+
+def product(url: str) -> str:
+    """Return the product that a broker names in its server properties."""
+    with Connection(url) as connection:
+        found: str = {key: value for key, _, value in connection.start.server_properties}["product"]
+        return found
+
+
+def _default_management_url(url: str) -> str:
+    address = parse_url(url)
+    return f"http://{address.user}:{address.password}@{address.host}:{address.port + 10000}"
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker under test with its accounts."""
+    url = _given(request.config, "--broker-url", "BROKER_URL")
+    if url is None:
+        directory = tmp_path_factory.mktemp("leveret")
+        accounts = Accounts("conformance-", "/", "guest")
+        config = directory / "leveret.yaml"
+        config.write_text(yaml.safe_dump({"definitions": accounts.definitions()}))
+        with LeveretProcess(directory, config=config) as process:
+            yield Broker(process.url, process.http_url, accounts)
+        return
+    address = parse_url(url)
+    http_url = _given(request.config, "--management-url", "MANAGEMENT_URL")
+    accounts = Accounts(f"conformance-{os.getpid()}-", address.vhost, address.user)
+    http_url = http_url or _default_management_url(url)
+    with _imported(Management(http_url), accounts):
+        yield Broker(url, http_url, accounts)
+
+
+def _imported(management: Management, accounts: Accounts) -> ExitStack:
+    """Create the accounts through the HTTP API; the stack removes them."""
+    definitions = accounts.definitions()
+    stack = ExitStack()
+    for kind in ("users", "vhosts"):
+        for thing in definitions[kind]:
+            stack.callback(management.request, "DELETE", kind, thing["name"])
+    management.request("POST", "definitions", body=definitions)
+    for name, (granted, _) in VHOSTS.items():
+        if not granted:
+            _revoke(management, accounts.vhost(name), accounts.default_user)
+    return stack
+
+
+def _revoke(management: Management, vhost: str, user: str) -> None:
+    # RabbitMQ gives whoever makes a virtual host all permissions there.
+    try:
+        management.request("DELETE", "permissions", vhost, user)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != 404:
+            raise
+
+
+@pytest.fixture(scope="session")
+def broker_url(broker: Broker) -> str:
+    """AMQP URL of the broker under test."""
+    return broker.url
+
+
+@pytest.fixture(scope="session")
+def accounts(broker: Broker) -> Accounts:
+    """The users and virtual hosts made for the tests."""
+    return broker.accounts
+
+
+@pytest.fixture(scope="session")
+def management(broker: Broker) -> Management:
+    """The HTTP API of the broker under test."""
+    return Management(broker.http_url)
+
+
+@pytest.fixture(scope="session")
+def is_rabbitmq(broker_url: str) -> bool:
+    """Whether the broker under test says that it is RabbitMQ."""
+    return product(broker_url) == "RabbitMQ"
+
+
+@pytest.fixture(scope="session")
+def vhost(broker_url: str) -> str:
+    """The virtual host that the tests use."""
+    return parse_url(broker_url).vhost
+
+
+@pytest.fixture
+def unique(broker_url: str) -> Iterator[Unique]:
+    """A function that gives new names; queues and exchanges of these names are deleted after the test."""
+    given: list[str] = []
+
+    def name(hint: str = "q") -> str:
+        given.append(f"conformance.{hint}.{uuid.uuid4().hex[:12]}")
+        return given[-1]
+
+    yield name
+    if given:
+        with Connection(broker_url) as connection:
+            channel = connection.channel()
+            for each in given:
+                channel.queue_delete(each)
+                channel.exchange_delete(each)
+
+
+@pytest.fixture
+def connect(broker_url: str, unique: Unique) -> Iterator[Connect]:
+    """A function that opens connections (`Connection` without the URL), closed after the test."""
+    with ExitStack() as stack:
+
+        def open_connection(**options: object) -> Connection:
+            opened = Connection(broker_url, **options)  # type: ignore[arg-type]
+            stack.callback(opened.close)
+            return opened
+
+        yield open_connection
+
+
+@pytest.fixture
+def connection(connect: Connect) -> Connection:
+    """An open connection of the default user."""
+    return connect()
+
+
+@pytest.fixture
+def channel(connection: Connection) -> Channel:
+    """An open channel of `connection`."""
+    return connection.channel()
+
+
+@pytest.fixture(scope="session")
+def poll() -> Poll:
+    """A function that waits until a condition holds, for at most 15 s."""
+
+    def wait(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 15
+        while not condition():
+            assert time.monotonic() < deadline, "the condition did not come to hold within 15 s"
+            time.sleep(0.05)
+
+    return wait

@@ -1,0 +1,83 @@
+"""Reply texts of close methods that many tests expect; `vhost` is the tested virtual host."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEFAULT_EXCHANGE: Final = "ACCESS_REFUSED - operation not permitted on the default exchange"
+NO_LAST_QUEUE: Final = "NOT_FOUND - no previously declared queue"
+
+
+def cut(text: str) -> str:
+    """Shorten a reply text as the broker does: 252 bytes and an ellipsis when it has more than 255 (0.12)."""
+    data = text.encode()
+    return text if len(data) <= 255 else data[:252].decode() + "..."
+
+
+def no_queue(name: str, vhost: str) -> str:
+    """404: a missing queue."""
+    return cut(f"NOT_FOUND - no queue '{name}' in vhost '{vhost}'")
+
+
+def no_exchange(name: str, vhost: str) -> str:
+    """404: a missing exchange."""
+    return cut(f"NOT_FOUND - no exchange '{name}' in vhost '{vhost}'")
+
+
+def locked(queue: str, vhost: str) -> str:
+    """405: a queue that is exclusive to another connection, or declared with other exclusivity."""
+    return cut(
+        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'."
+        " It could be originally declared on another connection or the exclusive property value does not"
+        " match that of the original declaration."
+    )
+
+
+def refused(kind: str, name: str, vhost: str, user: str) -> str:
+    """403: no permission on a queue or an exchange.
+
+    Args:
+        kind: `queue` or `exchange`.
+        name: of the resource; `amq.default` for the default exchange.
+        vhost: where it is.
+        user: who asked.
+    """
+    return cut(f"ACCESS_REFUSED - access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'")
+
+
+def exclusive_use(queue: str, vhost: str) -> str:
+    """403: an exclusive consumer is there, or is wanted where others are."""
+    return cut(f"ACCESS_REFUSED - queue '{queue}' in vhost '{vhost}' in exclusive use")
+
+
+def inequivalent(argument: str, resource: str, vhost: str, received: str, current: str) -> str:
+    """406: declared again with another property or argument.
+
+    Args:
+        argument: name of the first one that differs.
+        resource: `queue 'name'` or `exchange 'name'`.
+        vhost: where it is.
+        received: as printed, with its quotes.
+        current: as printed, with its quotes.
+    """
+    return cut(
+        f"PRECONDITION_FAILED - inequivalent arg '{argument}' for {resource} in vhost '{vhost}':"
+        f" received {received} but current is {current}"
+    )
+
+
+def invalid_argument(key: str, queue: str, vhost: str, reason: str) -> str:
+    """406: a queue or consumer argument that does not hold.
+
+    Args:
+        key: of the argument.
+        queue: name.
+        vhost: where it is.
+        reason: with its punctuation: `: reason`, or ` of queue type …`.
+    """
+    return cut(f"PRECONDITION_FAILED - invalid arg '{key}' for queue '{queue}' in vhost '{vhost}'{reason}")
+
+
+def unknown_tag(tag: int) -> str:
+    """406: a delivery tag that is not outstanding."""
+    return f"PRECONDITION_FAILED - unknown delivery tag {tag}"

@@ -1,0 +1,191 @@
+"""Section 1g: how connections end."""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+from collections.abc import Iterator
+
+import pytest
+from pamqp import commands
+
+from tests.conformance.accounts import Accounts
+from tests.conformance.fixtures import Connect, Poll, Unique
+from tests.support.management import Management
+from tests.support.wire import HEARTBEAT, Connection, ConnectionClosed, ConnectionDropped, Frame
+
+CLOSE = commands.Connection.Close
+CLOSE_OK = commands.Connection.CloseOk
+
+
+def lifetime(connection: Connection, within: float) -> float:
+    """Return the seconds until TCP ends; heartbeats may come before."""
+    started = time.monotonic()
+    while True:
+        try:
+            assert connection.wire.read_frame(within) == Frame(HEARTBEAT, 0, b"")
+        except ConnectionDropped:
+            return time.monotonic() - started
+
+
+def test_1_43_exclusive_queues_are_gone_at_close_ok(connect: Connect, unique: Unique, vhost: str) -> None:
+    owner, channel = connect(), connect().channel()
+    queue = unique()
+    owner.channel().queue_declare(queue, exclusive=True)
+    owner.close()
+    with channel.expect_channel_close(404, f"NOT_FOUND - no queue '{queue}' in vhost '{vhost}'"):
+        channel.queue_declare(queue, passive=True)
+
+
+@pytest.mark.parametrize("code", [0, 200, 320, 65535])
+def test_1_43_any_reply_code_closes(connect: Connect, code: int) -> None:
+    connection = connect()
+    connection.wire.send_method(0, CLOSE, reply_code=code, reply_text="bye", class_id=1, method_id=2)
+    connection.wire.expect(0, CLOSE_OK)
+
+
+def test_1_44_the_server_leaves_tcp_to_the_client(connect: Connect) -> None:
+    patient, hasty = connect(heartbeat=0), connect(heartbeat=1)
+    for connection in (patient, hasty):
+        connection.wire.send_method(0, CLOSE, reply_code=200)
+        connection.wire.expect(0, CLOSE_OK)
+    # At most the heartbeat timeout, and 30 s without one.
+    assert 0.5 <= lifetime(hasty, 5) <= 2.5
+    with pytest.raises(TimeoutError):
+        patient.wire.read_frame(0.5)
+    hasty.abort()
+    patient.abort()
+
+
+def test_1_45_after_close_only_close_counts(connect: Connect, unique: Unique, vhost: str) -> None:
+    connection, channel = connect(), connect().channel()
+    queue = unique()
+    connection.channel(1)
+    wire = connection.wire
+    wire.send_method(0, CLOSE, reply_code=200)
+    wire.send_method(1, commands.Queue.Declare, queue=queue)
+    wire.send_method(2, commands.Channel.Open)
+    wire.expect(0, CLOSE_OK)
+    wire.send_method(0, CLOSE, reply_code=200)
+    wire.expect(0, CLOSE_OK)
+    connection.abort()
+    with channel.expect_channel_close(404, f"NOT_FOUND - no queue '{queue}' in vhost '{vhost}'"):
+        channel.queue_declare(queue, passive=True)
+
+
+def fail(connection: Connection) -> None:
+    """Make the server close the connection, and read its connection.close."""
+    connection.wire.send_method(0, commands.Channel.Open)
+    close = connection.wire.expect(0, CLOSE)
+    assert (close.reply_code, close.class_id, close.method_id) == (504, 20, 10)
+
+
+def test_1_46_after_the_servers_close_only_close_counts(connect: Connect) -> None:
+    connection = connect()
+    fail(connection)
+    wire = connection.wire
+    wire.send_method(0, commands.Channel.Open)
+    wire.send_method(1, commands.Channel.Open)
+    wire.send_method(0, CLOSE, reply_code=200)
+    wire.expect(0, CLOSE_OK)
+    wire.send_method(0, CLOSE_OK)
+    wire.expect_silent_close(within=2)
+    connection.abort()
+
+
+def test_1_46_close_ok_ends_tcp_at_once(connect: Connect) -> None:
+    connection = connect()
+    fail(connection)
+    connection.wire.send_method(0, CLOSE_OK)
+    connection.wire.expect_silent_close(within=1)
+    connection.abort()
+
+
+def test_1_46_an_unanswered_close_ends_after_the_timeout(connect: Connect) -> None:
+    connection = connect(heartbeat=1)
+    fail(connection)
+    assert 0.5 <= lifetime(connection, 5) <= 2.5
+    connection.abort()
+
+
+def test_1_47_exclusive_queues_are_gone_at_the_servers_close(connect: Connect, unique: Unique, vhost: str) -> None:
+    owner, channel = connect(), connect().channel()
+    queue = unique()
+    owner.channel().queue_declare(queue, exclusive=True)
+    fail(owner)
+    with channel.expect_channel_close(404, f"NOT_FOUND - no queue '{queue}' in vhost '{vhost}'"):
+        channel.queue_declare(queue, passive=True)
+    owner.abort()
+
+
+@pytest.mark.parametrize("reason", [None, "conformance says so"])
+def test_1_48_closed_by_management(
+    connection: Connection, management: Management, poll: Poll, reason: str | None
+) -> None:
+    headers = {} if reason is None else {"X-Reason": reason}
+
+    def deleted() -> bool:
+        # A new connection may not be known to the statistics yet.
+        try:
+            management.request("DELETE", "connections", connection.name, headers=headers)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != 404:
+                raise
+            return False
+        return True
+
+    with connection.expect_connection_close(
+        320, f"CONNECTION_FORCED - {reason or 'Closed via management plugin'}", (0, 0)
+    ):
+        poll(deleted)
+
+
+@pytest.fixture
+def doomed(management: Management, accounts: Accounts) -> Iterator[str]:
+    """The name of a user and of a virtual host where that user and the default one may do everything."""
+    name = accounts.prefix + "doomed"
+    management.request("PUT", "vhosts", name, body={})
+    management.request("PUT", "users", name, body={"password": name, "tags": ""})
+    permission = {"configure": ".*", "write": ".*", "read": ".*"}
+    for user in (name, accounts.default_user):
+        management.request("PUT", "permissions", name, user, body=permission)
+    yield name
+    for kind in ("vhosts", "users"):
+        try:
+            management.request("DELETE", kind, name)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != 404:
+                raise
+
+
+def test_1_48_user_deleted(connect: Connect, management: Management, doomed: str) -> None:
+    connection = connect(user=doomed, password=doomed, vhost=doomed)
+    with connection.expect_connection_close(320, f"CONNECTION_FORCED - user '{doomed}' is deleted", (0, 0)):
+        management.request("DELETE", "users", doomed)
+
+
+def test_1_48_vhost_deleted(connect: Connect, management: Management, doomed: str) -> None:
+    connection = connect(user=doomed, password=doomed, vhost=doomed)
+    management.request("DELETE", "vhosts", doomed)
+    with pytest.raises(ConnectionClosed) as caught:
+        connection.read()
+    assert (caught.value.code, caught.value.ids) == (320, (0, 0))
+    # In 3.10.8 the end of the virtual host's processes and its removal race to close the connections.
+    texts = [f"CONNECTION_FORCED - vhost '{doomed}' is {state}" for state in ("deleted", "down")]
+    assert caught.value.text in texts
+
+
+def test_1_49_a_lost_permission_leaves_connections_and_consumers(
+    connect: Connect, management: Management, doomed: str
+) -> None:
+    connection = connect(user=doomed, password=doomed, vhost=doomed)
+    channel = connection.channel()
+    queue = channel.queue_declare("").queue
+    channel.consume(queue, no_ack=True)
+    management.request("DELETE", "permissions", doomed, doomed)
+    connection.channel()
+    publisher = connect(vhost=doomed).channel()
+    publisher.publish("", queue, b"still here")
+    assert channel.next_delivery().body == b"still here"

@@ -1,0 +1,295 @@
+"""Section 8: which permission which method needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp import commands
+
+from tests.conformance.accounts import Accounts
+from tests.conformance.fixtures import Connect, Unique
+from tests.conformance.reply_texts import DEFAULT_EXCHANGE, refused
+from tests.conformance.topology import drain, new_exchange, new_queue
+from tests.support.tables import Triple
+from tests.support.wire import Channel, ChannelClosed
+
+Operation = Callable[[Channel, str, str], Any]
+Login = Callable[[str], Channel]
+
+# Method, what to do (channel, queue, exchange), what each user is refused: a queue, an exchange, or nothing.
+OPERATIONS: list[tuple[type[Any], Operation, dict[str, str | None]]] = [
+    (
+        commands.Exchange.Declare,
+        lambda channel, _, exchange: channel.exchange_declare(exchange),
+        {"configurer": None, "writer": "exchange", "reader": "exchange"},
+    ),
+    (
+        commands.Exchange.Delete,
+        lambda channel, _, exchange: channel.exchange_delete(exchange),
+        {"configurer": None, "writer": "exchange", "reader": "exchange"},
+    ),
+    (
+        commands.Exchange.Bind,
+        lambda channel, _, exchange: channel.exchange_bind(exchange, "amq.direct", exchange),
+        {"configurer": "exchange", "writer": "amq.direct", "reader": "exchange"},
+    ),
+    (
+        commands.Exchange.Unbind,
+        lambda channel, _, exchange: channel.exchange_unbind(exchange, "amq.direct", exchange),
+        {"configurer": "exchange", "writer": "amq.direct", "reader": "exchange"},
+    ),
+    (
+        commands.Queue.Declare,
+        lambda channel, queue, _: channel.queue_declare(queue),
+        {"configurer": None, "writer": "queue", "reader": "queue"},
+    ),
+    (
+        commands.Queue.Delete,
+        lambda channel, queue, _: channel.queue_delete(queue),
+        {"configurer": None, "writer": "queue", "reader": "queue"},
+    ),
+    (
+        commands.Queue.Bind,
+        lambda channel, queue, _: channel.queue_bind(queue, "amq.direct", queue),
+        {"configurer": "queue", "writer": "amq.direct", "reader": "queue"},
+    ),
+    (
+        commands.Queue.Unbind,
+        lambda channel, queue, _: channel.queue_unbind(queue, "amq.direct", queue),
+        {"configurer": "queue", "writer": "amq.direct", "reader": "queue"},
+    ),
+    (
+        commands.Queue.Purge,
+        lambda channel, queue, _: channel.queue_purge(queue),
+        {"configurer": "queue", "writer": "queue", "reader": None},
+    ),
+    (
+        commands.Basic.Get,
+        lambda channel, queue, _: channel.get(queue),
+        {"configurer": "queue", "writer": "queue", "reader": None},
+    ),
+    (
+        commands.Basic.Consume,
+        lambda channel, queue, _: channel.consume(queue),
+        {"configurer": "queue", "writer": "queue", "reader": None},
+    ),
+    (
+        commands.Basic.Publish,
+        lambda channel, _, exchange: channel.publish(exchange, "key"),
+        {"configurer": "exchange", "writer": None, "reader": "exchange"},
+    ),
+]
+METHODS = [row[0].name for row in OPERATIONS]
+
+
+@pytest.fixture
+def login(connect: Connect, accounts: Accounts) -> Login:
+    """A function that opens a channel of a user of the accounts."""
+    return lambda name: connect(**accounts.login(name)).channel()
+
+
+def expect_refusal(
+    channel: Channel, text: str, method: type[Any], operation: Operation, queue: str, exchange: str
+) -> None:
+    with channel.expect_channel_close(403, text, method):
+        operation(channel, queue, exchange)
+
+
+@pytest.mark.parametrize("name", ["configurer", "writer", "reader"])
+@pytest.mark.parametrize(("method", "operation", "refusals"), OPERATIONS, ids=METHODS)
+def test_8_4_to_8_6_who_may_do_what(
+    channel: Channel,
+    login: Login,
+    accounts: Accounts,
+    unique: Unique,
+    vhost: str,
+    method: type[Any],
+    operation: Operation,
+    refusals: dict[str, str | None],
+    name: str,
+) -> None:
+    queue, exchange = new_queue(channel, unique), new_exchange(channel, unique)
+    what, user = refusals[name], login(name)
+    if what is None:
+        operation(user, queue, exchange)
+        user.sync()
+        return
+    kind = "queue" if what == "queue" else "exchange"
+    resource = {"queue": queue, "exchange": exchange}.get(what, what)
+    text = refused(kind, resource, vhost, accounts.user(name))
+    expect_refusal(user, text, method, operation, queue, exchange)
+
+
+@pytest.mark.parametrize(("method", "operation", "refusals"), OPERATIONS, ids=METHODS)
+def test_8_6_permission_comes_before_existence(
+    login: Login,
+    accounts: Accounts,
+    unique: Unique,
+    vhost: str,
+    method: type[Any],
+    operation: Operation,
+    refusals: dict[str, str | None],
+) -> None:
+    queue, exchange = unique("q"), unique("x")
+    on_queue = "queue" in refusals.values()
+    resource = ("queue", queue) if on_queue else ("exchange", exchange)
+    text = refused(*resource, vhost, accounts.user("nobody"))
+    expect_refusal(login("nobody"), text, method, operation, queue, exchange)
+
+
+def test_8_1_patterns_are_searched_for(login: Login, unique: Unique) -> None:
+    channel = login("partial")
+    queue, exchange = new_queue(channel, unique, hint="mine"), new_exchange(channel, unique, hint="mine")
+    channel.queue_bind(queue, exchange, "key")
+    channel.publish(exchange, "key", b"allowed")
+    assert drain(channel, queue) == [b"allowed"]
+
+
+@pytest.mark.parametrize("hint", ["others", "Mine"])
+def test_8_1_patterns_that_are_not_found(
+    login: Login, accounts: Accounts, unique: Unique, vhost: str, hint: str
+) -> None:
+    channel, queue = login("partial"), unique(hint)
+    text = refused("queue", queue, vhost, accounts.user("partial"))
+    with channel.expect_channel_close(403, text, commands.Queue.Declare):
+        channel.queue_declare(queue)
+
+
+@pytest.mark.parametrize(("method", "operation", "refusals"), OPERATIONS, ids=METHODS)
+def test_8_1_empty_patterns_match_no_name(
+    login: Login,
+    accounts: Accounts,
+    unique: Unique,
+    vhost: str,
+    method: type[Any],
+    operation: Operation,
+    refusals: dict[str, str | None],
+) -> None:
+    queue, exchange = unique("q"), unique("x")
+    resource = ("queue", queue) if "queue" in refusals.values() else ("exchange", exchange)
+    text = refused(*resource, vhost, accounts.user("empty-patterns"))
+    expect_refusal(login("empty-patterns"), text, method, operation, queue, exchange)
+
+
+@pytest.mark.parametrize("name", ["default-exchange", "writer"])
+def test_8_2_default_exchange_is_allowed_by_its_other_name(
+    channel: Channel, login: Login, unique: Unique, name: str
+) -> None:
+    queue, user = new_queue(channel, unique), login(name)
+    user.confirm_select()
+    user.publish("", queue, b"allowed")
+    assert user.wait_for_confirms(1) == [True]
+    assert drain(channel, queue) == [b"allowed"]
+
+
+@pytest.mark.parametrize("name", ["nobody", "empty-patterns", "partial"])
+def test_8_2_the_empty_name_does_not_match(
+    login: Login, accounts: Accounts, unique: Unique, vhost: str, name: str
+) -> None:
+    channel = login(name)
+    text = refused("exchange", "amq.default", vhost, accounts.user(name))
+    with channel.expect_channel_close(403, text, commands.Basic.Publish):
+        channel.publish("", unique("mine"))
+
+
+def test_8_3_server_named_queue(login: Login, accounts: Accounts, vhost: str) -> None:
+    with pytest.raises(ChannelClosed) as refusal:
+        login("nobody").queue_declare("")
+    assert refusal.value.code == 403
+    text = refused("queue", "NAME", vhost, accounts.user("nobody"))
+    assert re.fullmatch(re.escape(text).replace("NAME", r"amq\.gen-[\w-]{22}"), refusal.value.text)
+
+
+def declare_with(channel: Channel, name: str, other: str, of_queue: bool) -> None:
+    """Declare a queue with a dead-letter exchange, or an exchange with an alternate one."""
+    if of_queue:
+        arguments: list[Triple] = [("x-dead-letter-exchange", "S", other)]
+        channel.queue_declare(name, arguments=arguments)
+    else:
+        channel.exchange_declare(name, arguments=[("alternate-exchange", "S", other)])
+
+
+@pytest.mark.parametrize("of_queue", [True, False])
+@pytest.mark.parametrize(
+    ("hint", "other_hint", "refused_hint"),
+    [("mine", "others", "others"), ("yours", "mine", "yours"), ("yours", "others", "yours")],
+)
+def test_8_4_dead_letter_and_alternate_exchange(
+    login: Login,
+    accounts: Accounts,
+    unique: Unique,
+    vhost: str,
+    of_queue: bool,
+    hint: str,
+    other_hint: str,
+    refused_hint: str,
+) -> None:
+    channel, name, other = login("partial"), unique(hint), unique(other_hint)
+    # Reading from the new thing, then writing to the exchange that it names.
+    kind = "queue" if of_queue and refused_hint == hint else "exchange"
+    text = refused(kind, name if refused_hint == hint else other, vhost, accounts.user("partial"))
+    method = commands.Queue.Declare if of_queue else commands.Exchange.Declare
+    with channel.expect_channel_close(403, text, method):
+        declare_with(channel, name, other, of_queue)
+
+
+@pytest.mark.parametrize("of_queue", [True, False])
+def test_8_4_both_permissions_are_there(login: Login, unique: Unique, of_queue: bool) -> None:
+    declare_with(login("partial"), unique("mine"), unique("mine"), of_queue)
+
+
+@pytest.mark.parametrize("of_queue", [True, False])
+def test_8_4_redeclaration_needs_configure_only(channel: Channel, login: Login, unique: Unique, of_queue: bool) -> None:
+    name, other = unique(), unique("x")
+    declare_with(channel, name, other, of_queue)
+    declare_with(login("configurer"), name, other, of_queue)
+
+
+@pytest.mark.parametrize("unbind", [False, True])
+def test_8_5_default_exchange_between_the_two_permissions(
+    channel: Channel, login: Login, accounts: Accounts, unique: Unique, vhost: str, unbind: bool
+) -> None:
+    queue = new_queue(channel, unique)
+    method = commands.Queue.Unbind if unbind else commands.Queue.Bind
+
+    def bind(user: Channel) -> None:
+        (user.queue_unbind if unbind else user.queue_bind)(queue, "", "key")
+
+    reader, writer = login("reader"), login("writer")
+    with reader.expect_channel_close(403, refused("queue", queue, vhost, accounts.user("reader")), method):
+        bind(reader)
+    with writer.expect_channel_close(403, DEFAULT_EXCHANGE, method):
+        bind(writer)
+
+
+def test_8_7_methods_without_permission(login: Login) -> None:
+    channel = login("nobody")
+    channel.qos(1)
+    channel.qos(1, global_=True)
+    channel.cancel("unknown")
+    channel.ack(multiple=True)
+    channel.nack(multiple=True)
+    channel.recover()
+    channel.flow(True)
+    channel.confirm_select()
+    transactional = channel.connection.channel()
+    transactional.tx_select()
+    transactional.tx_commit()
+    transactional.tx_rollback()
+
+
+def test_8_8_system_exchanges_are_not_deleted_before_permission(login: Login, vhost: str) -> None:
+    channel = login("nobody")
+    text = f"ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '{vhost}' not allowed"
+    with channel.expect_channel_close(403, text, commands.Exchange.Delete):
+        channel.exchange_delete("amq.direct")
+
+
+def test_8_11_administrators_have_no_more(login: Login, accounts: Accounts, unique: Unique, vhost: str) -> None:
+    channel, queue = login("administrator"), unique()
+    text = refused("queue", queue, vhost, accounts.user("administrator"))
+    with channel.expect_channel_close(403, text, commands.Queue.Declare):
+        channel.queue_declare(queue)

@@ -1,0 +1,175 @@
+"""AMQPStorm: a blocking client with a reader thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from amqpstorm.channel import Channel
+from amqpstorm.connection import Connection
+from amqpstorm.exception import AMQPChannelError, AMQPConnectionError, AMQPMessageError
+from amqpstorm.message import Message
+
+from tests.integration.fixtures import Names
+from tests.integration.waiting import wait_until
+from tests.support.wire import parse_url
+
+
+def _connect(url: str, *, password: str | None = None) -> Connection:
+    address = parse_url(url)
+    return Connection(
+        address.host,
+        address.user,
+        address.password if password is None else password,
+        port=address.port,
+        virtual_host=address.vhost,
+    )
+
+
+@pytest.fixture
+def connection(url: str, name: Names) -> Iterator[Connection]:
+    """An open connection; it goes before the named queues are deleted."""
+    with _connect(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def channel(connection: Connection) -> Channel:
+    """An open channel of `connection`."""
+    return connection.channel()
+
+
+@pytest.fixture
+def queue(channel: Channel) -> str:
+    """A server-named queue of `connection`."""
+    queue: str = channel.queue.declare(exclusive=True)["queue"]
+    return queue
+
+
+def _get(channel: Channel, queue: str, *, no_ack: bool = False) -> Message | None:
+    message = channel.basic.get(queue, no_ack=no_ack)
+    assert message is None or isinstance(message, Message)
+    return message
+
+
+def _drain(channel: Channel, queue: str) -> list[str]:
+    bodies = []
+    while (message := _get(channel, queue, no_ack=True)) is not None:
+        bodies.append(str(message.body))
+    return bodies
+
+
+def test_declare_bind_publish_get(channel: Channel, name: Names) -> None:
+    exchange, queue = name("exchange"), name("queue")
+    channel.exchange.declare(exchange, "topic")
+    assert channel.queue.declare(queue)["message_count"] == 0
+    channel.queue.bind(queue, exchange, "a.*")
+    headers = {"number": 7, "text": "grün", "nested": {"list": [1, None, True]}}
+    channel.basic.publish("m", "a.b", exchange, properties={"headers": headers, "priority": 5})
+    channel.basic.publish("other", "b", exchange)
+    message = _get(channel, queue)
+    assert message is not None
+    assert message.body == "m"
+    assert message.properties["headers"] == headers
+    assert message.priority == 5
+    message.ack()
+    assert channel.basic.get(queue) is None
+    channel.queue.unbind(queue, exchange, "a.*")
+    assert channel.queue.purge(queue)["message_count"] == 0
+    channel.exchange.delete(exchange)
+    channel.queue.delete(queue)
+
+
+def test_confirms_and_returns(channel: Channel, queue: str) -> None:
+    channel.confirm_deliveries()
+    for number in range(50):
+        assert channel.basic.publish(str(number), queue, mandatory=True) is True
+    with pytest.raises(AMQPMessageError, match="not delivered"):
+        channel.basic.publish("come back", "nobody", mandatory=True)
+    assert _drain(channel, queue) == [str(number) for number in range(50)]
+
+
+def test_consume_ack_nack(connection: Connection, channel: Channel, queue: str) -> None:
+    received: list[tuple[str, bool]] = []
+    consuming = connection.channel()
+
+    def on_message(message: Message) -> None:
+        received.append((str(message.body), bool(message.redelivered)))
+        if not message.redelivered and message.body == "b":
+            message.nack(requeue=True)
+        else:
+            message.ack()
+
+    for body in "abc":
+        channel.basic.publish(body, queue)
+    consuming.basic.qos(prefetch_count=1)
+    consuming.basic.consume(on_message, queue)
+
+    def enough() -> bool:
+        consuming.process_data_events()
+        return len(received) == 4
+
+    wait_until(enough, "four deliveries")
+    assert received == [("a", False), ("b", False), ("b", True), ("c", False)]
+    consuming.close()
+    assert _drain(channel, queue) == []
+
+
+def test_cancelled_consumer_gets_no_more(channel: Channel, queue: str) -> None:
+    received: list[str] = []
+    tag = channel.basic.consume(lambda message: received.append(str(message.body)), queue, no_ack=True)
+    channel.basic.cancel(tag)
+    channel.basic.publish("a", queue)
+    assert _drain(channel, queue) == ["a"]
+    assert received == []
+
+
+def test_recover(channel: Channel, queue: str) -> None:
+    channel.basic.publish("a", queue)
+    assert channel.basic.get(queue) is not None
+    channel.basic.recover(requeue=True)
+    assert _drain(channel, queue) == ["a"]
+
+
+def test_transactions(connection: Connection, channel: Channel, queue: str) -> None:
+    with connection.channel() as transactional:
+        with transactional.tx:
+            transactional.basic.publish("kept", queue)
+        transactional.tx.select()
+        transactional.basic.publish("lost", queue)
+        transactional.tx.rollback()
+    assert _drain(channel, queue) == ["kept"]
+
+
+def test_channel_errors(connection: Connection, name: Names) -> None:
+    failing = connection.channel()
+    with pytest.raises(AMQPChannelError, match="NOT_FOUND - no queue") as refused:
+        failing.queue.declare(name("missing"), passive=True)
+    assert refused.value.error_code == 404
+    failing.open()
+    assert failing.queue.declare(exclusive=True)["queue"]
+
+
+def test_wrong_password(url: str) -> None:
+    with pytest.raises(AMQPConnectionError, match="ACCESS_REFUSED") as refused:
+        _connect(url, password="wrong")
+    assert refused.value.error_code == 403
+
+
+def test_twenty_channels_in_threads(connection: Connection) -> None:
+    results: dict[int, list[str]] = {}
+
+    def use(number: int) -> None:
+        with connection.channel() as channel:
+            queue = channel.queue.declare(exclusive=True)["queue"]
+            for each in range(20):
+                channel.basic.publish(f"{number}-{each}", queue)
+            results[number] = _drain(channel, queue)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: [f"{number}-{each}" for each in range(20)] for number in range(20)}

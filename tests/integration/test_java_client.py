@@ -1,0 +1,51 @@
+"""RabbitMQ's Java client: runs the Maven project in `java/`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.restart_control import RestartControl
+from tests.support.leveret_process import LeveretProcess
+
+_PROJECT = Path(__file__).parent / "java"
+_MAVEN_SECONDS = 540
+
+
+@contextmanager
+def _broker_options(given_url: str | None, directory: Path) -> Iterator[list[str]]:
+    """Give Maven's options that name the broker; a given one cannot be restarted."""
+    if given_url:
+        yield [f"-Dbroker.url={given_url}"]
+        return
+    with LeveretProcess(directory) as process, RestartControl(process.restart) as control:
+        yield [f"-Dbroker.url={process.url}", f"-Dbroker.control={control.address}"]
+
+
+def _tests_run(reports: Path) -> int:
+    suites = [ElementTree.parse(report).getroot() for report in reports.glob("TEST-*.xml")]
+    return sum(int(suite.attrib["tests"]) - int(suite.attrib["skipped"]) for suite in suites)
+
+
+@pytest.mark.java
+@pytest.mark.timeout(_MAVEN_SECONDS + 60)
+def test_java_client(given_url: str | None, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    with _broker_options(given_url, tmp_path) as options:
+        maven = subprocess.run(
+            ["mvn", "-q", "-B", "-ntp", "test", "-f", str(_PROJECT), f"-DbuildDirectory={build}", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_MAVEN_SECONDS,
+            check=False,
+            env={**os.environ, "MAVEN_OPTS": f"-Xmx256m {os.environ.get('MAVEN_OPTS', '')}"},
+        )
+    assert maven.returncode == 0, maven.stdout.decode(errors="replace")
+    assert _tests_run(build / "surefire-reports") > 0

@@ -1,0 +1,203 @@
+"""kombu with its py-amqp transport: what Celery stands on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from amqp.exceptions import (  # type: ignore[import-untyped]
+    AccessRefused,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
+from kombu.connection import Connection
+from kombu.entity import Exchange, Queue
+from kombu.messaging import Consumer, Producer
+from kombu.pools import producers
+
+from tests.integration.fixtures import Names
+from tests.integration.waiting import PATIENCE, wait_until
+from tests.support.leveret_process import LeveretProcess
+from tests.support.wire import parse_url
+
+
+@pytest.fixture
+def connection(url: str, name: Names) -> Iterator[Any]:
+    """An open connection; it goes before the named queues are deleted."""
+    with Connection(url.replace("amqp://", "pyamqp://", 1)) as opened:
+        opened.connect()
+        yield opened
+
+
+@pytest.fixture
+def queue(connection: Any, name: Names) -> Any:
+    """A declared queue, bound to a topic exchange of its own by `a.#`."""
+    exchange = Exchange(name("exchange"), "topic", durable=False)
+    queue = Queue(name("queue"), exchange, "a.#", durable=False)
+    bound = queue(connection.default_channel)
+    bound.declare()
+    return bound
+
+
+def _drain(connection: Any, received: list[Any], count: int) -> None:
+    def enough() -> bool:
+        try:
+            connection.drain_events(timeout=0.1)
+        except TimeoutError:
+            pass
+        return len(received) >= count
+
+    wait_until(enough, f"{count} messages")
+
+
+def test_publish_and_get(connection: Any, queue: Any) -> None:
+    producer = Producer(connection, queue.exchange)
+    producer.publish({"answer": 42}, routing_key="a.b", headers={"h": 1}, priority=3, message_id="id")
+    producer.publish({"answer": 0}, routing_key="b")
+    message = queue.get()
+    assert message.payload == {"answer": 42}
+    assert message.headers == {"h": 1}
+    assert message.properties["message_id"] == "id"
+    assert message.properties["priority"] == 3
+    assert message.delivery_info["routing_key"] == "a.b"
+    message.ack()
+    assert queue.get() is None
+
+
+def test_consume_ack_reject_requeue(connection: Any, queue: Any) -> None:
+    producer = Producer(connection, queue.exchange)
+    for number in range(4):
+        producer.publish(number, routing_key="a")
+    received: list[Any] = []
+    callbacks = [lambda _, message: received.append(message)]
+    with Consumer(connection, [queue], callbacks=callbacks, prefetch_count=2):
+        _drain(connection, received, 2)
+        assert [message.payload for message in received] == [0, 1]
+        received[0].ack()
+        received[1].requeue()
+        _drain(connection, received, 4)
+        assert sorted(message.payload for message in received[2:]) == [1, 2]
+        assert {m.payload: m.delivery_info["redelivered"] for m in received[2:]} == {1: True, 2: False}
+        received[2].reject()
+        received[3].ack()
+        _drain(connection, received, 5)
+        assert received[4].payload == 3
+        received[4].ack()
+    assert queue.get() is None
+
+
+def test_confirmed_publishes(url: str, queue: Any) -> None:
+    options = {"confirm_publish": True}
+    with Connection(url.replace("amqp://", "pyamqp://", 1), transport_options=options) as confirming:
+        with producers[confirming].acquire(block=True, timeout=PATIENCE) as producer:
+            for number in range(50):
+                producer.publish(number, exchange=queue.exchange, routing_key="a.b", delivery_mode=2)
+        producers[confirming].force_close_all()
+    assert [queue.get(no_ack=True).payload for _ in range(50)] == list(range(50))
+
+
+def test_return(connection: Any, queue: Any) -> None:
+    returned: list[Any] = []
+    producer = Producer(connection, queue.exchange, on_return=lambda error, *rest: returned.append(error))
+    producer.publish("come back", routing_key="nobody", mandatory=True)
+    _drain(connection, returned, 1)
+    assert returned[0].reply_code == 312
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, 1, -(2**31) + 1, 2**63 - 1, 1.5, Decimal("1.25"), "grün", datetime(2026, 1, 2), None, [1, "a"], {"b": 2}],
+    ids=repr,
+)
+def test_header_value(connection: Any, queue: Any, value: object) -> None:
+    Producer(connection, queue.exchange).publish("m", routing_key="a", headers={"value": value})
+    received = queue.get(no_ack=True).headers["value"]
+    if isinstance(received, datetime):
+        received = received.astimezone(UTC).replace(tzinfo=None)
+    assert received == value
+
+
+def test_purge_and_delete(connection: Any, queue: Any) -> None:
+    producer = Producer(connection, queue.exchange)
+    for number in range(3):
+        producer.publish(number, routing_key="a")
+    assert queue.purge() == 3
+    queue.unbind_from(queue.exchange, "a.#")
+    producer.publish("lost", routing_key="a")
+    assert queue.get() is None
+    queue.delete()
+    with pytest.raises(NotFound):
+        queue.queue_declare(passive=True)
+
+
+def test_simple_queue(connection: Any, name: Names) -> None:
+    with connection.SimpleQueue(name("simple"), queue_opts={"durable": False}) as simple:
+        for number in range(3):
+            simple.put({"number": number})
+        for number in range(3):
+            message = simple.get(timeout=PATIENCE)
+            assert message.payload == {"number": number}
+            message.ack()
+        with pytest.raises(simple.Empty):
+            simple.get_nowait()
+
+
+def test_channel_errors(url: str, connection: Any, queue: Any, name: Names) -> None:
+    with connection.channel() as channel, pytest.raises(NotFound):
+        channel.queue_bind(name("missing"), queue.exchange.name, "a")
+    with connection.channel() as channel, pytest.raises(PreconditionFailed):
+        channel.queue_declare(queue.name, durable=True, auto_delete=False)
+    with connection.channel() as channel, pytest.raises(AccessRefused):
+        channel.queue_declare("amq.kombu")
+    exclusive = Queue(name("exclusive"), exclusive=True)(connection.default_channel)
+    exclusive.declare()
+    with (
+        Connection(url.replace("amqp://", "pyamqp://", 1)) as other,
+        other.channel() as channel,
+        pytest.raises(ResourceLocked),
+    ):
+        channel.queue_declare(exclusive.name, passive=True)
+
+
+def test_wrong_password(url: str) -> None:
+    address = parse_url(url)
+    refused = Connection(address.host, address.user, "wrong", address.vhost, port=address.port, transport="pyamqp")
+    with refused, pytest.raises(AccessRefused, match="Login was refused using authentication mechanism"):
+        refused.connect()
+
+
+def test_heartbeats(url: str) -> None:
+    """Both sides would have given up after three seconds without heartbeats."""
+    with Connection(url.replace("amqp://", "pyamqp://", 1), heartbeat=1) as connection:
+        connection.connect()
+        assert connection.get_heartbeat_interval() == 1
+        queue = Queue("", exclusive=True, durable=False)(connection.default_channel)
+        queue.declare()
+        end = time.monotonic() + 4.5
+        while time.monotonic() < end:
+            # Shorter than the pause between the broker's heartbeats, each of which prolongs the wait.
+            with pytest.raises(TimeoutError):
+                connection.drain_events(timeout=0.2)
+            connection.heartbeat_check(rate=2)
+        assert queue.get() is None
+
+
+def test_retried_publish_survives_a_restart(restartable_broker: LeveretProcess) -> None:
+    with Connection(restartable_broker.url.replace("amqp://", "pyamqp://", 1)) as connection:
+        exchange = Exchange("work", "direct")
+        queue = Queue("work", exchange, "work")
+        producer = Producer(connection, exchange)
+        policy = {"max_retries": 50, "interval_start": 0.05, "interval_step": 0.05, "interval_max": 0.2}
+        publish = {"routing_key": "work", "declare": [queue], "retry": True, "retry_policy": policy}
+        producer.publish("before", **publish)
+        restartable_broker.restart()
+        producer.publish("after", **publish)
+        received: list[str] = []
+        while (message := queue(connection.default_channel).get(no_ack=True)) is not None:
+            received.append(message.payload)
+        assert received[-1] == "after"

@@ -1,0 +1,35 @@
+"""Waiting for a condition, never longer than a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+PATIENCE = 10.0
+_PAUSE = 0.01
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, timeout: float = PATIENCE) -> None:
+    """Return as soon as the condition holds.
+
+    Args:
+        condition: asked again and again.
+        what: what is waited for, for the failure's text.
+        timeout: seconds.
+
+    Raises:
+        AssertionError: it did not come to hold in time.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        time.sleep(_PAUSE)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Do as `wait_until`, in a coroutine, with the default timeout."""
+    deadline = time.monotonic() + PATIENCE
+    while not await condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
+        await asyncio.sleep(_PAUSE)

@@ -1,0 +1,186 @@
+"""A Leveret broker as a process of its own, on free ports, for black-box tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+_READY = re.compile(
+    r"leveret (?P<version>\S+) ready amqp=\S+:(?P<amqp>\d+) management=\S+:(?P<management>\d+)"
+    r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+)? data=(?P<data>.+)"
+)
+_START_DEADLINE = 15.0
+_STOP_DEADLINE = 20.0
+
+
+class LeveretProcess:
+    """A started broker; a context manager that stops it.
+
+    Args:
+        directory: holds the data directory (`data`) and the log (`stderr.log`); must exist.
+        config: YAML configuration file.
+        settings: options by name, passed as `--set key=value`.
+        arguments: further command line arguments.
+
+    Attributes:
+        version: as the ready line names it.
+
+    Raises:
+        RuntimeError: the broker ended or was not ready within 15 s; the text ends with its log.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        config: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        arguments: tuple[str, ...] = (),
+    ) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.log = directory / "stderr.log"
+        self._options = ["--data-dir", str(self.data_dir)]
+        if config is not None:
+            self._options += ["--config", str(config)]
+        for key, value in (settings or {}).items():
+            self._options += ["--set", f"{key}={value}"]
+        self._options += arguments
+        self._ports = {"amqp": 0, "management": 0, "prometheus": 0}
+        self.start()
+
+    def __enter__(self) -> LeveretProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the broker (again), on the ports of the first start, and wait until it is ready."""
+        command = [sys.executable, "-m", "broker", "--host", "127.0.0.1"]
+        for option, name in (
+            ("port", "amqp"),
+            ("management-port", "management"),
+            ("prometheus-port", "prometheus"),
+        ):
+            command += [f"--{option}", str(self._ports[name])]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=Path(__file__).parents[2],
+            )
+        try:
+            ready = self._ready_line()
+        except BaseException:
+            self.kill()
+            raise
+        self.version = ready["version"]
+        for name in self._ports:
+            self._ports[name] = int(ready[name])
+
+    def _ready_line(self) -> re.Match[str]:
+        assert self._process.stdout is not None
+        read, deadline = b"", time.monotonic() + _START_DEADLINE
+        while b"\n" not in read:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                raise RuntimeError(f"not ready within {_START_DEADLINE} s\n{self.log_text()}")
+            chunk = os.read(self._process.stdout.fileno(), 4096)
+            if not chunk:
+                raise RuntimeError(f"ended with status {self._process.wait()}\n{self.log_text()}")
+            read += chunk
+        line = read.decode().splitlines()[0]
+        ready = _READY.fullmatch(line)
+        if ready is None:
+            raise RuntimeError(f"unexpected line {line!r}")
+        return ready
+
+    @property
+    def url(self) -> str:
+        """AMQP URL of the default user and vhost."""
+        return f"amqp://guest:guest@127.0.0.1:{self._ports['amqp']}"
+
+    @property
+    def http_url(self) -> str:
+        """Base URL of the management HTTP API, with the default user."""
+        return f"http://guest:guest@127.0.0.1:{self._ports['management']}"
+
+    @property
+    def prometheus_url(self) -> str:
+        """Base URL of the Prometheus endpoint."""
+        return f"http://127.0.0.1:{self._ports['prometheus']}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running (or last) broker."""
+        return self._process.pid
+
+    def log_text(self) -> str:
+        """Return all that the broker wrote to stderr, over all starts."""
+        return self.log.read_text(errors="replace")
+
+    def stop(self) -> int:
+        """Stop the broker with SIGTERM, if it runs; return its exit status.
+
+        Raises:
+            RuntimeError: it did not end within 20 s, and was killed.
+        """
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(_STOP_DEADLINE)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"did not stop within {_STOP_DEADLINE} s\n{self.log_text()}") from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, if it runs, as a crash would."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def restart(self, *, crash: bool = False) -> None:
+        """Stop the broker (or kill it, with `crash`) and start it on the same ports and data."""
+        if crash:
+            self.kill()
+        else:
+            self.stop()
+        self.start()
+
+
+@pytest.fixture
+def leveret_process(tmp_path: Path) -> Iterator[Callable[..., LeveretProcess]]:
+    """Give a function that starts brokers, each with a directory of its own; they are stopped after the test.
+
+    Its keyword arguments are those of `LeveretProcess` but `directory`.
+    """
+    started: list[LeveretProcess] = []
+
+    def start(
+        config: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        arguments: tuple[str, ...] = (),
+    ) -> LeveretProcess:
+        directory = tmp_path / f"leveret-{len(started)}"
+        directory.mkdir()
+        started.append(LeveretProcess(directory, config=config, settings=settings, arguments=arguments))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.stop()

@@ -1,0 +1,49 @@
+"""A client for a broker's management HTTP API, as small as the tests need it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.request
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+
+class Management:
+    """Requests to the API under `/api`.
+
+    Args:
+        url: `http://user:password@host:port`, default user and password guest.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+        self.base = urlunsplit((parts.scheme, f"{parts.hostname}:{parts.port or 15672}", "", "", ""))
+        self.authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    def request(self, method: str, *path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+        """Send a request and return the decoded JSON answer, None when it has no body.
+
+        Args:
+            method: HTTP method.
+            path: segments below `/api`, not yet percent-encoded.
+            body: sent as JSON unless None.
+            headers: further request headers.
+
+        Raises:
+            urllib.error.HTTPError: status 400 or above.
+        """
+        request = urllib.request.Request(
+            f"{self.base}/api/{'/'.join(quote(part, safe='') for part in path)}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": self.authorization,
+                "Content-Type": "application/json",
+                **(headers or {}),
+            },
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            data = response.read()
+        return json.loads(data) if data else None

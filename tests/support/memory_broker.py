@@ -1,0 +1,185 @@
+"""The session layer of a broker without sockets or time, and a client that talks to it in bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from pamqp import commands
+
+from broker.auth.accounts import Accounts
+from broker.config.options import Settings
+from broker.core.broker import Broker
+from broker.core.turn import Turn
+from broker.session.connection import Connection
+from broker.session.server import Server
+from tests.support import content, methods
+from tests.support.manual_loop import ManualLoop
+from tests.support.memory_transport import MemoryTransport
+from tests.support.methods import Method, MethodType
+from tests.support.transport import BODY, HEADER, METHOD, PROTOCOL_HEADER, Frame, frame
+
+#: What clients of today can do.
+CAPABILITIES = ("authentication_failure_close", "connection.blocked", "consumer_cancel_notify")
+
+
+class MemoryBroker:
+    """A broker with the vhost / and the user guest, moved by hand.
+
+    Args:
+        settings: Its configuration by option name; the rest is default.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.loop = ManualLoop()
+        self.broker = Broker(Turn(self.loop.call_soon))
+        self.vhost = self.broker.add_vhost("/")
+        self.accounts = Accounts(("guest",))
+        self.accounts.add_user("guest", "guest", ("administrator",))
+        self.accounts.set_permissions("guest", "/", ".*", ".*", ".*")
+        self.server = Server(Settings(**settings), self.broker, self.accounts, self.loop.loop)
+
+    def connect(self, **extra: Any) -> MemoryClient:
+        """A client that has connected and sent nothing.
+
+        Args:
+            extra: Overrides what the transport says of itself (peername, sockname).
+        """
+        return MemoryClient(self, extra)
+
+    def open(self, **handshake: Any) -> MemoryClient:
+        """A client that has opened the vhost; for the arguments see `MemoryClient.open`."""
+        client = self.connect()
+        client.open(**handshake)
+        return client
+
+
+class MemoryClient:
+    """The client's end of a connection.
+
+    Attributes:
+        connection: The server's end.
+        transport: What is between them.
+    """
+
+    def __init__(self, broker: MemoryBroker, extra: dict[str, Any]) -> None:
+        self._broker = broker
+        self.connection = Connection(broker.server)
+        addresses = {"peername": ("127.0.0.1", 50001), "sockname": ("127.0.0.1", 5672)}
+        self.transport = MemoryTransport(broker.loop, addresses | extra)
+        self.transport.set_protocol(self.connection)
+
+    # -- sending -------------------------------------------------------------------------------------------
+
+    def feed(self, octets: bytes) -> None:
+        """Let bytes arrive, in pieces no larger than the server's buffer; the turn does not end."""
+        while octets and not self.transport.closed:
+            assert self.transport.reading, "the server does not read"
+            buffer = self.connection.get_buffer(-1)
+            piece, octets = octets[: len(buffer)], octets[len(buffer) :]
+            buffer[: len(piece)] = piece
+            self.connection.buffer_updated(len(piece))
+
+    def send(self, *frames: bytes) -> None:
+        """Let frames arrive at once, and end the turn."""
+        self.feed(b"".join(frames))
+        self._broker.loop.run()
+
+    def call(self, channel: int, kind: MethodType, **arguments: Any) -> list[Method]:
+        """Send a method and return the methods that come back, on any channel."""
+        self.send(method(channel, kind, **arguments))
+        return self.methods()
+
+    def abort(self) -> None:
+        """Drop the connection without a word."""
+        self.transport.lose()
+        self._broker.loop.run()
+
+    # -- receiving -----------------------------------------------------------------------------------------
+
+    def frames(self) -> list[Frame]:
+        """The frames that have come since last asked."""
+        data, found, at = self.transport.take(), [], 0
+        while at < len(data):
+            kind, channel, size = struct.unpack_from(">BHI", data, at)
+            assert data[at + 7 + size] == 0xCE, data[at:]
+            found.append(Frame(kind, channel, data[at + 7 : at + 7 + size]))
+            at += size + 8
+        assert at == len(data), "half a frame was written"
+        return found
+
+    def methods(self) -> list[Method]:
+        """The methods that have come since last asked; contents and heartbeats are left out."""
+        return [methods.parse(each.payload) for each in self.frames() if each.type == METHOD]
+
+    def only(self, kind: MethodType) -> Method:
+        """The method that has come since last asked, which must be one of this kind."""
+        came = self.methods()
+        assert [each.kind for each in came] == [kind], came
+        return came[0]
+
+    # -- the handshake -------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        *,
+        capabilities: tuple[str, ...] = CAPABILITIES,
+        heartbeat: int = 0,
+        frame_max: int = 131_072,
+        channel_max: int = 2047,
+        channels: int = 1,
+    ) -> None:
+        """Open the vhost /, and channels from 1 up."""
+        self.send(PROTOCOL_HEADER, start_ok(capabilities=capabilities))
+        self.send(tune_ok(channel_max, frame_max, heartbeat), method(0, commands.Connection.Open, virtual_host="/"))
+        came = [each.kind for each in self.methods()]
+        assert came == [commands.Connection.Start, commands.Connection.Tune, commands.Connection.OpenOk]
+        for number in range(1, channels + 1):
+            assert [each.kind for each in self.call(number, commands.Channel.Open)] == [commands.Channel.OpenOk]
+
+
+def method(channel: int, kind: MethodType, **arguments: Any) -> bytes:
+    """A method frame, by pamqp's class and argument names."""
+    return frame(METHOD, channel, methods.payload(kind, **arguments))
+
+
+def start_ok(
+    *,
+    mechanism: str = "PLAIN",
+    response: bytes = b"\0guest\0guest",
+    capabilities: tuple[str, ...] = CAPABILITIES,
+) -> bytes:
+    """A connection.start-ok frame."""
+    flags = [(name, "t", 1) for name in capabilities]
+    return method(
+        0,
+        commands.Connection.StartOk,
+        client_properties=[("product", "S", "test"), ("capabilities", "F", flags)],
+        mechanism=mechanism,
+        response=response,
+        locale="en_US",
+    )
+
+
+def tune_ok(channel_max: int = 2047, frame_max: int = 131_072, heartbeat: int = 0) -> bytes:
+    """A connection.tune-ok frame."""
+    limits = {"channel_max": channel_max, "frame_max": frame_max, "heartbeat": heartbeat}
+    return method(0, commands.Connection.TuneOk, **limits)
+
+
+def publish(
+    channel: int,
+    routing_key: str,
+    body: bytes = b"",
+    *,
+    exchange: str = "",
+    mandatory: bool = False,
+    frame_max: int = 131_072,
+    **properties: Any,
+) -> bytes:
+    """The frames of a message."""
+    route = {"exchange": exchange, "routing_key": routing_key, "mandatory": mandatory}
+    out = method(channel, commands.Basic.Publish, **route)
+    out += frame(HEADER, channel, content.header(len(body), content.properties(**properties)))
+    chunk = frame_max - 8
+    return out + b"".join(frame(BODY, channel, body[at : at + chunk]) for at in range(0, len(body), chunk))

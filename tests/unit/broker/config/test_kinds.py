@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import kinds
+from broker.config.kinds import Kind, ProductVersion
+
+PORT = kinds.integer(0, 65535)
+NUMBERED = kinds.optional(kinds.integer(1, 9), "none", "infinity")
+TIMEOUT = kinds.optional(kinds.duration(1, 9999, "ms"), "false", "0")
+MECHANISMS = kinds.names("PLAIN", "AMQPLAIN", empty=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        (kinds.text(), "5672", "5672"),
+        (kinds.text(empty=True), "", ""),
+        (kinds.choice("debug", "info"), "INFO", "info"),
+        (kinds.boolean(), True, True),
+        (kinds.boolean(), "Off", False),
+        (PORT, 0, 0),
+        (PORT, "65535", 65535),
+        (kinds.size(0, 9999), "4KiB", 4096),
+        (kinds.size(0, 9999), 7, 7),
+        (kinds.duration(0, 9999, "ms"), "2s", 2000),
+        (kinds.real(0, 1), "0.4", 0.4),
+        (kinds.real(0, 1), 1, 1.0),
+        (NUMBERED, 5, 5),
+        (NUMBERED, None, None),
+        (NUMBERED, "infinity", None),
+        (TIMEOUT, False, None),
+        (TIMEOUT, 0, None),
+        (TIMEOUT, "false", None),
+        (TIMEOUT, "1s", 1000),
+        (kinds.names(), ["a", "b", "a"], ("a", "b")),
+        (kinds.names(), "a, b", ("a", "b")),
+        (kinds.names(), "[a, b]", ("a", "b")),
+        (kinds.names(), "none", ()),
+        (kinds.names(), [], ()),
+        (MECHANISMS, ["PLAIN"], ("PLAIN",)),
+        (kinds.path(), "/tmp/x", Path("/tmp/x")),
+        (kinds.document(), {"a": 1}, {"a": 1}),
+        (kinds.document(), '{"a": [1]}', {"a": [1]}),
+        (kinds.documents(), [{"a": 1}], ({"a": 1},)),
+        (kinds.documents(), "[]", ()),
+        (kinds.product(), "RabbitMQ 3.10.8", ProductVersion("RabbitMQ", "3.10.8")),
+        (kinds.product(), "Some Broker  4.0-rc.1", ProductVersion("Some Broker", "4.0-rc.1")),
+    ],
+)
+def test_allowed_values(kind: Kind[Any], given: object, value: object) -> None:
+    read = kind.read(given)
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (kinds.text(), ""),
+        (kinds.text(), 5672),
+        (kinds.text(), None),
+        (kinds.choice("debug", "info"), "loud"),
+        (kinds.choice("debug", "info"), 1),
+        (kinds.boolean(), 1),
+        (kinds.boolean(), "maybe"),
+        (PORT, -1),
+        (PORT, 65536),
+        (PORT, "65536"),
+        (PORT, True),
+        (PORT, 1.0),
+        (PORT, "1.0"),
+        (PORT, ""),
+        (PORT, "9" * 5000),
+        (PORT, None),
+        (PORT, [1]),
+        (kinds.size(4096, 9999), "4kB"),
+        (kinds.size(0, 9999), "1M"),
+        (kinds.duration(0, 9, "s"), "10s"),
+        (kinds.real(0, 1), "nan"),
+        (kinds.real(0, 1), 1.1),
+        (kinds.real(0, 1), True),
+        (kinds.real(0, 1), "x"),
+        (NUMBERED, 0),
+        (NUMBERED, "0"),
+        (TIMEOUT, True),
+        (kinds.names(), ["a", 1]),
+        (kinds.names(), "a,,b"),
+        (kinds.names(), "[a"),
+        (kinds.names(), {"a": 1}),
+        (kinds.names(), None),
+        (MECHANISMS, []),
+        (MECHANISMS, "none"),
+        (MECHANISMS, ["EXTERNAL"]),
+        (kinds.path(), ""),
+        (kinds.path(), "a\0b"),
+        (kinds.path(), "~nobody-of-that-name/x"),
+        (kinds.document(), [1]),
+        (kinds.document(), {1: 2}),
+        (kinds.document(), "{"),
+        (kinds.documents(), {"a": 1}),
+        (kinds.documents(), [1]),
+        (kinds.product(), "RabbitMQ"),
+        (kinds.product(), "3.10.8"),
+        (kinds.product(), 3.10),
+    ],
+)
+def test_values_that_are_not_allowed(kind: Kind[Any], given: object) -> None:
+    with pytest.raises(ValueError):
+        kind.read(given)
+
+
+def test_units() -> None:
+    assert kinds.size(0, 1).unit == "bytes"
+    assert kinds.optional(kinds.duration(0, 1, "s"), "none").unit == "s"
+    assert PORT.unit == ""
+
+
+def test_a_product_reads_as_it_was_written() -> None:
+    assert str(ProductVersion("RabbitMQ", "3.10.8")) == "RabbitMQ 3.10.8"

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from broker.config.options import OPTIONS
+from broker.config.reference import render
+
+
+def test_every_option_has_its_row_in_order() -> None:
+    head, line, *rows = render().splitlines()
+    assert head.startswith("| Option | Default |")
+    assert set(line) == set("| -")
+    assert [row.split("`")[1] for row in rows] == list(OPTIONS)
+
+
+def test_every_row_has_all_columns() -> None:
+    for row, option in zip(render().splitlines()[2:], OPTIONS.values(), strict=True):
+        assert row.count(" | ") == 5
+        assert f"`{option.environment}`" in row
+        assert option.help in row
+        assert option.flag in row
+
+
+def test_defaults_carry_their_units() -> None:
+    text = render()
+    assert "| `frame_max` | `131072` bytes |" in text
+    assert "| `heartbeat` | `60` s |" in text
+    assert "| `connection_max` | none |" in text
+    assert '| `loopback_users` | `["guest"]` |' in text
