@@ -8,7 +8,7 @@ conformance tests.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 from protocol.constants import (
     BASIC_ACK,
@@ -26,14 +26,15 @@ from protocol.constants import (
 )
 from protocol.erlang_terms import format_binary, format_octets
 from protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun
-from protocol.faults import ConnectionFault, WireFault, frame_error, unexpected_frame
-from protocol.methods import METHODS, decode_arguments
+from protocol.faults import ConnectionFault, ReplyCode, WireFault, frame_error, unexpected_frame
+from protocol.methods import METHODS, Method, decode_arguments
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")
 _ACK: Final = struct.Struct(">QBB")
 _ACK_FRAME_SIZE: Final = 21
 _ACK_ARGUMENTS_AT: Final = 11
+_ACK_PAYLOAD_SIZE: Final = 13
 
 #: A header payload shorter than class, weight and body size is no header frame (2.6).
 _CONTENT_HEAD_SIZE: Final = 12
@@ -148,22 +149,39 @@ class FrameReader:
         if len(payload) < 4:
             raise _bad_frame(FRAME_METHOD, payload, "unknown_frame")
         index = int.from_bytes(payload[:4], "big")
-        if index == BASIC_ACK and channel and channel not in self._contents and self._read_acks(events, channel):
-            return
         method = METHODS.get(index)
         if method is None:
             raise WireFault(f"unknown method {index >> 16}.{index & 0xFFFF}")
-        if index == BASIC_PUBLISH:
+        if channel in self._contents:
+            # None may come while a content is being read, whatever its arguments (2.9, 2.11).
+            raise _interrupted(self._contents.pop(channel))
+        if channel == 0:
+            events.append(MethodReceived(0, method, self._decode_for_connection(method, payload)))
+        elif index == BASIC_PUBLISH:
             publish = self._publishes.get(payload) or self._remember(payload)
-            if channel and channel not in self._contents:
-                if not self._read_content_at_once(events, channel, publish, len(payload)):
-                    self._contents[channel] = _Content(publish)
-                return
-            arguments: tuple[object, ...] = ()
-        else:
-            arguments = decode_arguments(method, payload[4:])
-        self._refuse_inside_content(channel)
-        events.append(MethodReceived(channel, method, arguments))
+            if not self._read_content_at_once(events, channel, publish, len(payload)):
+                self._contents[channel] = _Content(publish)
+        elif index != BASIC_ACK or len(payload) != _ACK_PAYLOAD_SIZE or not self._read_acks(events, channel):
+            events.append(MethodReceived(channel, method, decode_arguments(method, payload[4:])))
+
+    def _decode_for_connection(self, method: Method, payload: bytes) -> tuple[Any, ...]:
+        """Decode the arguments of a method on channel 0, where RabbitMQ answers mistakes differently.
+
+        Raises:
+            ConnectionFault: INTERNAL_ERROR (541) for what cannot be decoded; FRAME_ERROR (501) for text that is
+                no UTF-8.
+        """
+        try:
+            if method.index == BASIC_PUBLISH:
+                self._remember(payload)
+                return ()
+            return decode_arguments(method, payload[4:])
+        except WireFault:
+            raise ConnectionFault(ReplyCode.INTERNAL_ERROR, method=0) from None
+        except ConnectionFault as fault:
+            if fault.method:
+                raise ConnectionFault(ReplyCode.INTERNAL_ERROR, method=0) from None
+            raise frame_error(fault.explanation, method.index) from None
 
     def _remember(self, payload: bytes) -> Publish:
         """Decode a publish payload not seen before; names need not be UTF-8 here (0.15)."""
@@ -185,8 +203,6 @@ class FrameReader:
         """Read the run of single acks whose first frame has just been passed."""
         data = self._data
         offset = self._offset - _ACK_FRAME_SIZE
-        if offset < 0 or data[offset] != FRAME_METHOD:
-            return False
         prefix = data[offset : offset + _ACK_ARGUMENTS_AT]
         last = len(data) - _ACK_FRAME_SIZE
         tags: list[int] = []
@@ -258,10 +274,10 @@ class FrameReader:
             or data[body_end] != FRAME_END
         ):
             return False
-        self._prefix = data[offset - size - FRAME_OVERHEAD : body_at]
-        self._body_size = body_size
         self._offset = body_end + 1
         self._emit(events, channel, publish, data[start:header_end], data[body_at:body_end])
+        self._prefix = data[offset - size - FRAME_OVERHEAD : body_at]
+        self._body_size = body_size
         return True
 
     def _emit(self, events: list[Event], channel: int, publish: Publish, header: bytes, body: bytes) -> None:
@@ -272,13 +288,9 @@ class FrameReader:
                 last.bodies.append(body)
                 return
         self._last = PublishRun(channel, publish, header, [body])
+        # The prefix was that of the run before.
+        self._prefix = _NO_PREFIX
         events.append(self._last)
-
-    def _refuse_inside_content(self, channel: int) -> None:
-        """A method has come: none may while a content is being read (2.9, 2.11)."""
-        content = self._contents.pop(channel, None)
-        if content is not None:
-            raise _interrupted(content)
 
     # -- other frames -------------------------------------------------------------------------------------
 
@@ -310,6 +322,7 @@ class FrameReader:
             text = f"expected content header for class 60, got one for class {class_id} instead"
             raise unexpected_frame(text, BASIC_PUBLISH)
         if body_size > MESSAGE_SIZE_CAP:
+            del self._contents[channel]
             # Newer than 3.10.8 (10.5), which would buffer whatever is announced.
             text = f"content body size {body_size} exceeds maximum allowed size {MESSAGE_SIZE_CAP}"
             raise frame_error(text, BASIC_PUBLISH)

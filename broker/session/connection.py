@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         self.move(ConnectionInput.CLOSE)
         self._end()
         self.output.send(encode_method(0, _CLOSE_OK))
-        self._close_after_client()
+        self.close_later()
 
     def fail(self, fault: AmqpFault, method: int) -> None:
         """Close the connection because of a fault.
@@ -268,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(fault, ConnectionFault) and fault.deaf:
             self.close_later(_SILENCE_SECONDS)
         else:
-            self._close_after_client()
+            self.close_later()
 
     def terminate(self, fault: AmqpFault) -> None:
         """Close the connection for a reason of ours, and tell the client at once."""
@@ -283,8 +283,15 @@ class Connection(asyncio.BufferedProtocol):
         self.reader.deafen()
         self.close_later(_SILENCE_SECONDS)
 
-    def close_later(self, seconds: float) -> None:
-        """Drop the socket after a while, unless a later call sets another time."""
+    def close_later(self, seconds: float | None = None) -> None:
+        """Drop the socket after a while, unless a later call sets another time.
+
+        Args:
+            seconds: How long; by default as long as a client may take to drop a closed connection.
+        """
+        if seconds is None:
+            interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
+            seconds = min(_CLOSING_SECONDS, interval)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.server.loop.call_later(seconds, self.drop)
@@ -295,10 +302,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self.output.flush()
             self._transport.close()
-
-    def _close_after_client(self) -> None:
-        interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
-        self.close_later(min(_CLOSING_SECONDS, interval))
 
     def _end(self) -> None:
         """Give up all that the connection holds in the broker."""

@@ -1,0 +1,12 @@
+"""The implementations of MessageStore. One that is registered here is held to the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from storage.interface import MessageStore
+from storage.memory_store import MemoryStore
+
+#: Makes an empty store, by the name that a failing test shows.
+STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {"memory": MemoryStore}

@@ -1,0 +1,149 @@
+"""What every exchange type does, whatever it matches by. A type that is registered is held to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.bindings import Binding
+from broker.core.exchanges.base import Exchange
+from broker.core.exchanges.registry import EXCHANGE_TYPES
+from broker.core.exchanges.topic import TopicExchange
+from protocol.field_table import FieldTable
+from tests.support.bound import NamedQueue, names, table
+
+ARGUMENTS = table(("x-match", "S", b"all"), ("a", "I", 1))
+HEADERS = table(("a", "I", 1), ("b", "I", 2))
+#: Matched by KEY with HEADERS in any sensible type: the very key, the very headers.
+KEY = "k.l"
+
+
+@pytest.fixture(params=EXCHANGE_TYPES.values(), ids=list(EXCHANGE_TYPES))
+def exchange(request: pytest.FixtureRequest) -> Exchange:
+    made = request.param("/", "x", False, True, False, ARGUMENTS)
+    assert isinstance(made, Exchange)
+    return made
+
+
+def binding_to(exchange: Exchange, name: str, key: str = KEY, arguments: FieldTable = ARGUMENTS) -> Binding:
+    return Binding(exchange, NamedQueue(name), key, arguments)
+
+
+def found(exchange: Exchange) -> list[str]:
+    return names(exchange.destinations(KEY, HEADERS))
+
+
+def test_keeps_what_it_is_made_with(exchange: Exchange) -> None:
+    assert (exchange.vhost_name, exchange.name, exchange.arguments) == ("/", "x", ARGUMENTS)
+    assert (exchange.durable, exchange.auto_delete, exchange.internal) == (False, True, False)
+    assert exchange.alternate is None
+
+
+def test_is_slotted(exchange: Exchange) -> None:
+    assert not hasattr(exchange, "__dict__")
+
+
+def test_without_bindings_nothing_goes_anywhere(exchange: Exchange) -> None:
+    assert found(exchange) == []
+    assert names(exchange.destinations("", ())) == []
+
+
+def test_a_bound_destination_is_found(exchange: Exchange) -> None:
+    binding = binding_to(exchange, "q")
+
+    assert exchange.bind(binding)
+
+    assert set(exchange.destinations(KEY, HEADERS)) == {binding.destination}
+    assert list(exchange.bindings.values()) == [binding]
+
+
+def test_exchanges_are_destinations_too(exchange: Exchange) -> None:
+    other = TopicExchange("/", "other")
+    exchange.bind(Binding(exchange, other, KEY, ARGUMENTS))
+    exchange.bind(Binding(exchange, exchange, KEY, ARGUMENTS))
+
+    assert set(exchange.destinations(KEY, HEADERS)) == {other, exchange}
+
+
+def test_binding_is_idempotent(exchange: Exchange) -> None:
+    first = binding_to(exchange, "q")
+    assert exchange.bind(first)
+
+    assert not exchange.bind(Binding(exchange, first.destination, KEY, tuple(reversed(ARGUMENTS))))
+
+    assert list(exchange.bindings.values()) == [first]
+    assert exchange.unbind(first)
+    assert found(exchange) == []
+
+
+def test_unbinding_takes_an_equal_binding(exchange: Exchange) -> None:
+    first = binding_to(exchange, "q")
+    exchange.bind(first)
+
+    assert exchange.unbind(Binding(exchange, first.destination, KEY, tuple(reversed(ARGUMENTS))))
+
+    assert not exchange.bindings
+    assert found(exchange) == []
+
+
+def test_unbinding_what_is_not_bound_changes_nothing(exchange: Exchange) -> None:
+    exchange.bind(binding_to(exchange, "q"))
+
+    assert not exchange.unbind(binding_to(exchange, "other"))
+    assert not exchange.unbind(binding_to(exchange, "q", "other"))
+    assert not exchange.unbind(binding_to(exchange, "q", KEY, ()))
+
+    assert found(exchange) == ["q"]
+
+
+@pytest.mark.parametrize("key", ["", ".", "*", "#", "a.#.b", "é", "\udcff", "k" * 255])
+def test_any_key_can_be_bound_and_unbound(exchange: Exchange, key: str) -> None:
+    kept, gone = binding_to(exchange, "kept"), binding_to(exchange, "gone", key)
+    exchange.bind(kept)
+    exchange.bind(gone)
+
+    assert exchange.unbind(gone)
+
+    assert found(exchange) == ["kept"]
+    assert list(exchange.bindings.values()) == [kept]
+
+
+def test_bindings_of_one_destination_are_apart(exchange: Exchange) -> None:
+    one = binding_to(exchange, "q")
+    other = Binding(exchange, one.destination, KEY, (*ARGUMENTS, *table(("b", "I", 2))))
+    exchange.bind(one)
+    assert exchange.bind(other)
+
+    exchange.unbind(one)
+
+    assert found(exchange) == ["q"]
+    assert list(exchange.bindings.values()) == [other]
+
+
+def test_many_bindings_come_and_go(exchange: Exchange) -> None:
+    bindings = [binding_to(exchange, f"q{number:03}") for number in range(500)]
+    for binding in bindings:
+        exchange.bind(binding)
+    assert found(exchange) == [f"q{number:03}" for number in range(500)]
+
+    for binding in bindings[::2]:
+        exchange.unbind(binding)
+    assert found(exchange) == [f"q{number:03}" for number in range(1, 500, 2)]
+
+    for binding in bindings[1::2]:
+        exchange.unbind(binding)
+    assert found(exchange) == []
+
+
+def test_finding_destinations_twice_finds_the_same(exchange: Exchange) -> None:
+    for number in range(20):
+        exchange.bind(binding_to(exchange, f"q{number}"))
+
+    assert list(exchange.destinations(KEY, HEADERS)) == list(exchange.destinations(KEY, HEADERS))
+
+
+def test_only_types_that_say_so_look_at_headers(exchange: Exchange) -> None:
+    exchange.bind(binding_to(exchange, "q"))
+
+    with_headers, without = found(exchange), names(exchange.destinations(KEY, ()))
+
+    assert exchange.uses_headers is (with_headers != without)

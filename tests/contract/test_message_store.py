@@ -1,0 +1,230 @@
+"""What every store of messages does, whatever it keeps them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from storage.interface import Entry, MessageStore
+from storage.message import Envelope, Message
+from tests.contract.stores import STORES
+from tests.support.messages import bodies, message, size_of
+
+#: More than any test puts into a store, in messages and in bytes.
+ALL = 1 << 20
+
+
+@pytest.fixture(params=list(STORES))
+def store(request: pytest.FixtureRequest) -> MessageStore:
+    return STORES[request.param]()
+
+
+def fill(store: MessageStore, *texts: str) -> list[Message]:
+    messages = [message(text) for text in texts]
+    store.append(messages, size_of(messages))
+    return messages
+
+
+def test_an_empty_store_has_nothing(store: MessageStore) -> None:
+    assert (store.ready_count, store.ready_bytes) == (0, 0)
+    assert store.take(ALL, ALL) == []
+    assert store.peek() is None
+    assert store.purge() == 0
+
+
+def content(each: Message | None) -> object:
+    """What makes two messages the same: a store may make new objects of what it keeps."""
+    return each and (each.body, each.envelope.route, each.envelope.header, each.envelope.persistent)
+
+
+def test_messages_come_out_in_order_with_all_they_say(store: MessageStore) -> None:
+    envelopes = [Envelope(b"\x01x\x01k", b"header 1", True, 3, 60_000), Envelope(b"\x00\x00", b"header 2")]
+    store.append([Message(envelopes[0], b"a"), Message(envelopes[1], b"bb")], 3)
+    store.append([Message(envelopes[0], b"ccc")], 3)
+    assert (store.ready_count, store.ready_bytes) == (3, 6)
+    taken = store.take(ALL, ALL)
+    assert [entry[1].body for entry in taken] == [b"a", b"bb", b"ccc"]
+    for entry, envelope in zip(taken, (envelopes[0], envelopes[1], envelopes[0]), strict=True):
+        for name in Envelope.__slots__:
+            assert getattr(entry[1].envelope, name) == getattr(envelope, name)
+    assert [entry[2] for entry in taken] == [False] * 3
+    assert (store.ready_count, store.ready_bytes) == (0, 0)
+
+
+def test_a_take_ends_at_its_count(store: MessageStore) -> None:
+    fill(store, "a", "b", "c")
+    assert bodies(store.take(2, ALL)) == ["a", "b"]
+    assert bodies(store.take(2, ALL)) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(1, ["aaa"]), (3, ["aaa"]), (4, ["aaa", "", "bb"]), (5, ["aaa", "", "bb"]), (6, ["aaa", "", "bb", "c"])],
+)
+def test_a_take_ends_once_its_bytes_are_reached(store: MessageStore, limit: int, expected: list[str]) -> None:
+    fill(store, "aaa", "", "bb", "c", "d")
+    assert bodies(store.take(ALL, limit)) == expected
+
+
+def test_the_byte_limit_holds_for_requeued_messages_too(store: MessageStore) -> None:
+    fill(store, "aa", "bb", "cc")
+    store.requeue(store.take(2, ALL))
+    assert bodies(store.take(ALL, 2)) == ["aa"]
+    assert bodies(store.take(ALL, 3)) == ["bb", "cc"]
+
+
+def test_peek_shows_what_the_next_take_takes(store: MessageStore) -> None:
+    first, second = fill(store, "a", "b")
+    assert content(store.peek()) == content(first)
+    entries = store.take(1, ALL)
+    assert content(store.peek()) == content(second)
+    store.requeue(entries)
+    assert content(store.peek()) == content(first)
+    assert store.ready_count == 2
+
+
+def test_requeued_messages_stand_where_they_stood(store: MessageStore) -> None:
+    fill(store, "a", "b", "c", "d", "e")
+    a, b, c, d = store.take(4, ALL)
+    store.requeue([d])
+    store.requeue([b, a])
+    assert (store.ready_count, store.ready_bytes) == (4, 4)
+    taken = store.take(ALL, ALL)
+    assert bodies(taken) == ["a", "b", "d", "e"]
+    assert [entry[2] for entry in taken] == [True, True, True, False]
+    store.requeue([taken[2], c])
+    assert bodies(store.take(ALL, ALL)) == ["c", "d"]
+
+
+def test_numbers_rise_and_are_kept(store: MessageStore) -> None:
+    fill(store, "a", "b")
+    taken = store.take(ALL, ALL)
+    store.requeue(taken)
+    again = store.take(ALL, ALL)
+    assert [entry[0] for entry in again] == [entry[0] for entry in taken]
+    assert again[0][0] < again[1][0]
+
+
+def test_a_purge_takes_ready_messages_only(store: MessageStore) -> None:
+    fill(store, "a", "b", "c", "d")
+    a, b = store.take(2, ALL)
+    store.requeue([b])
+    assert store.purge() == 3
+    assert (store.ready_count, store.ready_bytes, store.peek()) == (0, 0, None)
+    fill(store, "e")
+    store.requeue([a])
+    taken = store.take(ALL, ALL)
+    assert bodies(taken) == ["a", "e"]
+
+
+def test_numbers_are_not_used_again_after_a_purge(store: MessageStore) -> None:
+    fill(store, "a", "b", "c")
+    (first,) = store.take(1, ALL)
+    store.purge()
+    fill(store, "d")
+    (last,) = store.take(1, ALL)
+    assert last[0] > first[0] + 2
+
+
+def test_settled_messages_do_not_come_back(store: MessageStore) -> None:
+    fill(store, "a", "b", "c")
+    a, b, c = store.take(ALL, ALL)
+    store.settle([b])
+    store.requeue([c, a])
+    store.settle([])
+    assert bodies(store.take(ALL, ALL)) == ["a", "c"]
+
+
+def test_close_forgets_everything(store: MessageStore) -> None:
+    fill(store, "a", "b")
+    store.take(1, ALL)
+    store.close()
+    assert (store.ready_count, store.ready_bytes) == (0, 0)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store beside a model of two lists: what is ready, in order, and what is taken.
+
+    A model row is number of arrival, message, redelivered.
+    """
+
+    make_store: Callable[[], MessageStore]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = self.make_store()
+        self.arrived = 0
+        self.ready: list[tuple[int, Message, bool]] = []
+        self.taken: dict[int, Entry] = {}
+        self.numbers: dict[int, int] = {}
+
+    @rule(sizes=st.lists(st.integers(0, 40), max_size=8))
+    def append(self, sizes: list[int]) -> None:
+        # Bodies differ, so that no two messages can be taken for each other; some are empty all the same.
+        texts = [f"{self.arrived + at:x}".zfill(size)[-size:] if size else "" for at, size in enumerate(sizes)]
+        messages = [message(text) for text in texts]
+        self.store.append(messages, sum(sizes))
+        for each in messages:
+            self.ready.append((self.arrived, each, False))
+            self.arrived += 1
+
+    @rule(count=st.integers(1, 12), limit=st.integers(1, 100))
+    def take(self, count: int, limit: int) -> None:
+        entries = self.store.take(count, limit)
+        expected: list[tuple[int, Message, bool]] = []
+        while self.ready and len(expected) < count and size_of([row[1] for row in expected]) < limit:
+            expected.append(self.ready.pop(0))
+        assert [(content(entry[1]), entry[2]) for entry in entries] == [(content(row[1]), row[2]) for row in expected]
+        for (arrival, _, _), entry in zip(expected, entries, strict=True):
+            # A message keeps its number for good.
+            assert self.numbers.setdefault(arrival, entry[0]) == entry[0]
+            self.taken[arrival] = entry
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def requeue(self, data: st.DataObject) -> None:
+        chosen = self._choose(data)
+        self.store.requeue([self.taken[arrival] for arrival in chosen])
+        self.ready += [(arrival, self.taken.pop(arrival)[1], True) for arrival in chosen]
+        self.ready.sort(key=lambda row: row[0])
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def settle(self, data: st.DataObject) -> None:
+        chosen = self._choose(data)
+        self.store.settle([self.taken.pop(arrival) for arrival in chosen])
+
+    @rule()
+    def purge(self) -> None:
+        assert self.store.purge() == len(self.ready)
+        self.ready.clear()
+
+    @invariant()
+    def counts_are_exact(self) -> None:
+        assert self.store.ready_count == len(self.ready)
+        assert self.store.ready_bytes == size_of([row[1] for row in self.ready])
+        assert content(self.store.peek()) == content(self.ready[0][1] if self.ready else None)
+
+    @invariant()
+    def numbers_rise_with_arrival(self) -> None:
+        numbers = [number for _, number in sorted(self.numbers.items())]
+        assert all(earlier < later for earlier, later in pairwise(numbers))
+
+    def teardown(self) -> None:
+        self.store.close()
+        assert (self.store.ready_count, self.store.ready_bytes) == (0, 0)
+
+    def _choose(self, data: st.DataObject) -> list[int]:
+        """Some taken messages in any order."""
+        return data.draw(st.lists(st.sampled_from(sorted(self.taken)), unique=True, min_size=1))
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_any_history_agrees_with_plain_lists(name: str) -> None:
+    machine = type(f"{name}_store", (StoreMachine,), {"make_store": staticmethod(STORES[name])})
+    run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=40, deadline=None))

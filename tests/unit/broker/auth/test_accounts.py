@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+
+from broker.auth.accounts import Accounts, UnknownUser, UserExists
+from broker.auth.passwords import MD5, SHA512, hash_password
+from broker.auth.users import User, UserLimits
+from policies.pcre import InvalidPattern
+from policies.permissions import Kind, Permissions
+from protocol.faults import ChannelFault
+
+
+@pytest.fixture
+def accounts() -> Accounts:
+    accounts = Accounts(("guest",))
+    accounts.add_user("guest", "guest", ("administrator",))
+    accounts.add_user("alice", "secret")
+    return accounts
+
+
+def alice(accounts: Accounts) -> User:
+    return accounts.users["alice"]
+
+
+def refusal(check: Callable[[], None]) -> str:
+    with pytest.raises(ChannelFault) as caught:
+        check()
+    assert caught.value.code == 403
+    # The method in hand is to blame.
+    assert caught.value.method is None
+    return caught.value.text
+
+
+# -- users --------------------------------------------------------------------------------------------------
+
+
+def test_a_user_is_who_knows_the_password(accounts: Accounts) -> None:
+    assert accounts.authenticate("alice", b"secret", False) is alice(accounts)
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [("alice", b"Secret"), ("alice", b""), ("alice", b"secret\0"), ("bob", b"secret"), ("bob", b""), ("", b"")],
+)
+def test_nobody_else_is(accounts: Accounts, name: str, password: bytes) -> None:
+    assert accounts.authenticate(name, password, True) is None
+
+
+@pytest.mark.parametrize("password_hash", ["", hash_password(b"")])
+@pytest.mark.parametrize("password", [b"", b"guess"])
+def test_a_user_with_an_empty_password_or_none_cannot_log_in(
+    accounts: Accounts, password_hash: str, password: bytes
+) -> None:
+    accounts.put_user(User("empty", password_hash))
+    assert accounts.authenticate("empty", password, True) is None
+
+
+def test_an_empty_password_is_stored_as_none(accounts: Accounts) -> None:
+    assert accounts.add_user("empty", "").password_hash == ""
+    accounts.change_password("alice", "")
+    assert alice(accounts).password_hash == ""
+
+
+@pytest.mark.parametrize("algorithm", [MD5, SHA512])
+def test_imported_hashes_count(accounts: Accounts, algorithm: str) -> None:
+    accounts.put_user(User("imported", hash_password("pw", algorithm), algorithm))
+    assert accounts.authenticate("imported", b"pw", False) is not None
+    assert accounts.authenticate("imported", b"wp", False) is None
+
+
+def test_loopback_users_come_from_this_machine_only(accounts: Accounts) -> None:
+    assert accounts.authenticate("guest", b"guest", True) is accounts.users["guest"]
+    assert accounts.authenticate("guest", b"guest", False) is None
+    assert accounts.authenticate("guest", b"wrong", True) is None
+
+
+def test_a_changed_password_replaces_the_old_one(accounts: Accounts) -> None:
+    accounts.put_user(User("old", hash_password("old", MD5), MD5))
+    accounts.change_password("old", b"new")
+    assert accounts.authenticate("old", b"old", True) is None
+    assert accounts.authenticate("old", b"new", True) is accounts.users["old"]
+
+
+def test_tags_count_from_the_next_login_and_limits_at_once(accounts: Accounts) -> None:
+    logged_in = alice(accounts)
+    accounts.set_tags("alice", ["impersonator"])
+    accounts.set_user_limits("alice", 3, None)
+    assert logged_in.tags == ()
+    assert alice(accounts).tags == ("impersonator",)
+    for user in (logged_in, alice(accounts)):
+        assert (user.max_connections, user.max_channels) == (3, None)
+    accounts.set_user_limits("alice", None, 0)
+    assert (logged_in.max_connections, logged_in.max_channels) == (None, 0)
+
+
+def test_a_name_is_taken_once(accounts: Accounts) -> None:
+    with pytest.raises(UserExists, match=r"^user 'alice' exists already$"):
+        accounts.add_user("alice", "other")
+    assert accounts.authenticate("alice", b"secret", True) is not None
+
+
+def test_a_replaced_user_keeps_its_permissions(accounts: Accounts) -> None:
+    accounts.set_permissions("alice", "/", ".*", ".*", ".*")
+    accounts.put_user(User("alice", hash_password("new"), limits=UserLimits(1, 2)))
+    assert accounts.permissions("alice", "/") == Permissions(".*", ".*", ".*")
+
+
+def test_a_deleted_user_leaves_nothing_behind(accounts: Accounts) -> None:
+    accounts.set_permissions("alice", "/", ".*", ".*", ".*")
+    accounts.set_permissions("guest", "/", ".*", ".*", ".*")
+    accounts.set_topic_permissions("alice", "/", "amq.topic", "^$", "^$")
+    user = alice(accounts)
+    assert accounts.allows(user, "/", "read", "q")
+    accounts.delete_user("alice")
+    assert not accounts.allows(user, "/", "read", "q")
+    accounts.add_user("alice", "secret")
+    assert accounts.permissions("alice", "/") is None
+    accounts.check_topic(alice(accounts), "/", "write", "amq.topic", "any")
+    assert list(accounts.all_permissions) == [("guest", "/")]
+    assert not accounts.all_topic_permissions
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda accounts: accounts.change_password("bob", "x"),
+        lambda accounts: accounts.set_tags("bob", ()),
+        lambda accounts: accounts.set_user_limits("bob", 1, 1),
+        lambda accounts: accounts.delete_user("bob"),
+        lambda accounts: accounts.set_permissions("bob", "/", "", "", ""),
+        lambda accounts: accounts.clear_permissions("bob", "/"),
+        lambda accounts: accounts.set_topic_permissions("bob", "/", "amq.topic", "", ""),
+        lambda accounts: accounts.clear_topic_permissions("bob", "/"),
+    ],
+)
+def test_nothing_can_be_changed_of_an_unknown_user(accounts: Accounts, change: Callable[[Accounts], None]) -> None:
+    before = accounts.generation
+    with pytest.raises(UnknownUser, match=r"^there is no user 'bob'$"):
+        change(accounts)
+    assert accounts.generation == before
+
+
+CHANGES: list[Callable[[Accounts], object]] = [
+    lambda accounts: accounts.add_user("bob", "x"),
+    lambda accounts: accounts.put_user(User("alice")),
+    lambda accounts: accounts.change_password("alice", "x"),
+    lambda accounts: accounts.set_tags("alice", ("monitoring",)),
+    lambda accounts: accounts.set_user_limits("alice", 1, 1),
+    lambda accounts: accounts.delete_user("alice"),
+    lambda accounts: accounts.set_permissions("alice", "/", "", "", ""),
+    lambda accounts: accounts.clear_permissions("alice", "/"),
+    lambda accounts: accounts.set_topic_permissions("alice", "/", "amq.topic", "", ""),
+    lambda accounts: accounts.clear_topic_permissions("alice", "/"),
+    lambda accounts: accounts.forget_vhost("/"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_begins_a_generation(accounts: Accounts, change: Callable[[Accounts], object]) -> None:
+    before = accounts.generation
+    change(accounts)
+    assert accounts.generation > before
+
+
+def test_questions_change_nothing(accounts: Accounts) -> None:
+    accounts.set_permissions("alice", "/", ".*", ".*", ".*")
+    before = accounts.generation
+    accounts.authenticate("alice", b"secret", True)
+    accounts.allows(alice(accounts), "/", "read", "q")
+    accounts.has_any(alice(accounts), "/", "q")
+    accounts.permissions("alice", "/")
+    accounts.check_topic(alice(accounts), "/", "write", "amq.topic", "k")
+    assert accounts.generation == before
+
+
+# -- permissions --------------------------------------------------------------------------------------------
+
+
+def test_permissions_are_of_one_user_in_one_vhost(accounts: Accounts) -> None:
+    accounts.set_permissions("alice", "v", "^c", "^w", "^r")
+    assert accounts.permissions("alice", "v") == Permissions("^c", "^w", "^r")
+    assert accounts.permissions("alice", "/") is None
+    assert accounts.permissions("guest", "v") is None
+    user = alice(accounts)
+    assert accounts.allows(user, "v", "write", "w1")
+    assert not accounts.allows(user, "/", "write", "w1")
+    assert not accounts.allows(accounts.users["guest"], "v", "write", "w1")
+    assert not accounts.allows(user, "v", "read", "w1")
+
+
+def test_a_bad_pattern_changes_nothing(accounts: Accounts) -> None:
+    accounts.set_permissions("alice", "/", "a", "b", "c")
+    before = accounts.generation
+    with pytest.raises(InvalidPattern):
+        accounts.set_permissions("alice", "/", "a", "b", "(")
+    with pytest.raises(InvalidPattern):
+        accounts.set_topic_permissions("alice", "/", "amq.topic", "(", "")
+    assert accounts.permissions("alice", "/") == Permissions("a", "b", "c")
+    assert not accounts.all_topic_permissions
+    assert accounts.generation == before
+
+
+def test_an_answer_is_forgotten_with_its_permission(accounts: Accounts) -> None:
+    user = alice(accounts)
+    for _ in range(2):
+        accounts.set_permissions("alice", "/", ".*", ".*", ".*")
+        assert accounts.allows(user, "/", "read", "q")
+        assert accounts.allows(user, "/", "read", "q")
+        accounts.set_permissions("alice", "/", ".*", ".*", "^$")
+        assert not accounts.allows(user, "/", "read", "q")
+        assert accounts.allows(user, "/", "write", "q")
+        accounts.clear_permissions("alice", "/")
+        assert not accounts.allows(user, "/", "write", "q")
+        accounts.set_permissions("alice", "/", ".*", ".*", ".*")
+        assert accounts.allows(user, "/", "write", "q")
+        accounts.forget_vhost("/")
+        assert not accounts.allows(user, "/", "write", "q")
+
+
+def test_the_answers_kept_are_bounded(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.auth.accounts._ANSWERS_MAX", 4)
+    accounts.set_permissions("alice", "/", "^x", ".*", ".*")
+    kept = []
+    for number in range(20):
+        assert accounts.allows(alice(accounts), "/", "write", f"q{number}")
+        assert not accounts.allows(alice(accounts), "/", "configure", f"q{number}")
+        kept.append(len(accounts._allowed))
+    assert max(kept) == 4
+
+
+@pytest.mark.parametrize("kind", ["configure", "write", "read"])
+@pytest.mark.parametrize(
+    ("resource", "name", "shown"),
+    [
+        ("queue", "q", "queue 'q'"),
+        ("exchange", "x", "exchange 'x'"),
+        ("exchange", "", "exchange 'amq.default'"),
+        ("queue", "amq.gen-1", "queue 'amq.gen-1'"),
+        ("queue", "ä'\udcff", "queue 'ä'\udcff'"),
+    ],
+)
+def test_refusals(
+    accounts: Accounts, kind: Kind, resource: Literal["queue", "exchange"], name: str, shown: str
+) -> None:
+    # 8.3
+    user = alice(accounts)
+    text = f"ACCESS_REFUSED - access to {shown} in vhost 'v' refused for user 'alice'"
+    assert refusal(lambda: accounts.check(user, "v", kind, resource, name)) == text
+    accounts.set_permissions("alice", "v", "^$", "^$", "")
+    assert refusal(lambda: accounts.check(user, "v", kind, resource, name)) == text
+    accounts.set_permissions("alice", "v", ".*", ".*", ".*")
+    accounts.check(user, "v", kind, resource, name)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "any_of_them"),
+    [
+        ((".*", "^$", "^$"), True),
+        (("^$", "q", "^$"), True),
+        (("^$", "^$", "^q1$"), True),
+        (("^$", "", "x"), False),
+    ],
+)
+def test_any_permission(accounts: Accounts, patterns: tuple[str, str, str], any_of_them: bool) -> None:
+    # 10.11
+    accounts.set_permissions("alice", "/", *patterns)
+    assert accounts.has_any(alice(accounts), "/", "q1") is any_of_them
+    assert not accounts.has_any(alice(accounts), "elsewhere", "q1")
+
+
+# -- topics -------------------------------------------------------------------------------------------------
+
+
+def test_all_topics_are_allowed_until_some_are_named(accounts: Accounts) -> None:
+    # 8.9
+    user = alice(accounts)
+    accounts.check_topic(user, "v", "write", "amq.topic", "z.x")
+    accounts.set_topic_permissions("alice", "v", "amq.topic", "^{username}\\.", "^{vhost}\\.")
+    accounts.check_topic(user, "v", "write", "amq.topic", "alice.x")
+    accounts.check_topic(user, "v", "read", "amq.topic", "v.x")
+    text = "ACCESS_REFUSED - access to topic 'z.x' in exchange 'amq.topic' in vhost 'v' refused for user 'alice'"
+    assert refusal(lambda: accounts.check_topic(user, "v", "write", "amq.topic", "z.x")) == text
+    assert refusal(lambda: accounts.check_topic(user, "v", "read", "amq.topic", "z.x")) == text
+    accounts.check_topic(user, "v", "write", "other", "z.x")
+    accounts.check_topic(user, "/", "write", "amq.topic", "z.x")
+    accounts.check_topic(accounts.users["guest"], "v", "write", "amq.topic", "z.x")
+
+
+def test_topic_permissions_are_lifted_one_by_one_or_all(accounts: Accounts) -> None:
+    def restrict() -> None:
+        for exchange in ("a", "b"):
+            accounts.set_topic_permissions("alice", "v", exchange, "", "")
+        accounts.set_topic_permissions("alice", "w", "a", "", "")
+        accounts.set_topic_permissions("guest", "v", "a", "", "")
+
+    restrict()
+    accounts.clear_topic_permissions("alice", "v", "a")
+    assert set(accounts.all_topic_permissions) == {("alice", "v", "b"), ("alice", "w", "a"), ("guest", "v", "a")}
+    restrict()
+    accounts.clear_topic_permissions("alice", "v")
+    assert set(accounts.all_topic_permissions) == {("alice", "w", "a"), ("guest", "v", "a")}
+    accounts.clear_topic_permissions("alice", "v")
+    accounts.forget_vhost("v")
+    assert set(accounts.all_topic_permissions) == {("alice", "w", "a")}

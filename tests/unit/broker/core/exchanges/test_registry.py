@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.core.exchanges.direct import DirectExchange
+from broker.core.exchanges.registry import EXCHANGE_TYPES, check_exchange_type, index_types
+from broker.core.exchanges.topic import TopicExchange
+from protocol.faults import ChannelFault
+
+
+def test_has_the_types_of_amqp() -> None:
+    assert set(EXCHANGE_TYPES) == {"direct", "fanout", "headers", "topic"}
+    assert all(name == exchange_type.type_name for name, exchange_type in EXCHANGE_TYPES.items())
+
+
+def test_a_type_is_there_once() -> None:
+    class OtherDirect(DirectExchange):
+        __slots__ = ()
+
+    with pytest.raises(ValueError, match="exchange type 'direct' is there twice"):
+        index_types([DirectExchange, TopicExchange, OtherDirect])
+
+
+@pytest.mark.parametrize(
+    ("type_name", "judgement"), [("zzz", "unknown"), ("", "invalid"), ("classic", "invalid"), ("x-zzz", "unknown")]
+)
+def test_other_types_are_refused(type_name: str, judgement: str) -> None:
+    with pytest.raises(ChannelFault) as caught:
+        check_exchange_type(type_name)
+
+    assert str(caught.value) == f"406 PRECONDITION_FAILED - {judgement} exchange type '{type_name}'"
+
+
+def test_existing_types_are_not_refused() -> None:
+    for type_name in EXCHANGE_TYPES:
+        check_exchange_type(type_name)

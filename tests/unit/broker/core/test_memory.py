@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.core import memory
+from broker.core.alarms import Alarms
+from broker.core.memory import MemoryMonitor, available_memory, used_memory
+
+
+def test_available_memory_is_the_machines_or_less() -> None:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < available_memory() <= total
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("104857600\n", 104857600), ("max\n", None), ("9223372036854771712", None)]
+)
+def test_a_containers_limit_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str, expected: int | None
+) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(written)
+    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (tmp_path / "absent", limit))
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert available_memory() == (expected or total)
+
+
+def test_used_memory_is_this_processes() -> None:
+    before = used_memory()
+    ballast = bytearray(os.urandom(1)) * 64_000_000
+    assert used_memory() - before > 48_000_000
+    assert len(ballast) == 64_000_000
+
+
+def test_a_system_that_does_not_tell_counts_as_using_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory, "_STATM", tmp_path / "absent")
+    assert used_memory() == 0
+
+
+def test_the_alarm_follows_the_memory_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = [100]
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100)
+    seen = []
+    for used[0] in (100, 101, 500, 100, 99, 101):
+        changed = monitor.look()
+        seen.append((changed, alarms.any))
+    assert seen == [(False, False), (True, True), (False, True), (True, False), (False, False), (True, True)]
+    assert alarms.reason == "low on memory"
+
+
+def test_an_alarm_of_another_resource_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "used_memory", lambda: 1)
+    alarms = Alarms()
+    alarms.set("disk")
+    assert not MemoryMonitor(alarms, 100).look()
+    assert alarms.reason == "low on disk"
+
+
+def test_the_limit_can_be_changed_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "used_memory", lambda: 50)
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100)
+    assert not monitor.look()
+    monitor.limit = 10
+    assert monitor.look()
+    assert alarms.any

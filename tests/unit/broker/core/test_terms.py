@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.core.terms import display_value, format_value, table_to_term, to_term
+from protocol.faults import encode_reply_text
+from protocol.field_table import FieldValue
+from tests.support.bound import table
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "printed"),
+    [
+        ("I", -5, "-5"),
+        ("L", 2**64 - 1, "-1"),
+        ("T", 2**64 - 1, "18446744073709551615"),
+        ("d", 10.0, "10.0"),
+        ("d", 1e22, "1.0e22"),
+        ("d", 1e-7, "1.0e-7"),
+        ("f", 0.10000000149011612, "0.10000000149011612"),
+        ("t", True, "true"),
+        ("V", None, "undefined"),
+        ("D", (2, 314), "{2,314}"),
+        ("S", b"a", '<<"a">>'),
+        ("x", b"", "<<>>"),
+        ("S", b"\0\xff", "<<0,255>>"),
+        ("S", b'a"b\\', '<<"a\\"b\\\\">>'),
+        ("S", "é".encode(), '<<"é">>'),
+        ("A", (), "[]"),
+        ("F", (), "[]"),
+        ("A", (FieldValue("I", 1), FieldValue("V", None)), "[{signedint,1},{void,undefined}]"),
+        (
+            "F",
+            table(("k", "S", b"v"), ("z", "A", (FieldValue("S", b"a"),))),
+            '[{<<"k">>,longstr,<<"v">>},{<<"z">>,array,[{longstr,<<"a">>}]}]',
+        ),
+    ],
+)
+def test_prints_as_erlang_does(kind: str, value: object, printed: str) -> None:
+    assert encode_reply_text(format_value(FieldValue(kind, value))) == printed.encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [("S", b"a b", "a b"), ("x", b"a", "a"), ("S", b"", ""), ("I", 1, "1"), ("t", False, "false"), ("A", (), "[]")],
+)
+def test_strings_alone_are_shown_bare(kind: str, value: object, shown: str) -> None:
+    assert display_value(FieldValue(kind, value)) == shown
+
+
+def test_bytes_that_are_no_utf8_are_shown_as_they_are() -> None:
+    assert encode_reply_text(display_value(FieldValue("S", b"\xff\xfe"))) == b"\xff\xfe"
+
+
+def test_booleans_are_no_numbers() -> None:
+    assert to_term(FieldValue("t", True)) != to_term(FieldValue("I", 1))
+    assert to_term(FieldValue("t", True)) != to_term(FieldValue("S", b"true"))
+
+
+def test_types_count_inside_only() -> None:
+    assert to_term(FieldValue("I", 1)) == to_term(FieldValue("l", 1))
+    assert table_to_term(table(("a", "I", 1))) != table_to_term(table(("a", "l", 1)))
+    assert table_to_term(table(("a", "L", 1))) == table_to_term(table(("a", "l", 1)))

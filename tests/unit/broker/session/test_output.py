@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from broker.core.turn import Turn
+from broker.session.channel import Channel
+from broker.session.delivery import ChannelConsumer
+from broker.session.output import Output
+from tests.support.manual_loop import ManualLoop
+from tests.support.memory_transport import MemoryTransport
+
+
+class FakeChannel:
+    """Has one confirm to send."""
+
+    def __init__(self, output: Output, confirm: bytes) -> None:
+        self.output = output
+        self.confirm = confirm
+
+    def flush_confirms(self) -> None:
+        self.output.parts.append(self.confirm)
+
+
+class FakeQueue:
+    """Remembers who asked to be served."""
+
+    def __init__(self) -> None:
+        self.unblocked: list[object] = []
+
+    def unblock(self, consumer: object) -> None:
+        self.unblocked.append(consumer)
+
+
+class FakeConsumer:
+    def __init__(self, queue: FakeQueue) -> None:
+        self.queue = queue
+
+
+@pytest.fixture
+def loop() -> ManualLoop:
+    return ManualLoop()
+
+
+@pytest.fixture
+def transport(loop: ManualLoop) -> MemoryTransport:
+    return MemoryTransport(loop)
+
+
+@pytest.fixture
+def output(loop: ManualLoop, transport: MemoryTransport) -> Output:
+    return Output(Turn(loop.call_soon), transport)
+
+
+def stall(output: Output) -> FakeQueue:
+    """Let a consumer find the output congested."""
+    queue = FakeQueue()
+    output.stalled.append(cast("ChannelConsumer", FakeConsumer(queue)))
+    return queue
+
+
+def test_the_transport_says_when_it_is_full(output: Output, transport: MemoryTransport) -> None:
+    assert transport.high_water == 1_048_576
+
+
+def test_a_turn_is_one_write(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
+    output.send(b"a")
+    output.send(b"b")
+    output.parts += [b"c", b"d"]
+    output.sent(2)
+    assert (transport.writes, output.wrote) == (0, False)
+    loop.run()
+    assert (transport.take(), transport.writes) == (b"abcd", 1)
+    assert (output.wrote, output.parts) == (True, [])
+
+
+def test_a_turn_without_output_writes_nothing(output: Output, transport: MemoryTransport) -> None:
+    output.flush()
+    assert (transport.writes, output.wrote) == (0, False)
+
+
+def test_confirms_go_behind_what_was_sent_before(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
+    channel = cast("Channel", FakeChannel(output, b"ack"))
+    output.send(b"return ")
+    output.confirm(channel)
+    output.confirm(channel)
+    loop.run()
+    assert transport.take() == b"return ack"
+    assert output.confirming == set()
+
+
+def test_a_confirm_alone_is_reason_to_write(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
+    output.confirm(cast("Channel", FakeChannel(output, b"ack")))
+    loop.run()
+    assert transport.take() == b"ack"
+
+
+def test_half_a_mebibyte_in_a_turn_makes_consumers_wait_for_the_write(output: Output, loop: ManualLoop) -> None:
+    output.sent(524_288)
+    assert not output.congested
+    output.sent(1)
+    assert output.congested
+    queue = stall(output)
+    loop.run()
+    assert not output.congested
+    assert len(queue.unblocked) == 1
+    output.sent(524_288)
+    assert not output.congested, "the count starts anew each turn"
+
+
+def test_a_full_socket_makes_them_wait_until_it_has_room(output: Output, loop: ManualLoop) -> None:
+    output.pause()
+    assert output.congested
+    queue = stall(output)
+    output.send(b"close-ok")
+    loop.run()
+    assert output.congested
+    assert queue.unblocked == []
+    output.resume()
+    assert not output.congested
+    assert len(queue.unblocked) == 1
+    output.resume()
+    assert len(queue.unblocked) == 1
+
+
+def test_what_must_be_said_is_written_even_to_a_full_socket(
+    output: Output, loop: ManualLoop, transport: MemoryTransport
+) -> None:
+    output.pause()
+    output.send(b"heartbeat")
+    loop.run()
+    assert transport.take() == b"heartbeat"
+
+
+def test_who_stalls_again_waits_for_the_next_write(output: Output, loop: ManualLoop) -> None:
+    output.sent(1_000_000)
+    queue = FakeQueue()
+    consumer = FakeConsumer(queue)
+
+    def stall_again(_: object) -> None:
+        queue.unblocked.append(consumer)
+        output.stalled.append(cast("ChannelConsumer", consumer))
+
+    queue.unblock = stall_again  # type: ignore[method-assign]
+    output.stalled.append(cast("ChannelConsumer", consumer))
+    loop.run()
+    assert len(queue.unblocked) == 1
+    assert len(output.stalled) == 1
+
+
+def test_a_consumer_that_stalled_is_served_by_its_own_queue(output: Output) -> None:
+    first, second = stall(output), stall(output)
+    output.flush()
+    assert (len(first.unblocked), len(second.unblocked)) == (1, 1)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from broker.session.sockets import describe, disable_delay, is_loopback, peer_is_loopback
+from tests.support.manual_loop import ManualLoop
+from tests.support.memory_transport import MemoryTransport
+
+
+def transport(**extra: Any) -> MemoryTransport:
+    return MemoryTransport(ManualLoop(), extra)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "127.0.0.2", "127.255.255.255", "::1", "::ffff:127.0.0.1", "::ffff:127.9.8.7", "::1%lo"],
+)
+def test_this_machine(address: str) -> None:
+    assert is_loopback(address)
+    assert peer_is_loopback(transport(peername=(address, 1)))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.1", "128.0.0.1", "0.0.0.0", "::", "::2", "fe80::1%eth0", "::ffff:10.0.0.1", "localhost", "", "127.0.0"],
+)
+def test_other_machines(address: str) -> None:
+    assert not is_loopback(address)
+    assert not peer_is_loopback(transport(peername=(address, 1)))
+
+
+@pytest.mark.parametrize("peer", [None, ""])
+def test_a_peer_without_an_address_is_not_of_this_machine(peer: object) -> None:
+    """The socket may be gone before it is asked."""
+    assert not peer_is_loopback(transport(peername=peer))
+
+
+@pytest.mark.parametrize(
+    ("peer", "own", "expected"),
+    [
+        (("10.0.0.9", 4711), ("10.0.0.1", 5672), "10.0.0.9:4711 -> 10.0.0.1:5672"),
+        (("::1", 4711, 0, 0), ("::1", 5672, 0, 0), "::1:4711 -> ::1:5672"),
+        (None, ("10.0.0.1", 5672), "? -> 10.0.0.1:5672"),
+        (None, None, "? -> ?"),
+    ],
+)
+def test_a_connection_is_named_by_its_ends(peer: object, own: object, expected: str) -> None:
+    assert describe(transport(peername=peer, sockname=own)) == expected
+
+
+def test_small_packets_go_out_at_once() -> None:
+    with socket.socket() as sock:
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0
+        disable_delay(transport(socket=sock))
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+def test_sockets_that_are_not_tcp_are_left_alone() -> None:
+    disable_delay(transport(socket=None))
+    left, right = socket.socketpair(socket.AF_UNIX)
+    with left, right:
+        disable_delay(transport(socket=left))

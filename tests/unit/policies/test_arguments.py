@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from policies.arguments import (
+    ARGUMENTS,
+    MAX_TTL_MS,
+    foreign_argument,
+    known_arguments,
+    refuse_argument,
+    refuse_consumer_priority,
+    refuse_queue_type,
+)
+from protocol.field_table import INTEGER_KINDS, TYPE_NAMES
+
+#: A value of every type of the wire, by the type's name.
+VALUES: Final[dict[str, Any]] = {
+    "bool": True,
+    "byte": 1,
+    "unsignedbyte": 1,
+    "short": 1,
+    "unsignedshort": 1,
+    "signedint": 1,
+    "unsignedint": 1,
+    "long": 1,
+    "float": 1.0,
+    "double": 1.0,
+    "decimal": (0, 1),
+    "longstr": b"1",
+    "binary": b"1",
+    "timestamp": 1,
+    "array": (),
+    "table": (),
+    "void": None,
+}
+INTEGER_TYPES: Final = {TYPE_NAMES[kind] for kind in INTEGER_KINDS}
+
+INTEGERS: Final = {
+    "x-expires",
+    "x-message-ttl",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-max-priority",
+    "x-queue-version",
+}
+STRINGS: Final = {"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-mode"}
+#: Arguments of queue types that Leveret does not have, or that mean nothing to it: any value will do.
+UNCHECKED: Final = {
+    "x-dead-letter-strategy",
+    "x-delivery-limit",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-initial-cluster-size",
+    "x-quorum-initial-group-size",
+    "x-queue-leader-locator",
+    "x-queue-type",
+    "x-queue-master-locator",
+}
+
+
+def refusal(name: str, type_name: str, value: object, **others: tuple[str, object]) -> str | None:
+    return refuse_argument(name, {name: (type_name, value)} | {key.replace("_", "-"): v for key, v in others.items()})
+
+
+def test_every_row_is_under_test() -> None:
+    assert set(ARGUMENTS) == INTEGERS | STRINGS | UNCHECKED | {"x-single-active-consumer"}
+    assert set(VALUES) == set(TYPE_NAMES.values())
+
+
+class TestTypes:
+    @pytest.mark.parametrize("type_name", VALUES)
+    @pytest.mark.parametrize("name", sorted(INTEGERS))
+    def test_integers_of_any_width(self, name: str, type_name: str) -> None:
+        expected = None if type_name in INTEGER_TYPES else f'"expected integer, got {type_name}"'
+        assert refusal(name, type_name, VALUES[type_name]) == expected
+
+    @pytest.mark.parametrize("type_name", sorted(set(VALUES) - {"longstr"}))
+    @pytest.mark.parametrize("name", sorted(STRINGS))
+    def test_strings_are_long_strings(self, name: str, type_name: str) -> None:
+        others = {"x_dead_letter_exchange": ("longstr", b"")} if name.endswith("routing-key") else {}
+        assert refusal(name, type_name, VALUES[type_name], **others) == f"{{unacceptable_type,{type_name}}}"
+
+    @pytest.mark.parametrize("type_name", VALUES)
+    def test_single_active_consumer_is_a_bool(self, type_name: str) -> None:
+        expected = None if type_name == "bool" else f"{{unacceptable_type,{type_name}}}"
+        assert refusal("x-single-active-consumer", type_name, VALUES[type_name]) == expected
+
+    @pytest.mark.parametrize("type_name", VALUES)
+    @pytest.mark.parametrize("name", sorted(UNCHECKED))
+    def test_the_others_take_anything(self, name: str, type_name: str) -> None:
+        assert refusal(name, type_name, VALUES[type_name]) is None
+
+    @pytest.mark.parametrize("type_name", VALUES)
+    def test_an_argument_that_nobody_knows_takes_anything(self, type_name: str) -> None:
+        assert refusal("x-foo", type_name, VALUES[type_name]) is None
+
+
+class TestRanges:
+    @pytest.mark.parametrize("name", sorted(INTEGERS - {"x-expires", "x-queue-version"}))
+    @pytest.mark.parametrize("value", [0, 1, 255])
+    def test_good_values(self, name: str, value: int) -> None:
+        assert refusal(name, "long", value) is None
+
+    @pytest.mark.parametrize("name", sorted(INTEGERS))
+    @pytest.mark.parametrize("value", [-1, -(2**63)])
+    def test_nothing_is_negative(self, name: str, value: int) -> None:
+        assert refusal(name, "long", value) == f"{{value_negative,{value}}}"
+
+    @pytest.mark.parametrize("name", ["x-max-length", "x-max-length-bytes", "x-max-in-memory-length"])
+    def test_lengths_have_no_upper_bound(self, name: str) -> None:
+        assert refusal(name, "long", 2**62) is None
+
+    @pytest.mark.parametrize("name", ["x-message-ttl", "x-expires"])
+    def test_times_go_up_to_ten_years(self, name: str) -> None:
+        assert MAX_TTL_MS == 10 * 365 * 24 * 60 * 60 * 1000
+        assert refusal(name, "long", MAX_TTL_MS) is None
+        assert refusal(name, "long", MAX_TTL_MS + 1) == f"{{value_too_large,{MAX_TTL_MS + 1}}}"
+
+    def test_a_queue_cannot_expire_at_once(self) -> None:
+        assert refusal("x-expires", "signedint", 0) == "{value_zero,0}"
+        assert refusal("x-expires", "signedint", 1) is None
+
+    def test_priorities_go_up_to_255(self) -> None:
+        assert refusal("x-max-priority", "signedint", 255) is None
+        assert refusal("x-max-priority", "signedint", 256) == "{max_value_exceeded,256}"
+
+    @pytest.mark.parametrize("value", [1, 2])
+    def test_good_queue_versions(self, value: int) -> None:
+        assert refusal("x-queue-version", "byte", value) is None
+
+    @pytest.mark.parametrize("value", [0, 3])
+    def test_bad_queue_versions(self, value: int) -> None:
+        assert refusal("x-queue-version", "byte", value) == f"\"unsupported queue version '{value}'\""
+
+
+class TestWords:
+    @pytest.mark.parametrize("value", [b"drop-head", b"reject-publish", b"reject-publish-dlx"])
+    def test_good_overflow(self, value: bytes) -> None:
+        assert refusal("x-overflow", "longstr", value) is None
+
+    @pytest.mark.parametrize("value", [b"", b"Drop-Head", b"drop-tail", b"\xff"])
+    def test_bad_overflow(self, value: bytes) -> None:
+        assert refusal("x-overflow", "longstr", value) == "invalid_overflow"
+
+    @pytest.mark.parametrize("value", [b"default", b"lazy"])
+    def test_good_queue_modes(self, value: bytes) -> None:
+        assert refusal("x-queue-mode", "longstr", value) is None
+
+    @pytest.mark.parametrize(
+        ("value", "shown"), [(b"zz", "zz"), (b"", ""), (b"LAZY", "LAZY"), ("ü".encode(), "ü"), (b"100%s", "100%s")]
+    )
+    def test_bad_queue_modes(self, value: bytes, shown: str) -> None:
+        assert refusal("x-queue-mode", "longstr", value) == f"\"unsupported queue mode '{shown}'\""
+
+    @pytest.mark.parametrize("value", [b"", b"dlx", b"x" * 256, b"\xff"])
+    def test_any_string_names_a_dead_letter_exchange(self, value: bytes) -> None:
+        assert refusal("x-dead-letter-exchange", "longstr", value) is None
+
+    def test_a_dead_letter_routing_key_needs_an_exchange(self) -> None:
+        name = "x-dead-letter-routing-key"
+        assert refusal(name, "longstr", b"k") == "routing_key_but_no_dlx_defined"
+        assert refusal(name, "longstr", b"k", x_dead_letter_exchange=("longstr", b"")) is None
+
+    def test_its_type_is_looked_at_first(self) -> None:
+        assert refusal("x-dead-letter-routing-key", "signedint", 1) == "{unacceptable_type,signedint}"
+
+
+class TestQueueTypes:
+    def test_classic_queues_know_these_in_this_order(self) -> None:
+        assert known_arguments("classic") == (
+            "x-expires",
+            "x-message-ttl",
+            "x-dead-letter-exchange",
+            "x-dead-letter-routing-key",
+            "x-max-length",
+            "x-max-length-bytes",
+            "x-max-priority",
+            "x-overflow",
+            "x-queue-mode",
+            "x-queue-version",
+            "x-single-active-consumer",
+            "x-queue-type",
+            "x-queue-master-locator",
+        )
+
+    @pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])
+    def test_what_a_type_knows_is_not_foreign_to_it(self, queue_type: str) -> None:
+        known = frozenset(known_arguments(queue_type))
+        assert foreign_argument(queue_type, known | {"x-foo", "max-length"}) is None
+        for name in ARGUMENTS.keys() - known:
+            assert foreign_argument(queue_type, known | {name}) == name
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "x-delivery-limit",
+            "x-max-in-memory-length",
+            "x-max-in-memory-bytes",
+            "x-dead-letter-strategy",
+            "x-max-age",
+            "x-stream-max-segment-size-bytes",
+            "x-initial-cluster-size",
+            "x-quorum-initial-group-size",
+            "x-queue-leader-locator",
+        ],
+    )
+    def test_foreign_to_classic_queues(self, name: str) -> None:
+        assert foreign_argument("classic", frozenset((name,))) == name
+
+    @pytest.mark.parametrize(
+        ("queue_type", "name"),
+        [
+            ("quorum", "x-max-priority"),
+            ("quorum", "x-queue-mode"),
+            ("stream", "x-message-ttl"),
+            ("stream", "x-max-length"),
+        ],
+    )
+    def test_foreign_to_others(self, queue_type: str, name: str) -> None:
+        assert foreign_argument(queue_type, frozenset((name,))) == name
+
+    def test_nothing_is_foreign_where_nothing_is_asked(self) -> None:
+        assert foreign_argument("classic", frozenset()) is None
+
+    @pytest.mark.parametrize("value", [b"classic", b"quorum", b"stream"])
+    def test_good_queue_types(self, value: bytes) -> None:
+        assert refuse_queue_type("longstr", value) is None
+
+    @pytest.mark.parametrize(
+        ("type_name", "value", "expected"),
+        [
+            ("longstr", b"zz", "\"unsupported queue type 'zz'\""),
+            ("longstr", b"", "\"unsupported queue type ''\""),
+            ("longstr", b"Classic", "\"unsupported queue type 'Classic'\""),
+            ("signedint", 1, "{unacceptable_type,signedint}"),
+            ("binary", b"classic", "{unacceptable_type,binary}"),
+        ],
+    )
+    def test_bad_queue_types(self, type_name: str, value: object, expected: str) -> None:
+        assert refuse_queue_type(type_name, value) == expected
+
+
+@pytest.mark.parametrize("type_name", VALUES)
+def test_consumer_priorities_are_integers_of_any_width(type_name: str) -> None:
+    expected = None if type_name in INTEGER_TYPES else f'"expected integer, got {type_name}"'
+    assert refuse_consumer_priority(type_name, VALUES[type_name]) == expected
+
+
+@pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**63 - 1])
+def test_consumer_priorities_have_any_sign(value: int) -> None:
+    assert refuse_consumer_priority("long", value) is None

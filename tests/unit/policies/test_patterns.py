@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.patterns import Pattern
+from policies.pcre import InvalidPattern
+
+OBSERVED: dict[str, Any] = json.loads((Path(__file__).parent / "pcre-3.10.8.json").read_bytes())
+
+# What is refused although RabbitMQ takes it.
+NOT_SUPPORTED = {
+    "(?U)a", "(?J)a", r"\p{L}", r"\X", "(*FAIL)", "(?x)a #", r"\8", r"\g{1}(a)", r"(a)\g1", r"(?<n>a)\k<n>",
+    r"\N{2}",
+}  # fmt: skip
+# What is taken although RabbitMQ refuses it: it can only match what its text says.
+TAKEN = {r"\b*", "(?<=a*)"}
+
+
+@pytest.mark.parametrize(("source", "answers"), OBSERVED["patterns"], ids=lambda value: repr(value)[:40])
+def test_matches_what_rabbitmq_matches(source: str, answers: str | None) -> None:
+    if source in NOT_SUPPORTED or (answers is None and source not in TAKEN):
+        with pytest.raises(InvalidPattern):
+            Pattern(source)
+    elif answers is not None:
+        pattern = Pattern(source)
+        assert "".join(str(int(pattern.matches(each))) for each in OBSERVED["subjects"]) == answers
+
+
+def test_names_that_are_no_utf_8_are_matched_by_their_bytes() -> None:
+    name = b"a\xff\xfe".decode("utf-8", "surrogateescape")
+    assert Pattern(r"^a..$").matches(name)
+    assert Pattern(r"^a\xff\xfe$").matches(name)
+    assert not Pattern(r"^a.$").matches(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("[a", "it ends too early"),
+        ("(a", "missing )"),
+        ("a)", "unmatched parentheses"),
+        ("*", "nothing to repeat"),
+        ("a{2,1}", "numbers out of order in {} quantifier"),
+        ("(?x)a", r"(?x is not supported"),
+        ("(((((a{99}){99}){99}){99}){99})", "it is too large"),
+        ("(" * 2000 + ")" * 2000, "nested too deep"),
+    ],
+)
+def test_a_refusal_names_the_pattern_and_the_reason(source: str, reason: str) -> None:
+    with pytest.raises(InvalidPattern) as caught:
+        Pattern(source)
+    assert str(caught.value) == f"{source!r} is no regular expression: {reason}"
+
+
+@pytest.mark.parametrize("source", [r"(a|a|aa)+$", r"^(a+)+$", r"(?:a*)*b\Z", r"^(?:.*.*)*=$"])
+def test_a_catastrophic_pattern_gives_up_and_refuses(source: str) -> None:
+    pattern = Pattern(source)
+    started = time.monotonic()
+    assert not pattern.matches("a" * 200 + "\x00")
+    assert time.monotonic() - started < 5
+
+
+@given(st.text(max_size=12), st.text(max_size=20))
+def test_quoted_text_matches_where_it_is_contained(wanted: str, subject: str) -> None:
+    quoted = wanted.replace("\\E", "")
+    assert Pattern(f"\\Q{quoted}\\E").matches(subject) == (quoted in subject)
+
+
+@given(st.text(alphabet="ab(){}[]|?*+\\^$.-:,=<>!#i1Qxd~&", max_size=14), st.text(alphabet="ab1-{}", max_size=6))
+def test_whatever_stands_in_a_pattern_it_is_refused_or_searched(source: str, subject: str) -> None:
+    # Nothing but InvalidPattern may come out.
+    with contextlib.suppress(InvalidPattern):
+        assert Pattern(source).matches(subject) in (True, False)
