@@ -16,6 +16,7 @@ from broker.auth.accounts import Accounts
 from broker.config.options import Settings
 from broker.core.broker import Broker
 from broker.core.memory import MemoryMonitor, available_memory
+from broker.core.timers import Timers
 from broker.core.turn import Turn
 from broker.definitions import load_definitions
 from broker.management.http.server import HttpServer, management_app, prometheus_app
@@ -47,7 +48,7 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         loop = asyncio.get_running_loop()
-        self.broker = Broker(Turn(loop.call_soon))
+        self.broker = Broker(Turn(loop.call_soon), Timers(loop.call_later), settings.trust_publisher_x_death)
         self.accounts = Accounts(settings.loopback_users)
         self.server = Server(settings, self.broker, self.accounts, loop)
         self._listener = Listener(self.server)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from broker.auth import definitions as auth_definitions
 from broker.auth.accounts import Accounts
+from broker.auth.definitions import load as load_accounts
 from broker.config.errors import DefinitionsError
 from broker.config.options import Settings
-from broker.core import definitions as core_definitions
 from broker.core.broker import Broker
+from broker.core.definitions import load_topology, load_vhosts
 
 
 def load_definitions(settings: Settings, broker: Broker, accounts: Accounts) -> None:
@@ -43,9 +43,9 @@ def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Ac
     Raises:
         DefinitionsError: An entry is wrong; those before it stay.
     """
-    core_definitions.load_vhosts(broker, document)
-    auth_definitions.load(accounts, document)
-    core_definitions.load_topology(broker, document)
+    load_vhosts(broker, document)
+    load_accounts(accounts, document)
+    load_topology(broker, document)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

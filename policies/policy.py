@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from policies.keys import fits
+from policies.keys import fits, format_json_term, refuse_definition
 from policies.patterns import Pattern
+from policies.pcre import InvalidPattern
 
 #: What a policy may be for, and which resources that covers.
 APPLY_TO: Final[Mapping[str, frozenset[str]]] = {
@@ -18,6 +19,10 @@ APPLY_TO: Final[Mapping[str, frozenset[str]]] = {
     "streams": frozenset(("stream",)),
     "exchanges": frozenset(("exchange",)),
 }
+
+
+#: As RabbitMQ prints it, two spaces included.
+_APPLY_TO_TEXT: Final = "'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +72,51 @@ def winner(
     """
     matching = [policy for policy in policies if policy.matches(name, resource)]
     return min(matching, key=lambda policy: (-policy.priority, policy.name), default=None)
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be; the text is RabbitMQ's."""
+
+
+def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Policy:
+    """Make a policy out of its JSON form.
+
+    Args:
+        name: Its name.
+        document: Keys pattern and definition, optionally priority and apply-to; others are passed over.
+        operator: Whether it is an operator policy, which may hold fewer keys.
+    Raises:
+        PolicyError: Something is missing or wrong.
+    Source: RabbitMQ 3.10.8, observed.
+    """
+    for key in ("pattern", "definition"):
+        if key not in document:
+            raise PolicyError(f"[{{key_missing,{key}}}]")
+    priority, pattern = document.get("priority", 0), document["pattern"]
+    if isinstance(priority, bool) or not isinstance(priority, int | float):
+        raise invalid(f"priority should be a number, actually was {format_json_term(priority)}")
+    if not isinstance(pattern, str):
+        raise invalid(f"pattern should be a binary but was {format_json_term(pattern)}")
+    apply_to = document.get("apply-to", "all")
+    if apply_to not in APPLY_TO:
+        raise invalid(f"apply-to {_quoted(apply_to)} unrecognised; should be one of: {_APPLY_TO_TEXT}")
+    definition = document["definition"]
+    if not isinstance(definition, Mapping):
+        raise invalid("definition should be an object")
+    try:
+        policy = Policy(name, pattern, dict(definition), priority, apply_to)
+    except InvalidPattern as error:
+        raise invalid(f"pattern should be regular expression but is invalid: {error}") from None
+    refusal = refuse_definition(definition, operator)
+    if refusal is not None:
+        raise invalid(refusal)
+    return policy
+
+
+def invalid(reason: str) -> PolicyError:
+    """The error for a policy that does not pass validation."""
+    return PolicyError(f"Validation failed\n\n{reason}\n")
+
+
+def _quoted(value: Any) -> str:
+    return f"'{value}'" if isinstance(value, str) else format_json_term(value)

@@ -55,9 +55,7 @@ def resolve_setting(name: str, queue_type: str, argument: Any, policy: Any) -> A
     return argument if merge is Merge.ARGUMENT else policy
 
 
-def effective_settings(
-    queue_type: str, arguments: Mapping[str, Any], definition: Mapping[str, Any]
-) -> QueueSettings:
+def effective_settings(queue_type: str, arguments: Mapping[str, Any], definition: Mapping[str, Any]) -> QueueSettings:
     """Take arguments and policies together.
 
     Args:

@@ -121,6 +121,14 @@ def encode_value(field: FieldValue) -> bytes:
     return letter + _U32.pack(len(octets)) + octets
 
 
+def plain_values(table: FieldTable) -> dict[str, Any]:
+    """Values by key without their types, strings as text; where a key stands twice, the first one counts."""
+    plain: dict[str, Any] = {}
+    for key, field in table:
+        plain.setdefault(key, as_text(field) if field.kind in ("S", "x") else field.value)
+    return plain
+
+
 def find(table: FieldTable, key: str) -> FieldValue | None:
     """The value of a key; where it stands twice, the first one counts, as in RabbitMQ."""
     for name, value in table:
@@ -137,7 +145,7 @@ def normalize(table: FieldTable) -> FieldTable:
     return tuple((key, _normalize_value(value)) for key, value in table)
 
 
-def _normalize_value(field: FieldValue) -> FieldValue:
+def _normalize_value(field: tuple[str, Any]) -> FieldValue:
     kind, value = field
     if kind == "L":
         return FieldValue("l", value - (1 << 64) if value >> 63 else value)
@@ -145,7 +153,7 @@ def _normalize_value(field: FieldValue) -> FieldValue:
         return FieldValue(kind, normalize(value))
     if kind == "A":
         return FieldValue(kind, tuple(map(_normalize_value, value)))
-    return field
+    return FieldValue(kind, value)
 
 
 def sort_table(table: FieldTable) -> FieldTable:

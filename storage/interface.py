@@ -29,7 +29,7 @@ class MessageStore(Protocol):
         """Put messages at the tail.
 
         Args:
-            messages: In the order in which they will be taken.
+            messages: In the order in which they will be taken; all with one envelope.
             body_bytes: Sum of their body lengths, which the caller knows anyway.
         """
 
@@ -41,6 +41,14 @@ class MessageStore(Protocol):
             body_bytes: No further one once the taken bodies have reached so many bytes.
         Returns:
             The oldest ready messages, oldest first; empty if there is none.
+        """
+
+    def take_expired(self, now: int, count: int) -> list[Entry]:
+        """Take messages from the head as long as they have expired.
+
+        Args:
+            now: Microseconds since 1970.
+            count: At most so many, 1 or more.
         """
 
     def peek(self) -> Message | None:

@@ -61,6 +61,16 @@ class MemoryStore:
         self.ready_bytes -= taken_bytes
         return entries
 
+    def take_expired(self, now: int, count: int) -> list[Entry]:
+        """Take messages from the head as long as they have expired."""
+        entries: list[Entry] = []
+        while len(entries) < count:
+            head = self.peek()
+            if head is None or not head.expires_at or head.expires_at > now:
+                break
+            entries += self.take(1, 1)
+        return entries
+
     def peek(self) -> Message | None:
         """The message at the head, without taking it."""
         if self._requeued:

@@ -12,9 +12,11 @@ class Envelope:
         persistent: Whether delivery-mode is 2.
         priority: The priority property, 0..255; 0 where absent.
         expiration_ms: The expiration property in milliseconds; None where absent.
+        dead: It was dead-lettered: its x-death header is the broker's own.
+        blind_keys: Routing keys of its BCC header, which is gone.
     """
 
-    __slots__ = ("expiration_ms", "header", "persistent", "priority", "route")
+    __slots__ = ("blind_keys", "dead", "expiration_ms", "header", "persistent", "priority", "route")
 
     def __init__(
         self,
@@ -23,12 +25,16 @@ class Envelope:
         persistent: bool = False,
         priority: int = 0,
         expiration_ms: int | None = None,
+        dead: bool = False,
+        blind_keys: tuple[str, ...] = (),
     ) -> None:
         self.route = route
         self.header = header
         self.persistent = persistent
         self.priority = priority
         self.expiration_ms = expiration_ms
+        self.dead = dead
+        self.blind_keys = blind_keys
 
 
 class Message:
@@ -37,10 +43,31 @@ class Message:
     Args:
         envelope: What it says about itself.
         body: Its body.
+
+    Attributes:
+        expires_at: When it expires where it waits, in microseconds since 1970; 0 for never.
     """
 
     __slots__ = ("body", "envelope")
 
+    expires_at: int = 0
+
     def __init__(self, envelope: Envelope, body: bytes) -> None:
         self.envelope = envelope
         self.body = body
+
+
+class TimedMessage(Message):
+    """A message that expires; the copy of one queue, as the time depends on queue and arrival.
+
+    Args:
+        envelope: What it says about itself.
+        body: Its body.
+        expires_at: When it expires, in microseconds since 1970.
+    """
+
+    __slots__ = ("expires_at",)
+
+    def __init__(self, envelope: Envelope, body: bytes, expires_at: int) -> None:
+        super().__init__(envelope, body)
+        self.expires_at = expires_at

@@ -137,6 +137,12 @@ class Settings:
     max_message_size: int = option(
         kinds.size(1, 536870912), 134217728, "Largest message body; a larger one closes its channel with 406."
     )
+    trust_publisher_x_death: bool = option(
+        kinds.boolean(),
+        False,
+        "Let an x-death header that a publisher sends count when the message is dead-lettered, as RabbitMQ 3.10 does;"
+        " newer releases, and Leveret by default, start anew.",
+    )
     consumer_timeout: int | None = option(
         kinds.optional(kinds.duration(1, 2**53, "ms"), "false", "infinity", "0"),
         1_800_000,

@@ -7,6 +7,7 @@ from collections.abc import Sized
 from typing import Protocol
 
 from broker.core.alarms import Alarms
+from broker.core.timers import Timers
 from broker.core.turn import Turn
 from broker.core.vhost import VirtualHost
 from protocol.faults import AmqpFault
@@ -46,6 +47,8 @@ class Broker:
 
     Args:
         turn: Ends the turns of the event loop.
+        timers: The clock.
+        trust_publishers: An x-death header that a publisher made up counts as the broker's own.
 
     Attributes:
         vhosts: By name.
@@ -56,8 +59,10 @@ class Broker:
         channel_count: Open channels in all.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, timers: Timers, trust_publishers: bool = False) -> None:
         self.turn = turn
+        self.timers = timers
+        self._trust_publishers = trust_publishers
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = Alarms()
         self.connections: set[ClientConnection] = set()
@@ -68,7 +73,7 @@ class Broker:
     def add_vhost(self, name: str) -> VirtualHost:
         """Make a virtual host, or return the one that is there."""
         if name not in self.vhosts:
-            self.vhosts[name] = VirtualHost(name, self.turn)
+            self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers)
         return self.vhosts[name]
 
     def delete_vhost(self, name: str) -> None:

@@ -117,7 +117,7 @@ def _arguments(entry: Mapping[str, Any]) -> FieldTable:
 def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
     type_name = _text(entry, "type", "exchanges")
     vhost.topology.check_exchange_type(type_name)
-    vhost.topology.declare_exchange(
+    vhost.declare_exchange(
         _text(entry, "name", "exchanges"),
         type_name,
         bool(entry.get("durable", True)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from broker.core.dead_letter import DeadLetters
+from broker.core.policies import VirtualHostPolicies
 from broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
@@ -12,11 +14,15 @@ from broker.core.queues.declaration import (
     check_locked,
 )
 from broker.core.queues.queue import Queue
+from broker.core.timers import Timers
 from broker.core.topology import Topology
 from broker.core.turn import Turn
 from protocol.faults import not_found, precondition_failed
+from protocol.field_table import FieldTable, find
+from storage.interface import MessageStore
 from storage.memory_store import MemoryStore
 from storage.message import Message
+from storage.priority_store import PriorityStore
 
 
 class ReplyReceiver(Protocol):
@@ -32,24 +38,30 @@ class VirtualHost:
     Args:
         name: Its name.
         turn: The turn its queues deliver in.
+        timers: The clock.
+        trust_publishers: See DeadLetters.
 
     Attributes:
         queues: By name.
+        policies: Its policies.
         replies: Channels that consume direct replies, by the name that their requests carry.
         max_connections: Connections allowed at once; None for any number.
         max_queues: Queues allowed at once; None for any number.
         connection_count: Connections open now.
     """
 
-    def __init__(self, name: str, turn: Turn) -> None:
+    def __init__(self, name: str, turn: Turn, timers: Timers, trust_publishers: bool = False) -> None:
         self.name = name
+        self.turn = turn
+        self.timers = timers
         self.queues: dict[str, Queue] = {}
         self.topology = Topology(name)
         self.replies: dict[str, ReplyReceiver] = {}
         self.max_connections: int | None = None
         self.max_queues: int | None = None
         self.connection_count = 0
-        self._turn = turn
+        self.policies = VirtualHostPolicies(self.topology)
+        self._dead_letters = DeadLetters(self, trust_publishers)
         self._owned: dict[int, list[Queue]] = {}
 
     # -- queues -------------------------------------------------------------------------------------------
@@ -87,6 +99,19 @@ class VirtualHost:
         check_arguments(declaration, self.name, check_dead_letter_exchange)
         return self._create_queue(declaration)
 
+    def declare_exchange(
+        self, name: str, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: FieldTable
+    ) -> None:
+        """Declare an exchange and put its policy in force.
+
+        Raises:
+            ChannelFault: See Topology.declare_exchange.
+        """
+        is_new = name not in self.topology.exchanges
+        exchange = self.topology.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
+        if is_new:
+            self.policies.apply_to_exchange(exchange)
+
     def delete_queue(self, queue: Queue) -> int:
         """Delete a queue; return how many messages were ready in it."""
         if queue.deleted:
@@ -111,22 +136,29 @@ class VirtualHost:
 
     def _create_queue(self, declaration: QueueDeclaration) -> Queue:
         queue = Queue(
-            self.name,
+            self,
             declaration.name,
             # An exclusive queue cannot outlive its connection, so RabbitMQ makes it transient.
             declaration.durable and declaration.owner is None,
             declaration.auto_delete,
             declaration.owner,
             declaration.arguments,
-            MemoryStore(),
-            self._turn,
-            self._queue_unused,
+            _make_store(declaration),
         )
         self.queues[queue.name] = queue
         self.topology.add_queue(queue)
+        self.policies.apply_to_queue(queue)
         if queue.owner is not None:
             self._owned.setdefault(id(queue.owner), []).append(queue)
         return queue
 
-    def _queue_unused(self, queue: Queue) -> None:
-        self.delete_queue(queue)
+    def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
+        """Publish messages to the queue's dead-letter exchange, if it has one."""
+        self._dead_letters.publish(queue, messages, reason)
+
+
+def _make_store(declaration: QueueDeclaration) -> MessageStore:
+    priorities = find(declaration.arguments, "x-max-priority")
+    if priorities is not None and priorities.value:
+        return PriorityStore(priorities.value, MemoryStore)
+    return MemoryStore()

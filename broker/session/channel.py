@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from broker.core.consumers import Holder
 from broker.core.queues.queue import Queue
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from broker.core.vhost import VirtualHost
     from broker.session.connection import Connection
     from broker.session.direct_reply import ReplyConsumer
+
+#: What becomes of messages that a client settles; each is a method of Queue.
+Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
 
 _CHANNEL_CLOSE: Final = INDEX["channel.close"]
 
@@ -143,27 +147,31 @@ class Channel:
             tags.append(candidate)
         return tags
 
-    def take_outstanding(self, tags: list[int]) -> list[tuple[Holder, list[Entry]]]:
-        """Take messages out of the outstanding ones, in runs of the same holder.
+    def settle(self, held: Iterable[tuple[Holder, Entry]], outcome: Outcome) -> None:
+        """Give up messages that are no longer outstanding; those of one queue at once.
 
-        Raises:
-            ChannelFault: PRECONDITION_FAILED (406): a tag is not outstanding; those before it are lost to the
-                caller, who must settle what it got through settle_outstanding().
+        Args:
+            held: Who held which message, in order of the delivery tags.
+            outcome: What becomes of them.
         """
-        runs: list[tuple[Holder, list[Entry]]] = []
-        pop = self.unacked.pop
+        counts: dict[Holder, int] = {}
+        by_queue: dict[Queue, list[Entry]] = {}
         last: Holder | None = None
         entries: list[Entry] = []
-        for tag in tags:
-            holder, entry = pop(tag)
+        for holder, entry in held:
             if holder is not last:
                 last = holder
-                entries = []
-                runs.append((holder, entries))
+                counts.setdefault(holder, 0)
+                entries = by_queue.setdefault(holder.queue, [])
+            counts[holder] += 1
             entries.append(entry)
-        return runs
+        for holder, count in counts.items():
+            holder.queue.release(holder, count)
+            self._released(holder, count)
+        for queue, settled in by_queue.items():
+            getattr(queue, outcome)(settled)
 
-    def released(self, holder: Holder, count: int) -> None:
+    def _released(self, holder: Holder, count: int) -> None:
         """Give credit back: messages of a holder are no longer unacknowledged."""
         if type(holder) is not ChannelConsumer:
             return
@@ -185,17 +193,14 @@ class Channel:
         Args:
             keep_got: Leave those that came by basic.get.
         """
-        by_holder: dict[Holder, list[Entry]] = {}
-        kept = {}
-        for tag, (holder, entry) in self.unacked.items():
-            if keep_got and type(holder) is Holder:
-                kept[tag] = holder, entry
+        kept, returned = {}, []
+        for tag, held in self.unacked.items():
+            if keep_got and type(held[0]) is Holder:
+                kept[tag] = held
             else:
-                by_holder.setdefault(holder, []).append(entry)
+                returned.append(held)
         self.unacked = kept
-        for holder, entries in by_holder.items():
-            holder.queue.requeue(holder, entries)
-            self.released(holder, len(entries))
+        self.settle(returned, "requeue")
 
     # -- the end ------------------------------------------------------------------------------------------
 

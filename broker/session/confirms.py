@@ -36,7 +36,9 @@ class Confirms:
         return self._last
 
     def accept_next(self, count: int) -> None:
-        """Number the next publishes, all of which are confirmed already."""
+        """Number the next publishes, all of which are confirmed already; 0 numbers none."""
+        if not count:
+            return
         first = self._last + 1
         self._last += count
         accepted = self._accepted

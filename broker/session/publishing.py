@@ -83,11 +83,13 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     messages = [Message(envelope, body) for body in run.bodies]
     if channel.transaction is not None:
         held = partial(_enqueue, channel, route.queues, route.replies, messages, publish.mandatory)
-        channel.transaction.hold_publish(held)
+        channel.transaction.hold_publish(held, len(messages))
         return
-    _enqueue(channel, route.queues, route.replies, messages, publish.mandatory)
+    taken = _enqueue(channel, route.queues, route.replies, messages, publish.mandatory)
     if channel.confirms is not None:
-        channel.confirms.accept_next(len(messages))
+        channel.confirms.accept_next(taken)
+        for _ in range(len(messages) - taken):
+            channel.confirms.refuse_next()
         channel.output.confirm(channel)
 
 
@@ -97,13 +99,18 @@ def _enqueue(
     replies: tuple[str, ...],
     messages: list[Message],
     mandatory: bool,
-) -> None:
-    """Hand messages to their queues; return those that none takes if the publisher wants them back."""
+) -> int:
+    """Hand messages to their queues; send those back that none takes if the publisher wants that.
+
+    Returns:
+        How many were refused by no queue. They come first: a queue that is full stays full for the rest of a run.
+    """
+    taken = len(messages)
     routed = False
     body_bytes = len(messages) * len(messages[0].body)
     for queue in queues:
         if not queue.deleted:
-            queue.publish(messages, body_bytes)
+            taken = min(taken, queue.publish(messages, body_bytes))
             routed = True
     for name in replies:
         _reply(channel, name, messages)
@@ -111,6 +118,7 @@ def _enqueue(
     if mandatory and not routed:
         for message in messages:
             _return(channel, message)
+    return taken
 
 
 def _reply(channel: Channel, name: str, messages: list[Message]) -> None:
@@ -177,7 +185,8 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
     changes = _substitute_reply_to(channel, read)
     _check_user_id(channel.connection, read)
     expiration = _read_expiration(read)
-    extra_keys = _extra_keys(headers, "CC") + _extra_keys(headers, "BCC")
+    copies, blind = _extra_keys(headers, "CC"), _extra_keys(headers, "BCC")
+    extra_keys = copies + blind
     mode = read.octet(properties.DELIVERY_MODE, 1)
     if mode not in (1, 2):
         raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
@@ -186,7 +195,7 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
         changes[properties.HEADERS] = encode_headers(normalize(kept))
     relayed = read.replaced(changes) if changes else header
     priority = read.octet(properties.PRIORITY, 0)
-    route.envelope = Envelope(publish.route, relayed, mode == 2, priority, expiration)
+    route.envelope = Envelope(publish.route, relayed, mode == 2, priority, expiration, blind_keys=tuple(blind))
     if extra_keys or route.exchange.uses_headers:
         keys = [publish.routing_key, *extra_keys]
         route.queues, _ = _find(channel, route, keys, headers)

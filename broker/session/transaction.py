@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from broker.core.consumers import Holder
 from storage.interface import Entry
 
 if TYPE_CHECKING:
-    from broker.session.channel import Channel
-
-#: What becomes of messages at commit: Queue.acknowledge, reject or requeue.
-Outcome: TypeAlias = Callable[[Holder, list[Entry]], None]
+    from broker.session.channel import Channel, Outcome
 
 
 class Transaction:
@@ -26,37 +23,36 @@ class Transaction:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._publishes: list[Callable[[], None]] = []
-        self._settlements: list[tuple[list[tuple[int, tuple[Holder, Entry]]], str]] = []
+        self._publishes: list[tuple[Callable[[], int], int]] = []
+        self._settlements: list[tuple[list[tuple[int, tuple[Holder, Entry]]], Outcome]] = []
 
-    def hold_publish(self, publish: Callable[[], None]) -> None:
-        """Hold a publish that has passed all checks.
+    def hold_publish(self, publish: Callable[[], int], count: int) -> None:
+        """Hold publishes that have passed all checks.
 
         Args:
-            publish: Routes and enqueues it.
+            publish: Enqueues them, and returns how many no queue refused.
+            count: How many they are.
         """
-        self._publishes.append(publish)
+        self._publishes.append((publish, count))
 
-    def hold_settlement(self, tags: list[int], outcome: str) -> None:
+    def hold_settlement(self, tags: list[int], outcome: Outcome) -> None:
         """Hold acknowledgements: their tags are outstanding no more.
 
         Args:
             tags: Outstanding delivery tags.
-            outcome: ``acknowledge``, ``reject`` or ``requeue``.
+            outcome: What becomes of the messages at commit.
         """
         unacked = self._channel.unacked
         self._settlements.append(([(tag, unacked.pop(tag)) for tag in tags], outcome))
 
-    def commit(self) -> None:
-        """Do all that was held, publishes first."""
+    def commit(self) -> bool:
+        """Do all that was held, publishes first; return whether no queue refused any."""
         publishes, self._publishes = self._publishes, []
         settlements, self._settlements = self._settlements, []
-        for publish in publishes:
-            publish()
+        refused = [publish() < count for publish, count in publishes]
         for held, outcome in settlements:
-            for _, (holder, entry) in held:
-                getattr(holder.queue, outcome)(holder, [entry])
-                self._channel.released(holder, 1)
+            self._channel.settle([each for _, each in held], outcome)
+        return not any(refused)
 
     def rollback(self) -> None:
         """Forget the publishes; the acknowledged messages are outstanding again."""

@@ -9,12 +9,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.conformance.accounts import VHOSTS, Accounts
-from tests.conformance.fixtures import Connect, Poll, Unique
+from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
+from tests.conformance.operator_policies import PolicySet, only
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import Channel, Connection, parse_url
@@ -187,6 +189,24 @@ def connection(connect: Connect) -> Connection:
 def channel(connection: Connection) -> Channel:
     """An open channel of `connection`."""
     return connection.channel()
+
+
+@pytest.fixture
+def policy(management: Management, vhost: str) -> Iterator[SetPolicy]:
+    """A function that gives a queue a policy of its own, or replaces that; an empty definition removes it.
+
+    Its arguments are the queue's name, the definition, and the keywords of `PolicySet.set`. Tests of more than one
+    policy a queue use `PolicySet` itself.
+    """
+    with PolicySet(management, vhost) as made:
+
+        def give(queue: str, definition: dict[str, Any], **options: Any) -> None:
+            if definition:
+                made.set(only(queue), definition, name=queue, **options)
+            else:
+                made.clear(queue)
+
+        yield give
 
 
 @pytest.fixture(scope="session")

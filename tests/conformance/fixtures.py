@@ -9,3 +9,4 @@ from tests.support.wire import Connection
 Connect = Callable[..., Connection]
 Unique = Callable[..., str]
 Poll = Callable[[Callable[[], bool]], None]
+SetPolicy = Callable[..., None]

@@ -229,7 +229,7 @@ class Channel(ChannelMethods):
         """
         for queue in queues:
             self.queue_declare(queue, passive=True)
-        self.exchange_declare("amq.direct", passive=True)
+        self.flow(True)
 
     def expect_no_delivery(self, *queues: Name) -> None:
         """Assert, by round trips through the channel and these queues, that nothing was delivered."""

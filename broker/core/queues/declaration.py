@@ -57,6 +57,17 @@ def check_locked(queue: Queue, user: object) -> None:
         raise _locked(queue)
 
 
+def check_exclusive_use(queue: Queue, exclusive: bool) -> None:
+    """Refuse a consumer that another one keeps out, or that wants to be alone and is not.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403).
+    """
+    group = queue.consumers
+    if group.exclusive or (exclusive and (len(group) or group.single_active)):
+        raise access_refused(f"queue '{queue.name}' in vhost '{queue.vhost_name}' in exclusive use")
+
+
 def check_equivalent(queue: Queue, declaration: QueueDeclaration) -> None:
     """Refuse a declaration that differs from the queue that exists.
 

@@ -2,112 +2,261 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Literal, Protocol
 
 from broker.core.consumers import Consumer, ConsumerGroup, Holder
+from broker.core.queues.counters import QueueCounters
+from broker.core.queues.expiry import HeadTimer, Lease
+from broker.core.queues.limits import Limits
+from broker.core.timers import Timers
 from broker.core.turn import Turn
-from protocol.faults import access_refused
-from protocol.field_table import FieldTable, find
+from policies.dead_letter import EXPIRED, MAXLEN, REJECTED
+from policies.policy import Policy
+from policies.settings import QueueSettings, effective_settings
+from protocol.field_table import FieldTable, find, plain_values
 from storage.interface import Entry, MessageStore
-from storage.message import Message
+from storage.message import Message, TimedMessage
 
 #: A consumer gets at most so many messages, or so many bytes, before the next one has its chance; enough to
 #: make the cost of a run vanish per message.
 _RUN_MESSAGES: Final = 256
 _RUN_BYTES: Final = 262_144
 
+#: Messages dropped or expired in one turn at the most: about 2 ms with dead-lettering. What is left goes in
+#: the next turns, so that other queues and heartbeats are served in between.
+_DROP_BATCH: Final = 2048
+_ALL_BYTES: Final = 1 << 62
 
-class QueueCounters:
-    """What happened in a queue since it was made. They only grow."""
 
-    __slots__ = ("acknowledged", "delivered", "got", "published", "redelivered", "requeued")
+class QueueHost(Protocol):
+    """Where queues live: their virtual host.
 
-    def __init__(self) -> None:
-        self.published = 0
-        self.delivered = 0
-        self.got = 0
-        self.redelivered = 0
-        self.acknowledged = 0
-        self.requeued = 0
+    Attributes:
+        name: Its name.
+        turn: Calls deliver() at the end of the turn.
+        timers: The clock.
+    """
+
+    name: str
+    turn: Turn
+    timers: Timers
+
+    def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
+        """Publish messages to the queue's dead-letter exchange, if it has one."""
+
+    def delete_queue(self, queue: Queue) -> int:
+        """Delete a queue that nobody needs any more."""
 
 
 class Queue:
     """One classic queue.
 
     Args:
-        vhost_name: Its virtual host.
+        host: Its virtual host.
         name: Its name.
         durable: Declared to survive a restart.
         auto_delete: Deleted with its last consumer.
         owner: The connection that alone may use it; None for a shared queue.
         arguments: As declared.
         store: Keeps its messages.
-        turn: Calls deliver() at the end of the turn.
-        on_unused: Called when the last consumer of an auto-delete queue has gone.
 
     Attributes:
+        settings: What is in force: arguments and policies taken together.
+        policy: The policy in force, if any.
+        operator_policy: The operator policy in force, if any.
         unacked_count: Messages delivered and not settled.
         scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
         deleted: It is gone; whoever still holds its messages settles them into the void.
     """
 
     __slots__ = (
-        "_on_unused", "_turn", "arguments", "auto_delete", "consumers", "counters", "deleted", "durable",
-        "idle_since", "name", "owner", "scheduled", "store", "unacked_count", "vhost_name",
-    )  # fmt: skip
+        "_head_timer",
+        "_limits",
+        "_timed",
+        "arguments",
+        "auto_delete",
+        "consumers",
+        "counters",
+        "deleted",
+        "durable",
+        "host",
+        "lease",
+        "name",
+        "operator_policy",
+        "owner",
+        "policy",
+        "scheduled",
+        "settings",
+        "store",
+        "unacked_count",
+        "vhost_name",
+    )
+
+    queue_type: Literal["classic", "quorum"] = "classic"
 
     def __init__(
         self,
-        vhost_name: str,
+        host: QueueHost,
         name: str,
         durable: bool,
         auto_delete: bool,
         owner: object | None,
         arguments: FieldTable,
         store: MessageStore,
-        turn: Turn,
-        on_unused: Callable[[Queue], None],
     ) -> None:
-        self.vhost_name = vhost_name
+        self.host = host
+        self.vhost_name = host.name
         self.name = name
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
         self.arguments = arguments
         self.store = store
+        self.settings = QueueSettings()
+        self.policy: Policy | None = None
+        self.operator_policy: Policy | None = None
         self.unacked_count = 0
         self.scheduled = False
         self.deleted = False
         self.counters = QueueCounters()
         single_active = find(arguments, "x-single-active-consumer")
         self.consumers = ConsumerGroup(single_active is not None and single_active.value)
-        self.idle_since = time.time()
-        self._turn = turn
-        self._on_unused = on_unused
+        self.lease = Lease(host.timers, partial(host.delete_queue, self))
+        self._head_timer = HeadTimer(host.timers, self.deliver)
+        self._limits: Limits | None = None
+        #: Whether a message with an expiry time may be among those that wait.
+        self._timed = False
 
     # -- publishing ---------------------------------------------------------------------------------------
 
-    def publish(self, messages: Sequence[Message], body_bytes: int) -> None:
+    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
         """Take messages at the tail.
 
-        The order of steps is that of RabbitMQ: refuse, confirm, try consumers, append, evict, expire. Without
-        limits only two are left, and trying consumers can wait for the end of the turn: nobody can tell.
+        The order of steps is RabbitMQ's: refuse, try consumers, append, evict, expire. Messages of a run have
+        one size, so what fits is a prefix of it, and evicting after the run leaves what evicting after each
+        message would; as long as the queue is within its limits, trying consumers waits for the end of the turn.
 
         Args:
-            messages: In order of arrival.
+            messages: In order of arrival, with one envelope.
             body_bytes: Sum of their body lengths.
+        Returns:
+            How many were taken; the others were refused.
         """
+        taken = len(messages)
+        ttl = self._time_to_live(messages[0])
+        limits = self._limits
+        if limits is not None and limits.refuses:
+            taken = self._append_what_fits(messages, ttl, limits)
+        else:
+            self._append(messages, body_bytes, ttl)
+            if limits is not None and limits.exceeded(self.store):
+                self._serve_consumers(expired_too=ttl == 0)
+                self._evict_batch()
+        if ttl == 0:
+            # Whoever can take such a message at once gets it; nobody else ever does.
+            self._serve_consumers(expired_too=True)
+            self.deliver()
+        if not self.scheduled and (self.consumers.ring or self._timed):
+            self.host.turn.deliver_later(self)
+        return taken
+
+    def _append_what_fits(self, messages: Sequence[Message], ttl: int | None, limits: Limits) -> int:
+        """Append the messages of a run up to the first that does not fit; what consumers take makes room."""
+        size = len(messages[0].body)
+        taken = 0
+        while taken < len(messages):
+            room = limits.room(self.store, size)
+            if room <= 0:
+                break
+            fitting = messages[taken : taken + room]
+            self._append(fitting, size * len(fitting), ttl)
+            taken += len(fitting)
+            if taken < len(messages):
+                self._serve_consumers()
+        if taken < len(messages):
+            refused = messages[taken:]
+            self.counters.refused += len(refused)
+            if limits.dead_letters_refused:
+                self.host.dead_letter(self, refused, MAXLEN)
+        return taken
+
+    def _append(self, messages: Sequence[Message], body_bytes: int, ttl: int | None) -> None:
+        if ttl is not None:
+            expires_at = self.host.timers.now() + ttl * 1000
+            messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
+            self._timed = True
         self.store.append(messages, body_bytes)
         self.counters.published += len(messages)
-        if not self.scheduled and self.consumers.ring:
-            self._turn.deliver_later(self)
+
+    def _time_to_live(self, message: Message) -> int | None:
+        """Milliseconds that a new message may wait: the less of its own and the queue's limit."""
+        own, common = message.envelope.expiration_ms, self.settings.message_ttl
+        if own is None or common is None:
+            return common if own is None else own
+        return min(own, common)
+
+    # -- dropping -----------------------------------------------------------------------------------------
+
+    def _evict_batch(self) -> bool:
+        """Drop the oldest messages while there are too many; return whether that is done."""
+        limits, store = self._limits, self.store
+        if limits is None or limits.refuses:
+            return True
+        budget = _DROP_BATCH
+        while budget > 0 and limits.exceeded(store):
+            excess = limits.excess_messages(store)
+            if excess > 0:
+                entries = store.take(min(excess, budget), _ALL_BYTES)
+            else:
+                entries = store.take(budget, limits.excess_bytes(store))
+            budget -= len(entries)
+            self._drop(entries, MAXLEN)
+        return not limits.exceeded(store)
+
+    def _expire_batch(self) -> bool:
+        """Drop messages at the head that have expired; return whether that is done."""
+        entries = self.store.take_expired(self.host.timers.now(), _DROP_BATCH)
+        if entries:
+            self._drop(entries, EXPIRED)
+        return len(entries) < _DROP_BATCH
+
+    def _drop(self, entries: Sequence[Entry], reason: str) -> None:
+        """Remove taken messages for good, by way of the dead-letter exchange if there is one."""
+        self.counters.dropped[reason] += len(entries)
+        if self.settings.dead_letter_exchange is not None:
+            self.host.dead_letter(self, [entry[1] for entry in entries], reason)
+        self.store.settle(entries)
+
+    def _tidy(self) -> bool:
+        """Drop what limits and expiry demand, as much as one turn may; return whether all is done."""
+        if self._limits is not None and not self._evict_batch():
+            return False
+        return not self._timed or self._expire_batch()
 
     # -- delivering ---------------------------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Hand ready messages to consumers until no consumer has credit or nothing is ready."""
+        """Drop what must go, then hand ready messages to consumers until none has credit or nothing is ready."""
+        if self.deleted:
+            return
+        if not self._tidy():
+            self.host.turn.deliver_later(self)
+            return
+        self._serve_consumers()
+        if self._timed:
+            head = self.store.peek()
+            if head is not None:
+                self._head_timer.arm(head.expires_at)
+
+    def _serve_consumers(self, expired_too: bool = False) -> None:
+        """Hand out messages as long as someone has credit.
+
+        Args:
+            expired_too: Also those that expire the moment they come.
+        """
         store, ring = self.store, self.consumers.ring
         while store.ready_count and ring:
             level = ring.first_level()
@@ -121,18 +270,25 @@ class Queue:
                 credit = 1
             bytes_before = store.ready_bytes
             entries = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
-            self._count_delivery(entries)
+            if self._timed and not expired_too:
+                entries = self._without_expired(entries)
+                if not entries:
+                    continue
+            self.counters.count_delivery(entries)
             if consumer.no_ack:
                 store.settle(entries)
             else:
                 self.unacked_count += len(entries)
             consumer.deliver(entries, bytes_before - store.ready_bytes)
 
-    def _count_delivery(self, entries: Sequence[Entry]) -> None:
-        self.counters.delivered += len(entries)
-        # Redelivered entries are the oldest, so they come first in a run.
-        if entries[0][2]:
-            self.counters.redelivered += sum(entry[2] for entry in entries)
+    def _without_expired(self, entries: list[Entry]) -> list[Entry]:
+        """A run that is to be delivered, less those that expired behind its head."""
+        now = self.host.timers.now()
+        expired = [entry for entry in entries if 0 < entry[1].expires_at <= now]
+        if expired:
+            self._drop(expired, EXPIRED)
+            return [entry for entry in entries if not 0 < entry[1].expires_at <= now]
+        return entries
 
     def get(self, holder: Holder | None) -> Entry | None:
         """Take the message at the head (basic.get).
@@ -140,10 +296,10 @@ class Queue:
         Args:
             holder: Who will settle it; None settles it at once.
         """
-        self.deliver()
-        entries = self.store.take(1, 1)
-        if not entries:
+        self.lease.renew()
+        if not self.ready_count():
             return None
+        entries = self.store.take(1, 1)
         self.counters.got += 1
         self.counters.redelivered += entries[0][2]
         if holder is None:
@@ -154,54 +310,46 @@ class Queue:
         return entries[0]
 
     def ready_count(self) -> int:
-        """Ready messages once every consumer with credit has been served."""
+        """Ready messages once all that is due has been done: eviction, expiry, deliveries."""
         if self.store.ready_count:
+            while not self._tidy():
+                pass
             self.deliver()
         return self.store.ready_count
 
     # -- settling -----------------------------------------------------------------------------------------
 
-    def acknowledge(self, holder: Holder, entries: Sequence[Entry]) -> None:
-        """Forget messages that a holder has dealt with."""
-        self._release(holder, len(entries))
+    def release(self, holder: Holder, count: int) -> None:
+        """A holder gives up messages; acknowledge(), reject() or requeue() says what becomes of them."""
+        holder.unacked -= count
+        self.unacked_count -= count
+
+    def acknowledge(self, entries: Sequence[Entry]) -> None:
+        """Forget messages that have been dealt with."""
         if not self.deleted:
             self.counters.acknowledged += len(entries)
             self.store.settle(entries)
 
-    def reject(self, holder: Holder, entries: Sequence[Entry]) -> None:
-        """Drop messages that a holder refused for good."""
-        self._release(holder, len(entries))
+    def reject(self, entries: Sequence[Entry]) -> None:
+        """Drop messages that were refused for good."""
         if not self.deleted:
-            self.store.settle(entries)
+            self._drop(entries, REJECTED)
 
-    def requeue(self, holder: Holder, entries: Sequence[Entry]) -> None:
-        """Put messages of a holder back to where they were."""
-        self._release(holder, len(entries))
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        """Put messages back to where they were; then limits and expiry apply, and only then deliveries."""
         if not self.deleted:
             self.counters.requeued += len(entries)
             self.store.requeue(entries)
-            self._turn.deliver_later(self)
-
-    def _release(self, holder: Holder, count: int) -> None:
-        holder.unacked -= count
-        self.unacked_count -= count
+            self._evict_batch()
+            self.host.turn.deliver_later(self)
 
     # -- consumers ----------------------------------------------------------------------------------------
-
-    def check_exclusive_use(self, exclusive: bool) -> None:
-        """Refuse a consumer that another one keeps out, or that wants to be alone and is not.
-
-        Raises:
-            ChannelFault: ACCESS_REFUSED (403).
-        """
-        group = self.consumers
-        if group.exclusive or (exclusive and (len(group) or group.single_active)):
-            raise access_refused(f"queue '{self.name}' in vhost '{self.vhost_name}' in exclusive use")
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Let a consumer join; it gets its first messages at the end of the turn."""
         self.consumers.add(consumer)
-        self._turn.deliver_later(self)
+        self.lease.hold(True)
+        self.host.turn.deliver_later(self)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Let a consumer leave. Its unacked messages stay with its channel."""
@@ -209,32 +357,59 @@ class Queue:
             return
         self.consumers.remove(consumer)
         if self.consumers.ring:
-            self._turn.deliver_later(self)
+            self.host.turn.deliver_later(self)
         if not len(self.consumers):
-            self.idle_since = time.time()
+            self.lease.hold(False)
             if self.auto_delete:
-                self._on_unused(self)
+                self.host.delete_queue(self)
 
     def unblock(self, consumer: Consumer) -> None:
         """Serve a consumer again that had no credit when its turn came."""
         if consumer.blocked and not self.deleted:
             self.consumers.unblock(consumer)
-            self._turn.deliver_later(self)
+            self.host.turn.deliver_later(self)
 
-    def touch(self) -> None:
-        """Note that someone has looked at the queue, which counts as use."""
-        self.idle_since = time.time()
+    # -- settings -----------------------------------------------------------------------------------------
+
+    def apply_policies(self, policy: Policy | None, operator_policy: Policy | None, merged: dict[str, Any]) -> None:
+        """Put policies in force, shrinking the queue at once where they demand it.
+
+        RabbitMQ applies the keys one after another, and limits under the overflow that was in force before.
+
+        Args:
+            policy: The policy that has won, if any.
+            operator_policy: The operator policy that has won, if any.
+            merged: Their definitions, taken together.
+        """
+        self.policy, self.operator_policy = policy, operator_policy
+        new = effective_settings(self.queue_type, plain_values(self.arguments), merged)
+        if new == self.settings:
+            return
+        self.lease.set(new.expires)
+        overflow = self.settings.overflow
+        limited = new.max_length is not None or new.max_length_bytes is not None
+        for settings in (replace(new, overflow=overflow), new):
+            self.settings = settings
+            self._limits = Limits(settings) if limited else None
+            self._evict_batch()
+        self.host.turn.deliver_later(self)
 
     # -- the end ------------------------------------------------------------------------------------------
 
     def purge(self) -> int:
         """Forget all ready messages; return how many they were."""
-        return self.store.purge() if self.ready_count() else 0
+        if not self.ready_count():
+            return 0
+        purged = self.store.purge()
+        self.counters.dropped["purged"] += purged
+        return purged
 
     def delete(self) -> int:
         """End the queue: drop its messages, cancel its consumers; return how many were ready."""
         ready = self.ready_count()
         self.deleted = True
+        self.lease.cancel()
+        self._head_timer.cancel()
         self.store.close()
         for consumer in self.consumers.clear():
             consumer.cancelled()

@@ -18,7 +18,7 @@ _REALM: Final = {"www-authenticate": 'Basic realm="Leveret"'}
 
 #: A tag includes the rights of those behind it.
 _INCLUDED: Final = {
-    "administrator": frozenset(("administrator", "monitoring", "management")),
+    "administrator": frozenset(("administrator", "monitoring", "policymaker", "management")),
     "monitoring": frozenset(("monitoring", "management")),
     "policymaker": frozenset(("policymaker", "management")),
     "management": frozenset(("management",)),
@@ -26,6 +26,7 @@ _INCLUDED: Final = {
 _REFUSALS: Final = {
     "administrator": "Not administrator user",
     "monitoring": "Not monitor user",
+    "policymaker": "Not policymaker user",
     "management": "Not management user",
 }
 
@@ -62,7 +63,7 @@ class Access:
 
         Args:
             request: The request.
-            tag: administrator, monitoring or management.
+            tag: administrator, monitoring, policymaker or management.
         Raises:
             HTTPUnauthorized: It may not.
         """

@@ -12,6 +12,8 @@ from broker.management.http.access import Access
 from broker.management.http.controllers.access_control import AccessControl
 from broker.management.http.controllers.connections import Connections
 from broker.management.http.controllers.health import HealthChecks
+from broker.management.http.controllers.policies import Policies
+from broker.management.http.controllers.queues import Queues
 from broker.management.http.metrics import Metrics
 
 #: Definitions of a large broker have tens of thousands of entries.
@@ -59,6 +61,8 @@ def management_app(broker: Broker, accounts: Accounts) -> web.Application:
     app.add_routes(HealthChecks(broker, access).routes())
     app.add_routes(Connections(broker, access).routes())
     app.add_routes(AccessControl(broker, accounts, access).routes())
+    app.add_routes(Policies(broker, access).routes())
+    app.add_routes(Queues(broker, access).routes())
     return app
 
 

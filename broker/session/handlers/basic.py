@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from broker.core.names import generate_name
+from broker.core.queues.declaration import check_exclusive_use
 from broker.core.queues.queue import Queue
-from broker.session.channel import Channel
+from broker.session.channel import Channel, Outcome
 from broker.session.delivery import ChannelConsumer, frame_content, frame_routed
 from broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
 from policies.arguments import refuse_consumer_priority
@@ -73,7 +74,7 @@ def consume(
     else:
         queue = _open_queue(channel, queue_name)
         priority = _read_priority(queue, arguments)
-        queue.check_exclusive_use(exclusive)
+        check_exclusive_use(queue, exclusive)
         _check_consumer_limit(channel)
         tag = tag or generate_name("amq.ctag")
         consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, channel.default_prefetch)
@@ -136,7 +137,6 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
     """
     queue = _open_queue(channel, queue_name)
-    queue.touch()
     holder = None if no_ack else channel.getter(queue)
     entry = queue.get(holder)
     if entry is None:
@@ -198,13 +198,11 @@ def reject(channel: Channel, tag: int, requeue: bool) -> None:
     negative_acknowledge(channel, tag, False, requeue)
 
 
-def _settle(channel: Channel, tags: list[int], outcome: str) -> None:
+def _settle(channel: Channel, tags: list[int], outcome: Outcome) -> None:
     if channel.transaction is not None:
         channel.transaction.hold_settlement(tags, outcome)
         return
-    for holder, entries in channel.take_outstanding(tags):
-        getattr(holder.queue, outcome)(holder, entries)
-        channel.released(holder, len(entries))
+    channel.settle([channel.unacked.pop(tag) for tag in tags], outcome)
 
 
 def recover(channel: Channel, requeue: bool) -> None:

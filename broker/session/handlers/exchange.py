@@ -44,7 +44,7 @@ def declare(
         topology.refuse_default(name)
         channel.connection.authorization.check("configure", "exchange", name)
         _check_alternate_permissions(channel, name, arguments)
-        topology.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
+        channel.vhost.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
     if not nowait:
         channel.send(_DECLARE_OK)
 

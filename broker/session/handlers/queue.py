@@ -45,7 +45,7 @@ def declare(
     if passive:
         connection.authorization.check_any("queue", name)
         queue = vhost.queue(name, connection)
-        queue.touch()
+        queue.lease.renew()
     else:
         if name:
             check_unreserved(name)

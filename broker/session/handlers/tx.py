@@ -31,9 +31,11 @@ def commit(channel: Channel) -> None:
     """Do what the transaction holds.
 
     Raises:
-        ChannelFault: PRECONDITION_FAILED (406) without a transaction.
+        ChannelFault: PRECONDITION_FAILED (406) without a transaction, or if a queue refused a message; the rest
+            is done all the same.
     """
-    _transaction(channel).commit()
+    if not _transaction(channel).commit():
+        raise precondition_failed("partial tx completion")
     channel.send(_COMMIT_OK)
 
 

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from broker.core.broker import Broker, ClientConnection
 from broker.management.http.access import Access, not_found
+from broker.management.http.json_tables import table_to_json
 from protocol.faults import ConnectionFault, ReplyCode
-from protocol.field_table import FieldTable, FieldValue
 
 
 class Connections:
@@ -58,7 +58,7 @@ class Connections:
 
 
 def _describe(connection: ClientConnection) -> dict[str, Any]:
-    properties = _to_json(connection.client_properties)
+    properties = table_to_json(connection.client_properties)
     return {
         "name": connection.name,
         "user": connection.username,
@@ -72,18 +72,3 @@ def _describe(connection: ClientConnection) -> dict[str, Any]:
         "client_properties": properties,
         "user_provided_name": properties.get("connection_name"),
     }
-
-
-def _to_json(table: FieldTable) -> dict[str, Any]:
-    return {key: _value_to_json(value) for key, value in table}
-
-
-def _value_to_json(field: FieldValue) -> Any:
-    if field.kind == "F":
-        return _to_json(field.value)
-    if field.kind == "A":
-        return [_value_to_json(element) for element in field.value]
-    if field.kind == "D":
-        scale, unscaled = field.value
-        return unscaled / 10**scale
-    return field.value.decode("utf-8", "replace") if isinstance(field.value, bytes) else field.value

@@ -1,0 +1,109 @@
+"""Timers of a queue: for its oldest message, and for the queue itself.
+
+Source: https://www.rabbitmq.com/docs/ttl
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.core.timers import Timer, Timers
+
+
+class HeadTimer:
+    """Calls when the message at the head of a queue expires.
+
+    Args:
+        timers: The clock.
+        expire: Called at or after the time.
+    """
+
+    __slots__ = ("_at", "_expire", "_timer", "_timers")
+
+    def __init__(self, timers: Timers, expire: Callable[[], None]) -> None:
+        self._timers = timers
+        self._expire = expire
+        self._timer: Timer | None = None
+        self._at = 0
+
+    def arm(self, expires_at: int) -> None:
+        """Call at a time, unless an earlier call is due anyway.
+
+        Args:
+            expires_at: Microseconds since 1970; 0 for never.
+        """
+        if not expires_at or (self._timer is not None and self._at <= expires_at):
+            return
+        self.cancel()
+        self._at = expires_at
+        delay = max(0, expires_at - self._timers.now()) / 1_000_000
+        self._timer = self._timers.call_later(delay, self._fire)
+
+    def cancel(self) -> None:
+        """Do not call."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._expire()
+
+
+class Lease:
+    """Calls when a queue has not been used for as long as its x-expires allows.
+
+    Consumers use it all the time; declaring it and basic.get use it for a moment.
+
+    Args:
+        timers: The clock.
+        end: Called once when the lease has run out.
+    """
+
+    __slots__ = ("_end", "_held", "_milliseconds", "_since", "_timer", "_timers")
+
+    def __init__(self, timers: Timers, end: Callable[[], object]) -> None:
+        self._timers = timers
+        self._end = end
+        self._milliseconds: int | None = None
+        self._since = timers.now()
+        self._held = False
+        self._timer: Timer | None = None
+
+    def set(self, milliseconds: int | None) -> None:
+        """Set its length; None for ever. It starts anew if that is another one."""
+        if milliseconds != self._milliseconds:
+            self._milliseconds = milliseconds
+            self.renew()
+
+    def hold(self, held: bool) -> None:
+        """Note whether there are consumers; the last one that goes starts it anew."""
+        self._held = held
+        self.renew()
+
+    def renew(self) -> None:
+        """The queue has been used."""
+        self._since = self._timers.now()
+        if self._timer is None:
+            self._arm()
+
+    def cancel(self) -> None:
+        """The queue is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._milliseconds = None
+
+    def _arm(self) -> None:
+        if self._milliseconds is not None and not self._held:
+            left = self._since + self._milliseconds * 1000 - self._timers.now()
+            self._timer = self._timers.call_later(max(0, left) / 1_000_000, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._milliseconds is None or self._held:
+            return
+        if self._timers.now() - self._since >= self._milliseconds * 1000:
+            self._end()
+        else:
+            self._arm()

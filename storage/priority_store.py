@@ -1,0 +1,120 @@
+"""A store that hands out messages of higher priority first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from storage.interface import Entry, MessageStore
+from storage.message import Message
+
+
+class PriorityStore:
+    """One store a priority that has been used. It implements MessageStore.
+
+    The head is the oldest message of the highest priority: it is consumed, dropped and expires first. Which
+    priorities have messages is a bit each, so the cost does not grow with their number.
+
+    Args:
+        max_priority: Messages of higher priority count as of this one, 1..255.
+        make_store: Makes the store of one priority.
+    """
+
+    __slots__ = ("_levels", "_make_store", "_max_priority", "_used", "ready_bytes", "ready_count")
+
+    def __init__(self, max_priority: int, make_store: Callable[[], MessageStore]) -> None:
+        self.ready_count = 0
+        self.ready_bytes = 0
+        self._max_priority = max_priority
+        self._make_store = make_store
+        self._levels: dict[int, MessageStore] = {}
+        #: Bit n is set while priority n has ready messages.
+        self._used = 0
+
+    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+        """Put messages at the tail of their priority; all of them have the same envelope."""
+        level = self._level(messages[0])
+        self._levels[level].append(messages, body_bytes)
+        self._used |= 1 << level
+        self.ready_count += len(messages)
+        self.ready_bytes += body_bytes
+
+    def take(self, count: int, body_bytes: int) -> list[Entry]:
+        """Take messages from the head."""
+        entries: list[Entry] = []
+        while self._used and len(entries) < count:
+            store = self._head()
+            bytes_before = store.ready_bytes
+            entries += store.take(count - len(entries), body_bytes)
+            body_bytes -= self._taken(store, bytes_before)
+            if body_bytes <= 0:
+                break
+        self.ready_count -= len(entries)
+        return entries
+
+    def take_expired(self, now: int, count: int) -> list[Entry]:
+        """Take messages from the head that have expired."""
+        entries: list[Entry] = []
+        while self._used and len(entries) < count:
+            store = self._head()
+            bytes_before = store.ready_bytes
+            expired = store.take_expired(now, count - len(entries))
+            self._taken(store, bytes_before)
+            entries += expired
+            if store.ready_count:
+                break
+        self.ready_count -= len(entries)
+        return entries
+
+    def peek(self) -> Message | None:
+        """The message at the head, without taking it."""
+        return self._head().peek() if self._used else None
+
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        """Put taken messages back where they were."""
+        for level, group in self._by_level(entries).items():
+            store = self._levels[level]
+            bytes_before = store.ready_bytes
+            store.requeue(group)
+            self._used |= 1 << level
+            self.ready_bytes += store.ready_bytes - bytes_before
+        self.ready_count += len(entries)
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Forget taken messages for good."""
+        for level, group in self._by_level(entries).items():
+            self._levels[level].settle(group)
+
+    def purge(self) -> int:
+        """Forget all ready messages; return how many they were."""
+        purged = sum(store.purge() for store in self._levels.values())
+        self._used = self.ready_count = self.ready_bytes = 0
+        return purged
+
+    def close(self) -> None:
+        """Forget everything."""
+        for store in self._levels.values():
+            store.close()
+        self._used = self.ready_count = self.ready_bytes = 0
+
+    def _level(self, message: Message) -> int:
+        level = min(message.envelope.priority, self._max_priority)
+        if level not in self._levels:
+            self._levels[level] = self._make_store()
+        return level
+
+    def _head(self) -> MessageStore:
+        return self._levels[self._used.bit_length() - 1]
+
+    def _taken(self, store: MessageStore, bytes_before: int) -> int:
+        """Account for what the head store has just given; return its body bytes."""
+        taken_bytes = bytes_before - store.ready_bytes
+        self.ready_bytes -= taken_bytes
+        if not store.ready_count:
+            self._used &= ~(1 << (self._used.bit_length() - 1))
+        return taken_bytes
+
+    def _by_level(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
+        groups: dict[int, list[Entry]] = {}
+        for entry in entries:
+            groups.setdefault(self._level(entry[1]), []).append(entry)
+        return groups

@@ -1,0 +1,113 @@
+"""Queues with limits: their arguments, publishing with outcomes, and what dead-lettering made of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pamqp import commands
+
+from tests.conformance.deaths import deaths
+from tests.conformance.fixtures import Unique
+from tests.conformance.topology import new_queue
+from tests.support import content, methods
+from tests.support.tables import Triple
+from tests.support.wire import BODY, HEADER, METHOD, Channel, frame
+
+REJECTING = ("reject-publish", "reject-publish-dlx")
+
+
+def limits(
+    length: int | None = None,
+    size: int | None = None,
+    overflow: str | None = None,
+    *,
+    letters: str | None = None,
+    priority: int | None = None,
+) -> list[Triple]:
+    """Return the arguments of a bounded queue.
+
+    Args:
+        length: greatest number of ready messages.
+        size: greatest number of bytes of their bodies.
+        overflow: what happens at a limit.
+        letters: queue that gets the dead letters, through the default exchange.
+        priority: greatest priority.
+    """
+    arguments: list[Triple] = []
+    if length is not None:
+        arguments.append(("x-max-length", "l", length))
+    if size is not None:
+        arguments.append(("x-max-length-bytes", "l", size))
+    if overflow is not None:
+        arguments.append(("x-overflow", "S", overflow))
+    if priority is not None:
+        arguments.append(("x-max-priority", "I", priority))
+    if letters is not None:
+        arguments += [("x-dead-letter-exchange", "S", ""), ("x-dead-letter-routing-key", "S", letters)]
+    return arguments
+
+
+def bounded(channel: Channel, unique: Unique, *limited: Any, **given: Any) -> str:
+    """Declare a queue of a new name with `limits`; return the name."""
+    return new_queue(channel, unique, arguments=limits(*limited, **given))
+
+
+def outcomes(
+    channel: Channel,
+    routing_key: str,
+    *bodies: bytes,
+    exchange: str = "",
+    properties: Mapping[str, Any] | bytes | None = None,
+) -> list[bool]:
+    """Publish messages in one write, in confirm mode on a channel of their own.
+
+    Args:
+        channel: one of the connection that is used.
+        routing_key: of all messages.
+        bodies: of the messages.
+        exchange: where they go.
+        properties: of all messages.
+
+    Returns:
+        For each message whether it was acked; the queues are done with all of them by then.
+    """
+    publisher = channel.connection.channel()
+    publisher.confirm_select()
+    in_one_write(publisher, routing_key, *bodies, exchange=exchange, properties=properties)
+    settled = publisher.wait_for_confirms(len(bodies))
+    publisher.close()
+    return settled
+
+
+def in_one_write(
+    channel: Channel,
+    routing_key: str,
+    *bodies: bytes,
+    exchange: str = "",
+    properties: Mapping[str, Any] | bytes | None = None,
+) -> None:
+    """Publish messages with as little delay between them as can be."""
+    encoded = properties if isinstance(properties, bytes) else content.properties(**(properties or {}))
+    publish = methods.payload(commands.Basic.Publish, exchange=exchange, routing_key=routing_key)
+    out = []
+    for body in bodies:
+        out += [(METHOD, publish), (HEADER, content.header(len(body), encoded))]
+        out += [(BODY, body)] if body else []
+    channel.connection.wire.send_bytes(b"".join(frame(kind, channel.number, payload) for kind, payload in out))
+
+
+def refill(channel: Channel, queue: str, *bodies: bytes, **properties: Any) -> None:
+    """Publish messages that must all be acked; the queue is done with them afterwards."""
+    assert all(outcomes(channel, queue, *bodies, properties=properties))
+
+
+def buried(channel: Channel, letters: str) -> list[tuple[bytes, str]]:
+    """Take all that is in a queue of dead letters; return body and reason of the last death, in order.
+
+    A dead letter is on its way as soon as its queue has answered anything, so look at that one first.
+    """
+    found = []
+    while (delivery := channel.get(letters, no_ack=True)) is not None:
+        found.append((delivery.body, deaths(delivery)[0]["reason"]))
+    return found

@@ -1,0 +1,96 @@
+"""Queues with dead letters, and what became of a message on its way there."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.conformance.fixtures import Unique
+from tests.conformance.topology import got, new_queue
+from tests.support.tables import Triple, plain
+from tests.support.wire import Channel, Delivery
+
+FIRST_DEATH = ["x-first-death-exchange", "x-first-death-queue", "x-first-death-reason"]
+LAST_DEATH = ["x-last-death-exchange", "x-last-death-queue", "x-last-death-reason"]
+
+
+def dead_letter_to(exchange: str, key: str | None = None) -> list[Triple]:
+    """Return the arguments that send a queue's dead letters to an exchange, by the original keys or by one key."""
+    arguments: list[Triple] = [("x-dead-letter-exchange", "S", exchange)]
+    if key is not None:
+        arguments.append(("x-dead-letter-routing-key", "S", key))
+    return arguments
+
+
+def dead_lettering(channel: Channel, unique: Unique, *arguments: Triple, **options: Any) -> tuple[str, str]:
+    """Declare a queue whose dead letters go to another by the default exchange; return the names of both.
+
+    Args:
+        channel: to use.
+        unique: the fixture, which deletes the queues after the test.
+        arguments: further ones of the first queue.
+        options: of its declaration.
+    """
+    letters = new_queue(channel, unique, hint="letters")
+    given = [*dead_letter_to("", letters), *arguments]
+    return new_queue(channel, unique, arguments=given, **options), letters
+
+
+def reject(channel: Channel, queue: str) -> None:
+    """Get the next message of a queue and reject it; returns when the queue has done so."""
+    channel.reject(got(channel, queue).delivery_tag, requeue=False)
+    channel.sync(queue)
+
+
+def arrival(channel: Channel, queue: str, timeout: float = 15) -> Delivery:
+    """Wait until a queue has a message and take it.
+
+    Args:
+        channel: to use.
+        queue: name.
+        timeout: seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while (delivery := channel.get(queue, no_ack=True)) is None:
+        assert time.monotonic() < deadline, f"nothing came to {queue} within {timeout} s"
+        time.sleep(0.01)
+    return delivery
+
+
+def dead_letter(channel: Channel, queue: str, letters: str) -> Delivery:
+    """Reject the next message of a queue and take it from where it goes."""
+    reject(channel, queue)
+    return arrival(channel, letters)
+
+
+def death_tables(delivery: Delivery) -> list[list[Triple]]:
+    """Return the tables of `x-death` as triples, the most recent death first."""
+    ((letter, entries),) = [(letter, value) for key, letter, value in delivery.headers if key == "x-death"]
+    assert letter == "A"
+    assert {kind for kind, _ in entries} == {"F"}
+    return [table for _, table in entries]
+
+
+def deaths(delivery: Delivery) -> list[dict[str, Any]]:
+    """Return the tables of `x-death` without types, the most recent death first."""
+    return [plain(table) for table in death_tables(delivery)]
+
+
+def history(delivery: Delivery) -> list[tuple[str, str, int]]:
+    """Return queue, reason and count of each entry of `x-death`, the most recent death first."""
+    return [(death["queue"], death["reason"], death["count"]) for death in deaths(delivery)]
+
+
+def first_death(delivery: Delivery) -> dict[str, Any]:
+    """Return the headers `x-first-death-…`."""
+    return {key: value for key, value in plain(delivery.headers).items() if key.startswith("x-first-death-")}
+
+
+def headers_of_3_10(delivery: Delivery) -> list[Triple]:
+    """Return the headers without those that RabbitMQ adds only since 3.13 (2.3.8)."""
+    return [header for header in delivery.headers if header[0] not in LAST_DEATH]
+
+
+def own_headers(delivery: Delivery) -> list[Triple]:
+    """Return the headers that no dead-lettering added."""
+    return [header for header in headers_of_3_10(delivery) if header[0] not in ("x-death", *FIRST_DEATH)]

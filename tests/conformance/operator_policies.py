@@ -1,0 +1,92 @@
+"""Policies and operator policies for the queues and exchanges of one test, gone after it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from types import TracebackType
+from typing import Any
+
+from tests.conformance.http_answers import Answer, ask
+from tests.conformance.topology import counts, fill, numbered
+from tests.support.management import Management
+from tests.support.wire import Channel
+
+USER = "policies"
+OPERATOR = "operator-policies"
+
+
+def only(*names: str) -> str:
+    """Return a pattern that matches these names and no other."""
+    return f"^(?:{'|'.join(re.escape(name) for name in names)})$"
+
+
+class PolicySet:
+    """Makes policies; a context manager that removes them.
+
+    Args:
+        management: the HTTP API of the broker under test.
+        vhost: where the policies are made.
+    """
+
+    def __init__(self, management: Management, vhost: str) -> None:
+        self.management = management
+        self.vhost = vhost
+        self.made: dict[tuple[str, str], None] = {}
+
+    def __enter__(self) -> PolicySet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for kind_, name in list(self.made):
+            self.clear(name, kind_)
+
+    def put(self, name: str, body: Any, kind: str = USER) -> Answer:
+        """PUT any body under a name, remember to remove the policy, and return the answer."""
+        self.made[kind, name] = None
+        return ask(self.management, "PUT", kind, self.vhost, name, body=body)
+
+    def set(
+        self,
+        pattern: str,
+        definition: dict[str, Any],
+        *,
+        name: str | None = None,
+        priority: float = 0,
+        apply_to: str = "all",
+        kind: str = USER,
+    ) -> str:
+        """Make or replace a policy; return its name, a new one by default.
+
+        Args:
+            pattern: see `only`.
+            definition: of the policy.
+            name: of the policy.
+            priority: of the policy.
+            apply_to: `all`, `queues`, `exchanges`.
+            kind: `USER` or `OPERATOR`.
+        """
+        name = name or f"conformance.{uuid.uuid4().hex[:12]}"
+        body = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
+        answer = self.put(name, body, kind)
+        assert answer.status in (201, 204), answer
+        return name
+
+    def operator(self, pattern: str, definition: dict[str, Any], **options: Any) -> str:
+        """Make or replace an operator policy; otherwise as `set`."""
+        return self.set(pattern, definition, kind=OPERATOR, **options)
+
+    def clear(self, name: str, kind: str = USER) -> None:
+        """Remove a policy if it is there."""
+        answer = ask(self.management, "DELETE", kind, self.vhost, name)
+        assert answer.status in (204, 404), answer
+        self.made.pop((kind, name), None)
+
+
+def kept(channel: Channel, queue: str, published: int = 10) -> int:
+    """Empty a queue, publish this many messages of one byte to it and return how many stay."""
+    channel.queue_purge(queue)
+    fill(channel, queue, *numbered(published))
+    return counts(channel, queue)[0]

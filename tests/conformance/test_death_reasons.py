@@ -1,0 +1,142 @@
+"""Queue semantics 2.3.13 to 2.3.15: the reason of each way to die, and `x-death` headers made by clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conformance.deaths import (
+    FIRST_DEATH,
+    arrival,
+    dead_letter,
+    dead_lettering,
+    death_tables,
+    deaths,
+    first_death,
+    history,
+)
+from tests.conformance.fixtures import Unique
+from tests.conformance.operator_policies import PolicySet, only
+from tests.conformance.topology import counts, drain, fill, got
+from tests.support.management import Management
+from tests.support.tables import Triple
+from tests.support.wire import Channel
+
+Act = Callable[[Channel, str], None]
+
+ONE: Triple = ("x-max-length", "I", 1)
+REJECT_PUBLISH_DLX: Triple = ("x-overflow", "S", "reject-publish-dlx")
+FIRST_KEYS = ["count", "reason", "queue", "time", "exchange", "routing-keys"]
+
+
+@pytest.fixture
+def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
+    with PolicySet(management, vhost) as made:
+        yield made
+
+
+def overfill(channel: Channel, queue: str) -> None:
+    fill(channel, queue, b"dead", b"alive")
+
+
+def surplus(channel: Channel, queue: str) -> None:
+    """Requeue a message to a queue that has become full in the meantime."""
+    fill(channel, queue, b"dead")
+    delivery = got(channel, queue)
+    fill(channel, queue, b"alive")
+    channel.nack(delivery.delivery_tag)
+
+
+def refuse(channel: Channel, queue: str) -> None:
+    fill(channel, queue, b"alive", b"dead")
+
+
+def publish(channel: Channel, queue: str) -> None:
+    fill(channel, queue, b"dead")
+
+
+def requeue(channel: Channel, queue: str) -> None:
+    """Requeue a message that a consumer of a queue with TTL 0 has got."""
+    tag = channel.consume(queue).consumer_tag
+    fill(channel, queue, b"dead")
+    delivery = channel.next_delivery()
+    channel.cancel(tag)
+    channel.nack(delivery.delivery_tag)
+
+
+def expire(channel: Channel, queue: str) -> None:
+    channel.publish("", queue, b"dead", {"expiration": "0"})
+
+
+WAYS: list[tuple[str, list[Triple], Act, str]] = [
+    ("drop-head", [ONE], overfill, "maxlen"),
+    ("requeue surplus", [ONE], surplus, "maxlen"),
+    ("length 0", [("x-max-length", "I", 0)], publish, "maxlen"),
+    ("reject-publish-dlx", [ONE, REJECT_PUBLISH_DLX], refuse, "maxlen"),
+    ("ttl", [("x-message-ttl", "I", 20)], publish, "expired"),
+    ("ttl 0", [("x-message-ttl", "I", 0)], publish, "expired"),
+    ("ttl 0, requeued", [("x-message-ttl", "I", 0)], requeue, "expired"),
+    ("expiration", [], expire, "expired"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "act", "reason"), [row[1:] for row in WAYS], ids=[row[0] for row in WAYS])
+def test_2_3_13_reasons(channel: Channel, unique: Unique, arguments: list[Triple], act: Act, reason: str) -> None:
+    queue, letters = dead_lettering(channel, unique, *arguments)
+    act(channel, queue)
+    letter = arrival(channel, letters)
+    assert letter.body == b"dead"
+    assert history(letter) == [(queue, reason, 1)]
+    assert first_death(letter)["x-first-death-reason"] == reason
+
+
+def test_2_3_13_a_limit_that_a_policy_lowers(channel: Channel, unique: Unique, policies: PolicySet) -> None:
+    queue, letters = dead_lettering(channel, unique)
+    fill(channel, queue, b"dead", b"alive")
+    policies.set(only(queue), {"max-length": 1})
+    letter = arrival(channel, letters)
+    assert (letter.body, history(letter)) == (b"dead", [(queue, "maxlen", 1)])
+
+
+def past_its_ttl(channel: Channel, unique: Unique) -> tuple[str, str, int]:
+    """Take a message that stays unacked beyond its TTL; return queue, queue of letters and delivery tag."""
+    ttl: Triple = ("x-message-ttl", "I", 50)
+    queue, letters = dead_lettering(channel, unique, ttl)
+    witnessed, witness = dead_lettering(channel, unique, ttl)
+    channel.consume(queue, "tag")
+    channel.publish("", queue, b"one")
+    tag = channel.next_delivery().delivery_tag
+    channel.cancel("tag")
+    fill(channel, witnessed, b"two")
+    arrival(channel, witness)
+    return queue, letters, tag
+
+
+def test_2_3_13_rejected_when_past_its_ttl(channel: Channel, unique: Unique) -> None:
+    queue, letters, tag = past_its_ttl(channel, unique)
+    channel.nack(tag, requeue=False)
+    assert history(arrival(channel, letters)) == [(queue, "rejected", 1)]
+
+
+def test_2_3_13_acked_when_past_its_ttl(channel: Channel, unique: Unique) -> None:
+    queue, letters, tag = past_its_ttl(channel, unique)
+    channel.ack(tag)
+    channel.sync(queue)
+    assert drain(channel, letters) == []
+    assert counts(channel, queue) == (0, 0)
+
+
+def forged(queue: str, reason: str = "rejected", count: int | None = 7) -> tuple[str, list[Triple]]:
+    """Return an entry for `x-death` that a client makes up."""
+    entry: list[Triple] = [("queue", "S", queue), ("reason", "S", reason)]
+    return "F", entry if count is None else [*entry, ("count", "l", count)]
+
+
+def published_with(channel: Channel, unique: Unique, letter: str, *entries: tuple[str, list[Triple]]) -> tuple[str, str]:
+    """Publish a message that has an `x-death` header to a queue; `{}` in entries is not replaced."""
+    queue, letters = dead_lettering(channel, unique)
+    value = [forged(queue) if not table else (kind, table) for kind, table in entries] if letter == "A" else "text"
+    channel.publish("", queue, b"one", {"headers": [("x-death", letter, value)]})
+    channel.sync(queue)
+    return queue, letters

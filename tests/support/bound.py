@@ -1,0 +1,57 @@
+"""Queues that only have a name, and bindings to them: all that routing sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.core.bindings import Binding, Destination, QueueDestination
+from broker.core.exchanges.base import Exchange
+from broker.core.topology import Topology
+from protocol.field_table import FieldTable, FieldValue
+
+
+class NamedQueue:
+    """A queue as far as routing is concerned."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"NamedQueue({self.name!r})"
+
+
+def table(*entries: tuple[str, str, object]) -> FieldTable:
+    """A field table of (key, type letter, value)."""
+    return tuple((key, FieldValue(kind, value)) for key, kind, value in entries)
+
+
+def names(destinations: Iterable[Destination]) -> list[str]:
+    """The names of destinations, each once, sorted."""
+    return sorted({destination.name for destination in destinations})
+
+
+def bind_named(exchange: Exchange, name: str, key: str = "", arguments: FieldTable = ()) -> Binding:
+    """Bind a new queue of that name straight to an exchange."""
+    binding = Binding(exchange, NamedQueue(name), key, arguments)
+    assert exchange.bind(binding)
+    return binding
+
+
+def add_exchange(
+    topology: Topology,
+    name: str,
+    type_name: str = "fanout",
+    *,
+    auto_delete: bool = False,
+    arguments: FieldTable = (),
+) -> Exchange:
+    """Declare a transient exchange."""
+    return topology.declare_exchange(name, type_name, False, auto_delete, False, arguments)
+
+
+def add_queues(topology: Topology, *queue_names: str) -> Sequence[QueueDestination]:
+    """Add queues of these names."""
+    queues = [NamedQueue(name) for name in queue_names]
+    for queue in queues:
+        topology.add_queue(queue)
+    return queues
