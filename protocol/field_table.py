@@ -18,7 +18,8 @@ class FieldValue(NamedTuple):
 
     Args:
         kind: The type letter of the wire, one of ``t b B s u I i l L f d D S x T A F V``.
-        value: bool for t; int for integers and T; float for f, d; (scale, unscaled) for D; bytes for S
+        value: bool for t; int for integers (L is read as signed, as RabbitMQ does) and T; float for f, d;
+            (scale, unscaled) for D; bytes for S
             and x; a tuple of FieldValue for A; a FieldTable for F; None for V.
     """
 
@@ -44,7 +45,7 @@ FLOAT_KINDS: Final = frozenset("fd")
 
 _FIXED: Final[dict[str, struct.Struct]] = {
     "b": struct.Struct(">b"), "B": struct.Struct(">B"), "s": struct.Struct(">h"), "u": struct.Struct(">H"),
-    "I": struct.Struct(">i"), "i": struct.Struct(">I"), "l": struct.Struct(">q"), "L": struct.Struct(">Q"),
+    "I": struct.Struct(">i"), "i": struct.Struct(">I"), "l": struct.Struct(">q"), "L": struct.Struct(">q"),
     "f": struct.Struct(">f"), "d": struct.Struct(">d"), "T": struct.Struct(">Q"),
 }  # fmt: skip
 _U32: Final = struct.Struct(">I")
@@ -148,7 +149,7 @@ def normalize(table: FieldTable) -> FieldTable:
 def _normalize_value(field: tuple[str, Any]) -> FieldValue:
     kind, value = field
     if kind == "L":
-        return FieldValue("l", value - (1 << 64) if value >> 63 else value)
+        return FieldValue("l", value)
     if kind == "F":
         return FieldValue(kind, normalize(value))
     if kind == "A":

@@ -14,6 +14,7 @@ from broker.core.queues.declaration import (
     check_locked,
 )
 from broker.core.queues.queue import Queue
+from broker.core.queues.quorum import QuorumQueue, QuorumStore
 from broker.core.timers import Timers
 from broker.core.topology import Topology
 from broker.core.turn import Turn
@@ -135,7 +136,8 @@ class VirtualHost:
             )
 
     def _create_queue(self, declaration: QueueDeclaration) -> Queue:
-        queue = Queue(
+        queue_class, store = _queue_kind(declaration)
+        queue = queue_class(
             self,
             declaration.name,
             # An exclusive queue cannot outlive its connection, so RabbitMQ makes it transient.
@@ -143,7 +145,7 @@ class VirtualHost:
             declaration.auto_delete,
             declaration.owner,
             declaration.arguments,
-            _make_store(declaration),
+            store,
         )
         self.queues[queue.name] = queue
         self.topology.add_queue(queue)
@@ -157,8 +159,11 @@ class VirtualHost:
         self._dead_letters.publish(queue, messages, reason)
 
 
-def _make_store(declaration: QueueDeclaration) -> MessageStore:
+def _queue_kind(declaration: QueueDeclaration) -> tuple[type[Queue], MessageStore]:
+    """The class of a new queue and its store."""
+    if declaration.queue_type == "quorum":
+        return QuorumQueue, QuorumStore()
     priorities = find(declaration.arguments, "x-max-priority")
     if priorities is not None and priorities.value:
-        return PriorityStore(priorities.value, MemoryStore)
-    return MemoryStore()
+        return Queue, PriorityStore(priorities.value, MemoryStore)
+    return Queue, MemoryStore()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -162,6 +163,20 @@ def test_2_3_9_the_most_recent_death_comes_first(channel: Channel, unique: Uniqu
     assert history(letter) == [(between, "rejected", 1), (queue, "rejected", 1)]
 
 
+def test_2_3_9_older_deaths_turn_round(channel: Channel, unique: Unique) -> None:
+    # 3.10.8 turns the entries below the new one round at each death; documentation and 4.0 keep the newest first.
+    queues = [unique() for _ in range(6)]
+    for queue, target in pairwise(queues):
+        channel.queue_declare(queue, arguments=dead_letter_to("", target))
+    channel.queue_declare(queues[-1])
+    fill(channel, queues[0], b"one")
+    expected: list[str] = []
+    for queue, target in pairwise(queues):
+        reject(channel, queue)
+        expected = [queue, *reversed(expected)]
+        assert [name for name, _, _ in history(peek(channel, target))] == expected
+
+
 def test_2_3_9_the_exchange_of_each_death(channel: Channel, unique: Unique) -> None:
     exchange, dlx = new_exchange(channel, unique, "fanout"), new_exchange(channel, unique, "fanout")
     between, letters = dead_lettering(channel, unique)
@@ -273,4 +288,4 @@ def test_2_3_12_reasons_are_counted_apart(channel: Channel, unique: Unique) -> N
     channel.sync(queue)
     reject(channel, between)
     letter = arrival(channel, between)
-    assert history(letter) == [(queue, "expired", 1), (between, "rejected", 1), (queue, "rejected", 1)]
+    assert history(letter) == [(queue, "expired", 1), (queue, "rejected", 1), (between, "rejected", 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,16 +13,17 @@ from tests.conformance.deaths import (
     dead_letter,
     dead_lettering,
     death_tables,
-    deaths,
     first_death,
     history,
+    own_headers,
 )
 from tests.conformance.fixtures import Unique
 from tests.conformance.operator_policies import PolicySet, only
 from tests.conformance.topology import counts, drain, fill, got
+from tests.support import content
 from tests.support.management import Management
 from tests.support.tables import Triple
-from tests.support.wire import Channel
+from tests.support.wire import Channel, Delivery
 
 Act = Callable[[Channel, str], None]
 
@@ -127,16 +129,55 @@ def test_2_3_13_acked_when_past_its_ttl(channel: Channel, unique: Unique) -> Non
     assert counts(channel, queue) == (0, 0)
 
 
-def forged(queue: str, reason: str = "rejected", count: int | None = 7) -> tuple[str, list[Triple]]:
+def forged(queue: str, count: int | None = 7) -> tuple[str, list[Triple]]:
     """Return an entry for `x-death` that a client makes up."""
-    entry: list[Triple] = [("queue", "S", queue), ("reason", "S", reason)]
+    entry: list[Triple] = [("queue", "S", queue), ("reason", "S", "rejected")]
     return "F", entry if count is None else [*entry, ("count", "l", count)]
 
 
-def published_with(channel: Channel, unique: Unique, letter: str, *entries: tuple[str, list[Triple]]) -> tuple[str, str]:
-    """Publish a message that has an `x-death` header to a queue; `{}` in entries is not replaced."""
-    queue, letters = dead_lettering(channel, unique)
-    value = [forged(queue) if not table else (kind, table) for kind, table in entries] if letter == "A" else "text"
-    channel.publish("", queue, b"one", {"headers": [("x-death", letter, value)]})
+def reject_with(channel: Channel, queue: str, letters: str, *headers: Triple) -> Delivery:
+    """Publish a message with headers, reject it, and take it from where it goes."""
+    channel.publish("", queue, b"one", {"headers": list(headers)})
     channel.sync(queue)
-    return queue, letters
+    return dead_letter(channel, queue, letters)
+
+
+# 2.3.14 is what 3.10.8 does instead: it counts on from the client's entries, merges equal ones, and adds no
+# x-first-death-… headers. Leveret does that only when configured so.
+
+
+@pytest.mark.departs("2.3.15", "4.0")
+def test_2_3_15_counts_start_again(channel: Channel, unique: Unique) -> None:
+    queue, letters = dead_lettering(channel, unique)
+    letter = reject_with(channel, queue, letters, ("x-death", "A", [forged(queue), forged(queue)]))
+    assert history(letter) == [(queue, "rejected", 1)]
+    assert [key for key, _, _ in death_tables(letter)[0]] == FIRST_KEYS
+
+
+@pytest.mark.departs("2.3.15", "4.0")
+@pytest.mark.parametrize(
+    "value",
+    [("S", "text"), ("A", []), ("A", [forged("other")]), ("A", [("I", 1)]), ("A", [forged("other", None)])],
+    ids=["no array", "empty", "another queue", "no table", "no count"],
+)
+def test_2_3_15_any_header_is_replaced(channel: Channel, unique: Unique, value: tuple[str, Any]) -> None:
+    queue, letters = dead_lettering(channel, unique)
+    letter = reject_with(channel, queue, letters, ("x-death", *value), ("other", "I", 1))
+    assert history(letter) == [(queue, "rejected", 1)]
+    assert [first_death(letter)[name] for name in FIRST_DEATH] == ["", queue, "rejected"]
+    assert own_headers(letter) == [("other", "I", 1)]
+
+
+@pytest.mark.departs("2.3.15", "4.0")
+def test_2_3_15_a_letter_published_again_is_new(channel: Channel, unique: Unique) -> None:
+    queue, letters = dead_lettering(channel, unique)
+    letter = reject_with(channel, queue, letters)
+    again = reject_with(channel, queue, letters, *letter.headers)
+    assert history(again) == [(queue, "rejected", 1)]
+
+
+def test_2_3_15_a_message_that_does_not_die_keeps_its_header(channel: Channel, unique: Unique) -> None:
+    queue, _ = dead_lettering(channel, unique)
+    headers: list[Triple] = [("x-death", "A", [forged(queue)]), ("a", "L", 1), ("x-first-death-queue", "S", "mine")]
+    channel.publish("", queue, b"one", {"headers": headers})
+    assert got(channel, queue).raw_properties == content.properties(headers=headers)

@@ -41,7 +41,8 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "I": st.integers(-(2**31), 2**31 - 1),
     "i": U32,
     "l": I64,
-    "L": U64,
+    # Read as signed, as RabbitMQ does.
+    "L": I64,
     "f": st.floats(width=32, allow_nan=False, allow_infinity=False),
     "d": st.floats(allow_nan=False, allow_infinity=False),
     "D": st.tuples(U8, U32),

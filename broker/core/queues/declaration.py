@@ -27,6 +27,7 @@ class QueueDeclaration:
         owner: The declaring connection if the exclusive bit is set, else None.
         user: The declaring connection.
         arguments: As they came.
+        server_named: The broker has made the name up.
     """
 
     name: str
@@ -35,6 +36,13 @@ class QueueDeclaration:
     owner: object | None
     user: object
     arguments: FieldTable
+    server_named: bool = False
+
+    @property
+    def queue_type(self) -> str:
+        """The queue type that it names; classic where it names none."""
+        field = find(self.arguments, "x-queue-type")
+        return "classic" if field is None else as_text(field)
 
 
 def check_unreserved(name: str) -> None:
@@ -79,7 +87,7 @@ def check_equivalent(queue: Queue, declaration: QueueDeclaration) -> None:
     if queue.owner is None:
         check_flag("queue", queue.name, queue.vhost_name, "durable", declaration.durable, queue.durable)
     check_flag("queue", queue.name, queue.vhost_name, "auto_delete", declaration.auto_delete, queue.auto_delete)
-    for key in known_arguments("classic"):
+    for key in known_arguments(queue.queue_type):
         received, current = find(declaration.arguments, key), find(queue.arguments, key)
         if key == "x-queue-type":
             received, current = received or _CLASSIC, current or _CLASSIC
@@ -112,8 +120,24 @@ def check_arguments(
         refusal = refuse_argument(key, values) if key in values else None
         if refusal is not None:
             raise precondition_failed(f"invalid arg '{key}' {where}: {refusal}")
-    if queue_type != "classic":
-        raise not_implemented(f"queue type '{queue_type}' is not supported, declare a classic queue")
+    _check_properties(declaration, queue_type, where)
+
+
+def _check_properties(declaration: QueueDeclaration, queue_type: str, where: str) -> None:
+    """Refuse what a queue type cannot be."""
+    if queue_type == "stream":
+        raise not_implemented("queue type 'stream' is not supported; declare a classic or quorum queue")
+    if queue_type == "classic":
+        return
+    for wrong, name in (
+        (not declaration.durable, "non-durable"),
+        (declaration.auto_delete, "auto-delete"),
+        (declaration.owner is not None, "exclusive-owner"),
+    ):
+        if wrong:
+            raise precondition_failed(f"invalid property '{name}' {where}")
+    if declaration.server_named:
+        raise precondition_failed(f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue")
 
 
 def _queue_type(declaration: QueueDeclaration, where: str) -> str:

@@ -96,6 +96,12 @@ class Queue:
     )
 
     queue_type: Literal["classic", "quorum"] = "classic"
+    #: Whether its consumers may share one prefetch limit (basic.qos with global=true).
+    shares_prefetch: bool = True
+    #: Whether queue.delete may ask for it to be unused or empty.
+    deletes_conditionally: bool = True
+    #: Whether basic.get goes beside a single active consumer.
+    gets_beside_single_active: bool = True
 
     def __init__(
         self,
@@ -390,9 +396,12 @@ class Queue:
         limited = new.max_length is not None or new.max_length_bytes is not None
         for settings in (replace(new, overflow=overflow), new):
             self.settings = settings
-            self._limits = Limits(settings) if limited else None
+            self._limits = self._limits_of(settings) if limited else None
             self._evict_batch()
         self.host.turn.deliver_later(self)
+
+    def _limits_of(self, settings: QueueSettings) -> Limits:
+        return Limits(settings)
 
     # -- the end ------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from protocol.faults import (
     ReplyCode,
     not_implemented,
     precondition_failed,
+    resource_locked,
 )
 from protocol.field_table import TYPE_NAMES, FieldTable, find
 from protocol.methods import INDEX
@@ -75,6 +76,8 @@ def consume(
         queue = _open_queue(channel, queue_name)
         priority = _read_priority(queue, arguments)
         check_exclusive_use(queue, exclusive)
+        if channel.prefetch and not queue.shares_prefetch:
+            raise not_implemented(f"queue '{queue.name}' in vhost '{queue.vhost_name}' does not support global qos")
         _check_consumer_limit(channel)
         tag = tag or generate_name("amq.ctag")
         consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, channel.default_prefetch)
@@ -137,6 +140,11 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
     """
     queue = _open_queue(channel, queue_name)
+    if queue.consumers.single_active and not queue.gets_beside_single_active:
+        raise resource_locked(
+            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
+            f" are not supported by {queue.queue_type} queues with single active consumer"
+        )
     holder = None if no_ack else channel.getter(queue)
     entry = queue.get(holder)
     if entry is None:

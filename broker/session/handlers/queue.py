@@ -7,9 +7,10 @@ from typing import Final
 
 from broker.core.names import generate_name, strip_line_ends
 from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
+from broker.core.queues.queue import Queue
 from broker.session.channel import Channel
 from broker.session.direct_reply import REPLY_QUEUE
-from protocol.faults import access_refused, not_found, precondition_failed
+from protocol.faults import access_refused, not_found, not_implemented, precondition_failed
 from protocol.field_table import FieldTable
 from protocol.methods import INDEX
 
@@ -47,13 +48,14 @@ def declare(
         queue = vhost.queue(name, connection)
         queue.lease.renew()
     else:
-        if name:
-            check_unreserved(name)
-        else:
+        server_named = not name
+        if server_named:
             name = generate_name("amq.gen")
+        else:
+            check_unreserved(name)
         connection.authorization.check("configure", "queue", name)
         owner = connection if exclusive else None
-        declaration = QueueDeclaration(name, durable, auto_delete, owner, connection, arguments)
+        declaration = QueueDeclaration(name, durable, auto_delete, owner, connection, arguments, server_named)
         queue = vhost.declare_queue(declaration, partial(_check_dead_letter_permissions, channel, name))
     channel.last_queue = name
     if not nowait:
@@ -163,6 +165,7 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
             channel.send(_DELETE_OK, 0)
         return
     check_locked(queue, channel.connection)
+    _check_conditions(queue, if_unused, if_empty)
     ready = queue.ready_count()
     if if_empty and ready:
         raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
@@ -172,6 +175,15 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
     if not nowait:
         channel.send(_DELETE_OK, ready)
     vhost.delete_queue(queue)
+
+
+def _check_conditions(queue: Queue, if_unused: bool, if_empty: bool) -> None:
+    flag = "if-empty" if if_empty else "if-unused" if if_unused else None
+    if flag is not None and not queue.deletes_conditionally:
+        raise not_implemented(
+            f"cannot delete queue '{queue.name}' in vhost '{queue.vhost_name}'. queue.delete operations with {flag}"
+            f" flag set are not supported by {queue.queue_type} queues"
+        )
 
 
 METHODS: Final = {
