@@ -12,7 +12,7 @@ from broker.auth.definitions import load as load_accounts
 from broker.config.errors import DefinitionsError
 from broker.config.options import Settings
 from broker.core.broker import Broker
-from broker.core.definitions import load_topology, load_vhosts
+from broker.core.definitions import load_policies, load_topology, load_vhosts
 
 
 def load_definitions(settings: Settings, broker: Broker, accounts: Accounts) -> None:
@@ -35,6 +35,10 @@ def load_definitions(settings: Settings, broker: Broker, accounts: Accounts) -> 
         import_definitions(_read(settings.load_definitions), broker, accounts)
     if settings.definitions:
         import_definitions(settings.definitions, broker, accounts)
+    if settings.policies:
+        load_policies(
+            broker, {"policies": [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]}
+        )
 
 
 def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts) -> None:
@@ -45,6 +49,7 @@ def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Ac
     """
     load_vhosts(broker, document)
     load_accounts(accounts, document)
+    load_policies(broker, document)
     load_topology(broker, document)
 
 

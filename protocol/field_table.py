@@ -19,8 +19,7 @@ class FieldValue(NamedTuple):
     Args:
         kind: The type letter of the wire, one of ``t b B s u I i l L f d D S x T A F V``.
         value: bool for t; int for integers (L is read as signed, as RabbitMQ does) and T; float for f, d;
-            (scale, unscaled) for D; bytes for S
-            and x; a tuple of FieldValue for A; a FieldTable for F; None for V.
+            (scale, unscaled) for D; bytes for S and x; a tuple of FieldValue for A; a FieldTable for F; None for V.
     """
 
     kind: str

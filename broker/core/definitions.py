@@ -12,6 +12,7 @@ from broker.config.errors import DefinitionsError
 from broker.core.broker import Broker
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
+from policies.policy import PolicyError, read_policy
 from protocol.faults import AmqpFault
 from protocol.field_table import FieldTable, FieldValue, longstr
 
@@ -46,6 +47,36 @@ def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
                 declare(vhost, entry)
             except AmqpFault as fault:
                 raise DefinitionsError(f"{section}: {dict(entry)}: {fault.explanation}") from None
+
+
+def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Set the policies and operator policies of a document.
+
+    Operator policies stand among the parameters, as RabbitMQ exports them.
+
+    Raises:
+        DefinitionsError: An entry is malformed, or its policy is not valid.
+    """
+    for entry in _entries(document, "policies"):
+        _set_policy(broker, entry, entry, "policies", operator=False)
+    for entry in _entries(document, "parameters"):
+        if entry.get("component") == "operator_policy":
+            value = entry.get("value")
+            if not isinstance(value, Mapping):
+                raise DefinitionsError(f"parameters: {dict(entry)}: 'value' must be an object")
+            _set_policy(broker, entry, value, "parameters", operator=True)
+
+
+def _set_policy(
+    broker: Broker, entry: Mapping[str, Any], value: Mapping[str, Any], section: str, operator: bool
+) -> None:
+    name = _text(entry, "name", section)
+    try:
+        policy = read_policy(name, value, operator)
+    except PolicyError as error:
+        reason = " ".join(str(error).split())
+        raise DefinitionsError(f"{section}: policy '{name}': {reason}") from None
+    _vhost(broker, entry, section).policies.set(policy, operator)
 
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:

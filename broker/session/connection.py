@@ -260,7 +260,8 @@ class Connection(asyncio.BufferedProtocol):
         blamed = method if fault.method is None else fault.method
         if not self.move(ConnectionInput.FAULT):
             return
-        log.error("closing AMQP connection %s: %s", self.name, fault)
+        level = logging.INFO if fault.code is ReplyCode.CONNECTION_FORCED else logging.ERROR
+        log.log(level, "closing AMQP connection %s: %s", self.name, fault)
         self._end_handshake()
         self._end()
         text = encode_reply_text(fault.text)
