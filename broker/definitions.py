@@ -13,6 +13,7 @@ from broker.config.errors import DefinitionsError
 from broker.config.options import Settings
 from broker.core.broker import Broker
 from broker.core.definitions import load_policies, load_topology, load_vhosts
+from policies.pcre import InvalidPattern
 
 
 def load_definitions(settings: Settings, broker: Broker, accounts: Accounts) -> None:
@@ -22,15 +23,7 @@ def load_definitions(settings: Settings, broker: Broker, accounts: Accounts) -> 
         DefinitionsError: A definition is wrong; the text names section, entry and what would be right.
     """
     broker.add_vhost(settings.default_vhost)
-    permissions = settings.default_permissions
-    accounts.add_user(settings.default_user, settings.default_pass, settings.default_user_tags)
-    accounts.set_permissions(
-        settings.default_user,
-        settings.default_vhost,
-        permissions.configure,
-        permissions.write,
-        permissions.read,
-    )
+    _add_default_user(settings, accounts)
     if settings.load_definitions is not None:
         import_definitions(_read(settings.load_definitions), broker, accounts)
     if settings.definitions:
@@ -41,6 +34,17 @@ def load_definitions(settings: Settings, broker: Broker, accounts: Accounts) -> 
         )
 
 
+def _add_default_user(settings: Settings, accounts: Accounts) -> None:
+    accounts.add_user(settings.default_user, settings.default_pass, settings.default_user_tags)
+    patterns = settings.default_permissions
+    try:
+        accounts.set_permissions(
+            settings.default_user, settings.default_vhost, patterns.configure, patterns.write, patterns.read
+        )
+    except InvalidPattern as error:
+        raise DefinitionsError(f"default_permissions: {error}") from None
+
+
 def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts) -> None:
     """Add what a definitions document holds to what is there.
 
@@ -48,7 +52,7 @@ def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Ac
         DefinitionsError: An entry is wrong; those before it stay.
     """
     load_vhosts(broker, document)
-    load_accounts(accounts, document)
+    load_accounts(accounts, document, broker.vhosts)
     load_policies(broker, document)
     load_topology(broker, document)
 

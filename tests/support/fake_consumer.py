@@ -75,15 +75,14 @@ class FakeConsumer(Consumer):
 
     def acknowledge(self, count: int = 1) -> None:
         """Acknowledge the oldest messages held, and ask for more."""
-        self.queue.acknowledge(self, self._take(count))
+        entries, self.held = self.held[:count], self.held[count:]
+        self.queue.release(self, len(entries))
+        self.queue.acknowledge(entries)
         self.queue.unblock(self)
 
     def requeue(self, *positions: int) -> None:
         """Return messages held, by their places in ``held``, in that order; ask for nothing."""
         entries = [self.held[position] for position in positions]
         self.held = [entry for entry in self.held if entry not in entries]
-        self.queue.requeue(self, entries)
-
-    def _take(self, count: int) -> list[Entry]:
-        taken, self.held = self.held[:count], self.held[count:]
-        return taken
+        self.queue.release(self, len(entries))
+        self.queue.requeue(entries)

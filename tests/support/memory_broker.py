@@ -17,6 +17,7 @@ from tests.support import content, methods
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 from tests.support.methods import Method, MethodType
+from tests.support.queues import ManualTimers
 from tests.support.transport import BODY, HEADER, METHOD, PROTOCOL_HEADER, Frame, frame
 
 #: What clients of today can do.
@@ -32,7 +33,7 @@ class MemoryBroker:
 
     def __init__(self, **settings: Any) -> None:
         self.loop = ManualLoop()
-        self.broker = Broker(Turn(self.loop.call_soon))
+        self.broker = Broker(Turn(self.loop.call_soon), ManualTimers(self.loop))
         self.vhost = self.broker.add_vhost("/")
         self.accounts = Accounts(("guest",))
         self.accounts.add_user("guest", "guest", ("administrator",))

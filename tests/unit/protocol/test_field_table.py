@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import decode, encode
 
@@ -46,9 +46,6 @@ def as_pamqp(field: FieldValue) -> Any:
             return value.decode("utf-8")
         except UnicodeDecodeError:
             return value
-    if kind == "L":
-        # These too.
-        return value - (value >> 63 << 64)
     if kind == "A":
         return [as_pamqp(item) for item in value]
     return as_dictionary(value) if kind == "F" else value
@@ -84,6 +81,7 @@ def test_tables_come_back_byte_for_byte(table: FieldTable) -> None:
 
 
 @pytest.mark.parametrize("kind", LETTERS)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_every_type_comes_back_byte_for_byte(kind: str, data: st.DataObject) -> None:
     value = data.draw(value_of(kind))
@@ -94,6 +92,7 @@ def test_every_type_comes_back_byte_for_byte(kind: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("kind", LETTERS)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_every_type_is_read_as_pamqp_reads_it(kind: str, data: st.DataObject) -> None:
     value = data.draw(value_of(kind).filter(is_readable))
@@ -133,6 +132,8 @@ def test_an_independent_reading_agrees(table: FieldTable) -> None:
             return [(key, each.kind, plain(each)) for key, each in value]
         if kind == "A":
             return [(each.kind, plain(each)) for each in value]
+        if kind == "L":
+            return value % 2**64
         return triples.to_text(value) if kind == "S" else value
 
     assert triples.decode_body(encode_table(table)) == [(key, each.kind, plain(each)) for key, each in table]
@@ -155,6 +156,12 @@ def test_sorting_is_by_the_bytes_of_the_keys(table: FieldTable) -> None:
     assert keys == sorted(keys)
     assert sorted(map(repr, ordered)) == sorted(map(repr, table))
     assert sort_table(ordered) == ordered
+
+
+def test_large_unsigned_numbers_are_read_as_negative() -> None:
+    octets = b"\x01kL" + b"\xff" * 8
+    assert decode_table(octets) == (("k", FieldValue("L", -1)),)
+    assert encode_table(decode_table(octets)) == octets
 
 
 def test_any_octet_but_zero_is_true() -> None:
@@ -219,6 +226,7 @@ def test_other_letters_are_refused(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", LETTERS.replace("V", ""))
+@settings(max_examples=50)
 @given(data=st.data())
 def test_a_value_cut_short_is_refused(kind: str, data: st.DataObject) -> None:
     octets = b"\x01k" + encode_value(data.draw(value_of(kind)))

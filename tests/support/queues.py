@@ -1,0 +1,52 @@
+"""Virtual hosts and queues that a test moves by hand."""
+
+from __future__ import annotations
+
+from broker.core.queues.declaration import QueueDeclaration
+from broker.core.queues.queue import Queue
+from broker.core.timers import Timers
+from broker.core.turn import Turn
+from broker.core.vhost import VirtualHost
+from protocol.field_table import FieldTable
+from tests.support.manual_loop import ManualLoop
+
+
+class ManualTimers(Timers):
+    """The clock and the timers of a manual loop.
+
+    Args:
+        loop: Its clock counts from 1970.
+    """
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: ManualLoop) -> None:
+        super().__init__(loop.call_later)
+        self._loop = loop
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return round(self._loop.now * 1_000_000)
+
+
+def new_vhost(loop: ManualLoop, name: str = "v") -> VirtualHost:
+    """A virtual host without queues, with the exchanges that every one has."""
+    return VirtualHost(name, Turn(loop.call_soon), ManualTimers(loop))
+
+
+def declare(
+    vhost: VirtualHost,
+    name: str = "q",
+    *,
+    durable: bool = True,
+    auto_delete: bool = False,
+    owner: object | None = None,
+    arguments: FieldTable = (),
+) -> Queue:
+    """Declare a queue; with an owner, an exclusive one.
+
+    Raises:
+        AmqpFault: See VirtualHost.declare_queue.
+    """
+    declaration = QueueDeclaration(name, durable, auto_delete, owner, owner, arguments)
+    return vhost.declare_queue(declaration, lambda _: None)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from protocol import faults
+from protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
+from tests.support.amqp_strategies import any_short_text
+
+MAKERS: list[tuple[Callable[[str], AmqpFault], type[AmqpFault], str, int | None]] = [
+    (faults.access_refused, ChannelFault, "403 ACCESS_REFUSED", None),
+    (faults.not_found, ChannelFault, "404 NOT_FOUND", None),
+    (faults.resource_locked, ChannelFault, "405 RESOURCE_LOCKED", None),
+    (faults.precondition_failed, ChannelFault, "406 PRECONDITION_FAILED", None),
+    (faults.frame_error, ConnectionFault, "501 FRAME_ERROR", 0),
+    (faults.unexpected_frame, ConnectionFault, "505 UNEXPECTED_FRAME", 0),
+    (faults.not_implemented, ConnectionFault, "540 NOT_IMPLEMENTED", None),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "text", "method"), MAKERS, ids=lambda value: str(value)[:20])
+def test_a_fault_carries_code_text_and_method(
+    make: Callable[[str], AmqpFault], kind: type[AmqpFault], text: str, method: int | None
+) -> None:
+    fault = make("why")
+    assert type(fault) is kind
+    assert str(fault) == f"{text} - why"
+    assert f"{int(fault.code)} {fault.text}" == str(fault)
+    assert fault.method == method
+
+
+def test_codes_and_names() -> None:
+    # 0.13, 0.14
+    numbers = {312, 320, 403, 404, 405, 406, 501, 503, 504, 505, 530, 540, 541, 200}
+    assert {int(code) for code in ReplyCode} == numbers
+
+
+def test_without_explanation_there_is_no_dash() -> None:
+    # 0.11
+    assert ConnectionFault(ReplyCode.INTERNAL_ERROR).text == "INTERNAL_ERROR"
+
+
+def test_the_method_to_blame() -> None:
+    assert faults.frame_error("x", 0x003C0028).method == 0x003C0028
+    assert faults.frame_error("x", deaf=True).deaf
+    assert not faults.frame_error("x").deaf
+    assert faults.unexpected_frame("x", 7).method == 7
+
+
+def test_the_tree() -> None:
+    assert issubclass(ChannelFault, AmqpFault)
+    assert issubclass(ConnectionFault, AmqpFault)
+    assert not issubclass(WireFault, AmqpFault)
+    assert not issubclass(ChannelFault, ConnectionFault)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoded"),
+    [
+        ("", b""),
+        ("x" * 255, b"x" * 255),
+        ("x" * 256, b"x" * 252 + b"..."),
+        ("x" * 1000, b"x" * 252 + b"..."),
+        # Cut by bytes, in the middle of a character too.
+        ("x" + "\u00e4" * 127, b"x" + "\u00e4".encode() * 127),
+        ("x" + "\u00e4" * 128, b"x" + "\u00e4".encode() * 125 + b"\xc3..."),
+        ("\udcff", b"\xff"),
+    ],
+)
+def test_reply_texts_fit_a_short_string(text: str, encoded: bytes) -> None:
+    # 0.12
+    assert encode_reply_text(text) == encoded
+
+
+@given(any_short_text())
+def test_short_reply_texts_stay_as_they_are(text: str) -> None:
+    assert encode_reply_text(text) == text.encode("utf-8", "surrogateescape")
+    assert len(encode_reply_text("x" + text * 2)) <= 255

@@ -1,0 +1,443 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
+from protocol.events import MethodReceived
+from protocol.faults import ConnectionFault, WireFault
+from protocol.methods import INDEX, encode_method
+from protocol.properties import encode_content_header
+from tests.support.amqp_strategies import (
+    frame,
+    message_frames,
+    publish_frame,
+)
+from tests.support.frame_reading import (
+    DECLARE,
+    FRAME_MAX,
+    HEARTBEAT,
+    MISSING_BODY,
+    MISSING_HEADER,
+    MISSING_METHOD,
+    OPEN,
+    PUBLISH,
+    TOO_MUCH_BODY,
+    feed,
+    message,
+    one_by_one,
+    read,
+    reader,
+    said,
+)
+from tests.support.reference_reader import flatten
+
+
+def check_fault(octets: bytes, text: str, method: int = 0, *, deaf: bool = False, before: int = 0) -> None:
+    """Check the fault that the last frame is answered with, however the bytes come.
+
+    Args:
+        octets: What the peer sends.
+        text: The whole reply text.
+        method: class-id << 16 | method-id that is to blame.
+        deaf: Nothing behind it is read.
+        before: How many events come before it.
+    """
+    for pieces in ([octets], one_by_one(octets)):
+        of = reader()
+        events = feed(pieces, of)
+        assert flatten(events)[before:] == [("fault", text, method, deaf)]
+        assert isinstance(events[-1], ConnectionFault)
+        assert int(events[-1].code) in (501, 505, 541)
+        # Reading goes on behind the frame, unless nothing more can be understood.
+        assert flatten(feed([OPEN], of)) == ([] if deaf else read(OPEN))
+
+
+# -- faults -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [0, 4, 5, 6, 7, 9, 65, 255])
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (b"", "all octets = <<>>"),
+        (b"abc", 'all octets = <<"abc">>'),
+        (b"\0\x14", "all octets = <<0,20>>"),
+        (b"0123456789abcdef", 'all octets = <<"0123456789abcdef">>'),
+        (b"0123456789abcdefg", 'first 16 octets = <<"0123456789abcdef">>'),
+    ],
+)
+@pytest.mark.parametrize("channel", [0, 1])
+def test_an_unknown_frame_type(kind: int, payload: bytes, shown: str, channel: int) -> None:
+    # 2.2
+    check_fault(frame(kind, channel, payload), f"FRAME_ERROR - type {kind}, {shown}: unknown_frame")
+
+
+@pytest.mark.parametrize("end", [0, 0xCD, 0xFF])
+@pytest.mark.parametrize(
+    ("kind", "payload", "shown"),
+    [(1, b"abcd", '"abcd"'), (8, b"", ""), (3, b"\1", "1"), (77, b"x", '"x"')],
+)
+def test_a_wrong_end_octet(end: int, kind: int, payload: bytes, shown: str) -> None:
+    # 2.3
+    text = f"FRAME_ERROR - type {kind}, all octets = <<{shown}>>: {{invalid_frame_end_marker,{end}}}"
+    check_fault(frame(kind, 1, payload, end), text, deaf=True)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 5, 8])
+@pytest.mark.parametrize("size", [0, 1, 16, 100])
+def test_a_wrong_end_octet_in_a_run(at: int, size: int) -> None:
+    messages = [message("k", bytes((65 + number,)) * size) for number in range(9)]
+    messages[at] = messages[at][:-1] + b"\x00"
+    octets = b"".join(messages)
+    expected = [(1, "k", bytes((65 + number,)) * size) for number in range(at)]
+    for pieces in ([octets], one_by_one(octets)):
+        *events, fault = flatten(feed(pieces))
+        assert said(events) == expected
+        assert fault[0] == "fault"
+        assert fault[1].startswith(f"FRAME_ERROR - type {3 if size else 2}, ")
+        assert fault[1].endswith(": {invalid_frame_end_marker,0}")
+        assert fault[2:] == (0, True)
+
+
+def test_a_wrong_end_octet_in_a_run_of_acks() -> None:
+    acks = [encode_method(1, BASIC_ACK, tag, False) for tag in range(6)]
+    acks[3] = acks[3][:-1] + b"\xcd"
+    for pieces in ([b"".join(acks)], one_by_one(b"".join(acks))):
+        *events, fault = flatten(feed(pieces))
+        assert events == [("ack", 1, tag) for tag in range(3)]
+        text = "FRAME_ERROR - type 1, all octets = <<0,60,0,80,0,0,0,0,0,0,0,3,0>>: {invalid_frame_end_marker,205}"
+        assert fault == ("fault", text, 0, True)
+
+
+@pytest.mark.parametrize(("kind", "size"), [(1, FRAME_MAX + 1), (3, 2**32 - 1), (8, FRAME_MAX + 1), (65, 2**31)])
+def test_a_frame_too_large(kind: int, size: int) -> None:
+    # 2.4: known with the seven octets in front.
+    text = f"FRAME_ERROR - type {kind}, all octets = <<>>: {{frame_too_large,{size},{FRAME_MAX - 8}}}"
+    check_fault(struct.pack(">BHI", kind, 1, size), text, deaf=True)
+
+
+def test_a_protocol_header_in_the_stream() -> None:
+    # 2.5
+    text = f"FRAME_ERROR - type 65, all octets = <<>>: {{frame_too_large,1342177289,{FRAME_MAX - 8}}}"
+    check_fault(b"AMQP\0\0\x09\x01", text, deaf=True)
+
+
+@pytest.mark.parametrize("size", [FRAME_MAX - 8, FRAME_MAX - 7, FRAME_MAX])
+def test_framing_may_come_on_top_of_frame_max(size: int) -> None:
+    # 2.4
+    body = bytes(size)
+    octets = b"".join(message_frames(1, PUBLISH, encode_content_header(0), [body]))
+    assert said(read(octets, octets)) == [(1, "key", body)] * 2
+    assert said(flatten(feed(one_by_one(octets)))) == [(1, "key", body)]
+
+
+def test_the_largest_header_frame() -> None:
+    largest = encode_content_header(3)[:12] + b"\x20\x00" + struct.pack(">I", FRAME_MAX - 18) + bytes(FRAME_MAX - 18)
+    assert len(largest) == FRAME_MAX
+    for header in (largest, largest + b"\0"):
+        octets = PUBLISH + frame(2, 1, header) + frame(3, 1, b"abc")
+        for pieces in ([octets], one_by_one(octets)):
+            (event,) = flatten(feed(pieces))
+            if header is largest:
+                assert event[7:] == (largest, b"abc")
+            else:
+                text = f"FRAME_ERROR - type 2, all octets = <<>>: {{frame_too_large,{FRAME_MAX + 1},{FRAME_MAX - 8}}}"
+                assert event == ("fault", text, 0, True)
+
+
+@pytest.mark.parametrize("kind_and_size", [(1, 0), (1, 3), (2, 0), (2, 11)])
+@pytest.mark.parametrize("channel", [0, 1, 9])
+def test_payloads_too_short_for_their_kind(kind_and_size: tuple[int, int], channel: int) -> None:
+    # 2.6, whether a content is open there or not.
+    kind, size = kind_and_size
+    shown = "<<" + ",".join(["0"] * size) + ">>"
+    text = f"FRAME_ERROR - type {kind}, all octets = {shown}: unknown_frame"
+    check_fault(frame(kind, channel, bytes(size)), text)
+    of = reader()
+    assert flatten(feed([PUBLISH, frame(kind, channel, bytes(size))], of)) == [("fault", text, 0, False)]
+
+
+@pytest.mark.parametrize("extra", [b"\0", b"zz", b"\0" * 20])
+@pytest.mark.parametrize("channel", [1, 2, 256, 257, 511])
+@pytest.mark.parametrize("name", ["basic.ack", "basic.nack", "basic.publish", "queue.declare", "channel.open"])
+def test_trailing_arguments(name: str, channel: int, extra: bytes) -> None:
+    # 2.7; on channels whose number looks like the beginning of a frame too.
+    values = {"basic.ack": (7, False), "basic.nack": (7, False, False), "basic.publish": (0, "", "k", False, False),
+              "queue.declare": (0, "q", *[False] * 5, ()), "channel.open": ("",)}[name]  # fmt: skip
+    arguments = encode_method(channel, INDEX[name], *values)[11:-1] + extra
+    octets = frame(1, channel, struct.pack(">I", INDEX[name]) + arguments)
+    text = f"FRAME_ERROR - cannot decode <<{','.join(map(str, arguments))}>>"
+    check_fault(octets, text, INDEX[name])
+    ack = encode_method(channel, BASIC_ACK, 1, False)
+    check_fault(ack + octets, text, INDEX[name], before=1)
+
+
+@pytest.mark.parametrize("size", range(14))
+@pytest.mark.parametrize("name", ["basic.ack", "basic.publish"])
+def test_truncated_arguments(name: str, size: int) -> None:
+    arguments = encode_method(1, INDEX[name], *((7, False) if name == "basic.ack" else (0, "ex", "ke", True, False)))
+    cut = arguments[11:-1][:size]
+    if len(cut) == len(arguments) - 12:
+        return
+    text = f"FRAME_ERROR - cannot decode <<{','.join(map(str, cut))}>>"
+    check_fault(frame(1, 1, struct.pack(">I", INDEX[name]) + cut), text, INDEX[name])
+
+
+def test_text_that_is_no_utf_8() -> None:
+    # 0.15
+    octets = encode_method(1, INDEX["queue.delete"], 0, b"\xff", False, False, False)
+    check_fault(octets, "FRAME_ERROR - Malformed UTF-8 in shortstr")
+
+
+# -- channel 0 ----------------------------------------------------------------------------------------------
+
+
+def close(text: bytes, extra: bytes = b"") -> bytes:
+    """A frame of connection.close on channel 0."""
+    name = bytes((len(text),)) + text
+    return frame(1, 0, struct.pack(">IH", INDEX["connection.close"], 200) + name + b"\0" * 4 + extra)
+
+
+BAD_TABLE = struct.pack(">IH", INDEX["queue.declare"], 0) + b"\x01q\0\0\0\0\x04\x01aZ\0"
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        close(b"ok", b"z"),
+        close(b"\xff", b"z"),
+        frame(1, 0, struct.pack(">I", INDEX["connection.close"])),
+        frame(1, 0, struct.pack(">IQB", BASIC_ACK, 7, 0) + b"z"),
+        frame(1, 0, struct.pack(">I", BASIC_PUBLISH) + b"zz"),
+        frame(1, 0, BAD_TABLE),
+        frame(1, 0, BAD_TABLE + b"z"),
+    ],
+)
+def test_what_cannot_be_decoded_on_channel_0_is_an_internal_error(octets: bytes) -> None:
+    check_fault(octets, "INTERNAL_ERROR")
+
+
+def test_bad_text_on_channel_0_is_blamed_on_its_method() -> None:
+    check_fault(close(b"\xff"), "FRAME_ERROR - Malformed UTF-8 in shortstr", INDEX["connection.close"])
+    declare = struct.pack(">IH", INDEX["queue.declare"], 0) + b"\x01\xff\0\0\0\0\0"
+    check_fault(frame(1, 0, declare), "FRAME_ERROR - Malformed UTF-8 in shortstr", INDEX["queue.declare"])
+
+
+@pytest.mark.parametrize(
+    "octets", [publish_frame(0, "", "k"), encode_method(0, BASIC_PUBLISH, 0, "", b"\xff", True, True)]
+)
+def test_a_publish_on_channel_0_begins_no_content(octets: bytes) -> None:
+    # 2.16 is the session's to say.
+    assert read(octets, octets, OPEN) == [("method", 0, BASIC_PUBLISH, ())] * 2 + read(OPEN)
+
+
+def test_acks_on_channel_0_are_methods() -> None:
+    # 2.16 needs the method.
+    ack = encode_method(0, BASIC_ACK, 7, False)
+    assert read(ack, ack) == [("method", 0, BASIC_ACK, (7, False))] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "shown"),
+    [
+        (2, encode_content_header(0), "<<0,60,0,0,0,0,0,0,0,0,0,0,0,0>>"),
+        (2, encode_content_header(0) + b"\0\0", "<<0,60,0,0,0,0,0,0,0,0,0,0,0,0,0,0>>"),
+        (3, b"", "<<>>"),
+        (3, b"abc", '<<"abc">>'),
+    ],
+)
+def test_content_on_channel_0(kind: int, payload: bytes, shown: str) -> None:
+    # 2.15
+    check_fault(frame(kind, 0, payload), f"UNEXPECTED_FRAME - type {kind}, all octets = {shown}")
+
+
+def test_long_content_on_channel_0() -> None:
+    text = 'UNEXPECTED_FRAME - type 3, first 16 octets = <<"0123456789abcdef">>'
+    check_fault(frame(3, 0, b"0123456789abcdefg"), text)
+
+
+# -- heartbeats ---------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_say_nothing() -> None:
+    assert read(HEARTBEAT * 5) == []
+    assert read(HEARTBEAT, OPEN, HEARTBEAT) == read(OPEN)
+    of = reader(stepwise=True)
+    of.receive(HEARTBEAT + OPEN + OPEN)
+    assert [len(of.events()) for _ in range(3)] == [1, 1, 0]
+
+
+def test_heartbeats_elsewhere_and_with_payload() -> None:
+    # 1.42
+    check_fault(frame(8, 1, b""), "UNEXPECTED_FRAME - type 8, all octets = <<>>")
+    for channel in (0, 3):
+        check_fault(frame(8, channel, b"abc"), 'FRAME_ERROR - type 8, all octets = <<"abc">>: unknown_frame')
+    assert flatten(feed([PUBLISH, frame(8, 1, b"")])) == [
+        ("fault", "UNEXPECTED_FRAME - type 8, all octets = <<>>", 0, False)
+    ]
+
+
+# -- frames out of order ------------------------------------------------------------------------------------
+
+HEADER = frame(2, 1, encode_content_header(4))
+# Of all kinds: also those with arguments that cannot be decoded, which are not looked at here.
+METHOD_FRAMES = [
+    DECLARE,
+    OPEN,
+    PUBLISH,
+    publish_frame(1, "other", "key"),
+    encode_method(1, BASIC_ACK, 1, False),
+    encode_method(1, BASIC_ACK, 1, True),
+    frame(1, 1, struct.pack(">I", INDEX["queue.declare"]) + b"zz"),
+    frame(1, 1, struct.pack(">I", BASIC_PUBLISH) + b"zz"),
+    frame(1, 1, struct.pack(">IQB", BASIC_ACK, 7, 0) + b"zz"),
+]
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [*METHOD_FRAMES, frame(3, 1, b"abc"), frame(3, 1, b""), frame(2, 1, struct.pack(">HHQH", 60, 1, 0, 0)),
+     frame(2, 1, struct.pack(">HHQH", 50, 1, 0, 0))],
+)  # fmt: skip
+def test_where_a_header_is_due(octets: bytes) -> None:
+    # 2.9
+    check_fault(PUBLISH + octets, MISSING_HEADER, BASIC_PUBLISH)
+
+
+@pytest.mark.parametrize("class_id", [0, 50, 61, 65535])
+def test_a_header_of_another_class(class_id: int) -> None:
+    # 2.10
+    text = f"UNEXPECTED_FRAME - expected content header for class 60, got one for class {class_id} instead"
+    header = struct.pack(">HHQH", class_id, 0, 3, 0)
+    check_fault(PUBLISH + frame(2, 1, header), text, BASIC_PUBLISH)
+    octets = PUBLISH + frame(2, 1, header) + frame(3, 1, b"abc")
+    assert read(octets) == [("fault", text, BASIC_PUBLISH, False), ("fault", MISSING_METHOD, 0, False)]
+
+
+@pytest.mark.parametrize("octets", [*METHOD_FRAMES, HEADER])
+@pytest.mark.parametrize("begun", [b"", frame(3, 1, b"ab"), frame(3, 1, b"")])
+def test_where_a_body_is_due(octets: bytes, begun: bytes) -> None:
+    # 2.11
+    check_fault(PUBLISH + HEADER + begun + octets, MISSING_BODY, BASIC_PUBLISH)
+
+
+@pytest.mark.parametrize("octets", [HEADER, frame(3, 1, b"abc"), frame(3, 1, b"")])
+def test_where_a_method_is_due(octets: bytes) -> None:
+    # 2.12
+    check_fault(octets, MISSING_METHOD)
+    check_fault(message("k", b"abc") + octets, MISSING_METHOD, before=1)
+    check_fault(message("k", b"") + octets, MISSING_METHOD, before=1)
+    # A content that is open elsewhere does not help.
+    check_fault(publish_frame(2, "", "") + octets, MISSING_METHOD)
+
+
+def test_a_fault_ends_only_the_content_of_its_channel() -> None:
+    other = message_frames(2, publish_frame(2, "x", "k"), encode_content_header(0), [b"abc"])
+    events = read(other[0], PUBLISH, DECLARE, *other[1:], message("next", b"x"))
+    assert events[0] == ("fault", MISSING_HEADER, BASIC_PUBLISH, False)
+    assert said(events[1:]) == [(2, "k", b"abc"), (1, "next", b"x")]
+
+
+def test_a_publish_inside_a_run_that_has_no_content() -> None:
+    whole = message("key", b"abc")
+    publish = publish_frame(1, "x", "key")
+    events = read(whole, whole, publish, whole, whole)
+    assert said(events[:2]) == [(1, "key", b"abc")] * 2
+    # The frames that follow belong to nothing, until the next publish.
+    assert events[2:-1] == [
+        ("fault", MISSING_HEADER, BASIC_PUBLISH, False),
+        ("fault", MISSING_METHOD, 0, False),
+        ("fault", MISSING_METHOD, 0, False),
+    ]
+    assert said(events[-1:]) == [(1, "key", b"abc")]
+
+
+def test_a_message_of_a_run_may_not_interrupt_its_own_channel() -> None:
+    whole = message("key", b"abc")
+    header = frame(2, 1, encode_content_header(6))
+    events = read(whole, PUBLISH, header, frame(3, 1, b"ab"), whole)
+    assert said(events[:1]) == [(1, "key", b"abc")]
+    assert events[1] == ("fault", MISSING_BODY, BASIC_PUBLISH, False)
+
+
+@pytest.mark.parametrize("chunks", [[b"abcde"], [b"ab", b"cde"], [b"abc", b"", b"de"]])
+@pytest.mark.parametrize("in_a_run", [False, True])
+def test_a_body_longer_than_announced(chunks: list[bytes], in_a_run: bool) -> None:
+    # 2.14 as of 10.5
+    before = message("key", b"1234") * 2 if in_a_run else b""
+    bodies = b"".join(frame(3, 1, chunk) for chunk in chunks)
+    check_fault(before + PUBLISH + HEADER + bodies, TOO_MUCH_BODY, BASIC_PUBLISH, before=2 * in_a_run)
+
+
+def test_a_body_shorter_than_announced_waits_for_its_rest() -> None:
+    before = message("key", b"1234") * 2
+    assert said(read(before, PUBLISH, HEADER, frame(3, 1, b"123"))) == [(1, "key", b"1234")] * 2
+    assert said(read(before, PUBLISH, HEADER, frame(3, 1, b"123"), frame(3, 1, b"4")))[2:] == [(1, "key", b"1234")]
+
+
+@pytest.mark.parametrize("size", [MESSAGE_SIZE_CAP + 1, 2**63, 2**64 - 1])
+def test_a_body_larger_than_any_message(size: int) -> None:
+    # 2.30 as of 10.5
+    text = f"FRAME_ERROR - content body size {size} exceeds maximum allowed size 536870912"
+    check_fault(PUBLISH + frame(2, 1, encode_content_header(size)), text, BASIC_PUBLISH)
+
+
+# -- what drops the connection ------------------------------------------------------------------------------
+
+NO_METHODS = [(60, 41), (10, 0), (0, 0), (99, 1), (50, 52), (65535, 65535), (30, 12), (60, 0)]
+
+
+@pytest.mark.parametrize(("class_id", "method_id"), NO_METHODS)
+@pytest.mark.parametrize("channel", [0, 1])
+@pytest.mark.parametrize("before", [b"", PUBLISH, PUBLISH + HEADER])
+def test_unknown_methods(class_id: int, method_id: int, channel: int, before: bytes) -> None:
+    # 2.1, inside a content too
+    octets = before + frame(1, channel, struct.pack(">HH", class_id, method_id) + b"abc")
+    for pieces in ([octets], one_by_one(octets)):
+        of = reader()
+        assert flatten(feed(pieces, of)) == [("wire", f"unknown method {class_id}.{method_id}")]
+        assert feed([OPEN, message("k", b"x")], of) == []
+
+
+def test_a_table_that_cannot_be_read() -> None:
+    # 2.8
+    of = reader()
+    (fault,) = feed([frame(1, 1, BAD_TABLE)], of)
+    assert isinstance(fault, WireFault)
+    assert str(fault).startswith("queue.declare: ")
+    assert feed([OPEN], of) == []
+
+
+def test_a_table_nested_without_end() -> None:
+    entries = b""
+    while len(entries) < FRAME_MAX - 100:
+        entries = b"\0F" + struct.pack(">I", len(entries)) + entries
+    arguments = struct.pack(">IH", INDEX["queue.declare"], 0) + b"\x01q\0" + struct.pack(">I", len(entries)) + entries
+    (event,) = feed([frame(1, 1, arguments)])
+    assert isinstance(event, WireFault | MethodReceived)
+
+
+def test_a_deaf_reader_hears_nothing() -> None:
+    of = reader()
+    of.receive(PUBLISH + HEADER)
+    assert of.events() == []
+    of.deafen()
+    assert feed([frame(3, 1, b"1234"), OPEN, message("k", b"x")], of) == []
+    assert of._data == b""
+
+
+def test_bytes_behind_a_deaf_fault_are_thrown_away() -> None:
+    of = reader()
+    assert len(feed([frame(1, 1, b"abcd", 0) + OPEN * 3 + PUBLISH], of)) == 1
+    assert feed([OPEN], of) == []
+
+
+def test_bytes_that_have_been_read_are_not_kept() -> None:
+    of = reader()
+    for _ in range(50):
+        feed([message("k", bytes(1000)), OPEN[:5]], of)
+        feed([OPEN[5:]], of)
+    assert len(of._data) - of._offset == 0
+    assert len(of._data) < 3000
