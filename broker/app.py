@@ -8,8 +8,10 @@ import logging
 import os
 import resource
 import signal
+import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 from broker.auth.accounts import Accounts
@@ -18,11 +20,12 @@ from broker.core.broker import Broker
 from broker.core.memory import MemoryMonitor, available_memory
 from broker.core.timers import Timers
 from broker.core.turn import Turn
-from broker.definitions import load_definitions
+from broker.definitions import DefinitionsKeeper, load_definitions
 from broker.management.http.server import HttpServer, management_app, prometheus_app
 from broker.session.listener import Listener
 from broker.session.server import Server
 from broker.version import VERSION
+from storage.definitions import DefinitionsDatabase
 
 log = logging.getLogger("leveret")
 
@@ -48,14 +51,17 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         loop = asyncio.get_running_loop()
-        self.broker = Broker(Turn(loop.call_soon), Timers(loop.call_later), settings.trust_publisher_x_death)
+        self.broker = Broker(
+            Turn(loop.call_soon, self._save_definitions), Timers(loop.call_later), settings.trust_publisher_x_death
+        )
         self.accounts = Accounts(settings.loopback_users)
         self.server = Server(settings, self.broker, self.accounts, loop)
         self._listener = Listener(self.server)
-        self._management = HttpServer(management_app(self.broker, self.accounts))
+        self._management = HttpServer(management_app(self.broker, self.accounts, self._save_definitions))
         self._prometheus = HttpServer(prometheus_app(self.broker))
         self._memory = MemoryMonitor(self.broker.alarms, _memory_limit(settings))
         self._watch: asyncio.TimerHandle | None = None
+        self._definitions: DefinitionsKeeper | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
 
     async def start(self) -> None:
@@ -64,7 +70,10 @@ class App:
         Raises:
             StartError: Something cannot be had: an address, a definition.
         """
-        load_definitions(self.settings, self.broker, self.accounts)
+        self._definitions = DefinitionsKeeper(_open_database(self.settings.data_dir), self.broker, self.accounts)
+        found = self._definitions.restore()
+        load_definitions(self.settings, self.broker, self.accounts, is_new=not found)
+        self._definitions.save()
         self._watch_memory()
         settings = self.settings
         self.addresses["amqp"] = await _listen(self._listener.start, settings.host, settings.port, "--port")
@@ -81,17 +90,32 @@ class App:
         await self._prometheus.stop()
         await self._management.stop()
         await self._listener.stop(self.settings.shutdown_timeout / 1000)
+        if self._definitions is not None:
+            self._definitions.close()
+            self._definitions = None
 
     def ready_line(self) -> str:
         """What the program prints when it serves."""
         where = " ".join(f"{name}={host}:{port}" for name, (host, port) in self.addresses.items())
         return f"leveret {VERSION} ready {where} data={self.settings.data_dir}"
 
+    def _save_definitions(self) -> None:
+        if self._definitions is not None:
+            self._definitions.save()
+
     def _watch_memory(self) -> None:
         if self._memory.look():
             state = "set" if self.broker.alarms.any else "cleared"
             log.warning("memory alarm %s (limit %d bytes)", state, self._memory.limit)
         self._watch = self.server.loop.call_later(_MEMORY_LOOK_SECONDS, self._watch_memory)
+
+
+def _open_database(data_dir: Path) -> DefinitionsDatabase:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        return DefinitionsDatabase(data_dir / "definitions.sqlite")
+    except (OSError, sqlite3.Error) as error:
+        raise StartError(f"cannot use the data directory {data_dir}: {error}; choose another --data-dir") from error
 
 
 async def _listen(

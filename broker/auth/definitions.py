@@ -176,3 +176,38 @@ def _mapping(entry: Mapping[str, Any], key: str, what: str) -> Mapping[str, Any]
     if not isinstance(value, Mapping):
         raise DefinitionsError(f"{what}: '{key}' must be an object")
     return value
+
+
+# -- exporting --------------------------------------------------------------------------------------------
+
+
+def dump(accounts: Accounts) -> dict[str, Any]:
+    """All users and permissions as a definitions document that load() takes."""
+    return {
+        "users": [_dump_user(user) for user in accounts.users.values()],
+        "permissions": [
+            {
+                "user": user,
+                "vhost": vhost,
+                "configure": granted.configure,
+                "write": granted.write,
+                "read": granted.read,
+            }
+            for (user, vhost), granted in accounts.all_permissions.items()
+        ],
+        "topic_permissions": [
+            {"user": user, "vhost": vhost, "exchange": exchange, "write": granted.write, "read": granted.read}
+            for (user, vhost, exchange), granted in accounts.all_topic_permissions.items()
+        ],
+    }
+
+
+def _dump_user(user: User) -> dict[str, Any]:
+    limits = {"max-connections": user.limits.max_connections, "max-channels": user.limits.max_channels}
+    return {
+        "name": user.name,
+        "password_hash": user.password_hash,
+        "hashing_algorithm": user.hashing_algorithm,
+        "tags": list(user.tags),
+        "limits": {key: value for key, value in limits.items() if value is not None},
+    }

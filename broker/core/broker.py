@@ -12,6 +12,7 @@ from broker.core.turn import Turn
 from broker.core.vhost import VirtualHost
 from protocol.faults import AmqpFault
 from protocol.field_table import FieldTable
+from storage.definitions import Journal, NoJournal
 
 
 class ClientConnection(Protocol):
@@ -63,6 +64,7 @@ class Broker:
         self.turn = turn
         self.timers = timers
         self._trust_publishers = trust_publishers
+        self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = Alarms()
         self.connections: set[ClientConnection] = set()
@@ -73,14 +75,27 @@ class Broker:
     def add_vhost(self, name: str) -> VirtualHost:
         """Make a virtual host, or return the one that is there."""
         if name not in self.vhosts:
-            self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers)
+            vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers)
+            vhost.recorder.journal = self._journal
+            self.save_vhost(vhost)
         return self.vhosts[name]
+
+    def save_vhost(self, vhost: VirtualHost) -> None:
+        """Keep a virtual host and its limits."""
+        limits = {"max_connections": vhost.max_connections, "max_queues": vhost.max_queues}
+        self._journal.put("vhost", (vhost.name,), limits)
+
+    def record_to(self, journal: Journal) -> None:
+        """Write all changes of definitions into a journal from now on."""
+        self._journal = journal
+        for vhost in self.vhosts.values():
+            vhost.recorder.journal = journal
 
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with its queues; its connections have been closed."""
         vhost = self.vhosts.pop(name)
-        for queue in list(vhost.queues.values()):
-            vhost.delete_queue(queue)
+        vhost.end()
+        self._journal.delete("vhost", (name,))
 
     def register(self, connection: ClientConnection) -> None:
         """Count a connection that has opened its virtual host."""

@@ -10,11 +10,13 @@ from typing import Any
 
 from broker.config.errors import DefinitionsError
 from broker.core.broker import Broker
+from broker.core.durable import table_from_text
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
 from policies.policy import PolicyError, read_policy
 from protocol.faults import AmqpFault
 from protocol.field_table import FieldTable, FieldValue, longstr
+from storage.definitions import DefinitionsDatabase
 
 
 def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
@@ -27,7 +29,9 @@ def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
         broker.add_vhost(_text(entry, "name", "vhosts"))
     for entry in _entries(document, "parameters"):
         if entry.get("component") == "vhost-limits":
-            _set_limits(_vhost(broker, entry, "parameters"), entry.get("value"))
+            vhost = _vhost(broker, entry, "parameters")
+            _set_limits(vhost, entry.get("value"))
+            broker.save_vhost(vhost)
 
 
 def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
@@ -77,6 +81,30 @@ def _set_policy(
         reason = " ".join(str(error).split())
         raise DefinitionsError(f"{section}: policy '{name}': {reason}") from None
     _vhost(broker, entry, section).policies.set(policy, operator)
+
+
+def restore(broker: Broker, database: DefinitionsDatabase) -> None:
+    """Make again what an earlier run has kept: virtual hosts, policies, exchanges, queues, bindings."""
+    for (name,), limits in database.load("vhost"):
+        vhost = broker.add_vhost(name)
+        vhost.max_connections, vhost.max_queues = limits["max_connections"], limits["max_queues"]
+    for kind in ("policy", "operator_policy"):
+        for (vhost_name, name), value in database.load(kind):
+            operator = kind == "operator_policy"
+            broker.vhosts[vhost_name].policies.set(read_policy(name, value, operator), operator)
+    for (vhost_name, name), value in database.load("exchange"):
+        arguments = table_from_text(value["arguments"])
+        flags = True, value["auto_delete"], value["internal"]
+        broker.vhosts[vhost_name].declare_exchange(name, value["type"], *flags, arguments)
+    for (vhost_name, name), value in database.load("queue"):
+        arguments = table_from_text(value["arguments"])
+        declaration = QueueDeclaration(name, True, value["auto_delete"], None, None, arguments)
+        broker.vhosts[vhost_name].restore_queue(declaration)
+    for (vhost_name, source, destination_type, destination, key, arguments_text), _ in database.load("binding"):
+        vhost = broker.vhosts[vhost_name]
+        to_queue = destination_type == "queue"
+        end = vhost.queues[destination] if to_queue else vhost.topology.exchanges[destination]
+        vhost.topology.bind(vhost.topology.exchanges[source], end, key, table_from_text(arguments_text))
 
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
+from broker.core.durable import DurableRecorder
 from policies.keys import merge_operator
 from policies.policy import Policy, winner
 
@@ -21,14 +22,16 @@ class VirtualHostPolicies:
 
     Args:
         topology: Has the queues and exchanges.
+        recorder: Writes them into a journal.
 
     Attributes:
         policies: By name.
         operator_policies: By name.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, recorder: DurableRecorder) -> None:
         self._topology = topology
+        self._recorder = recorder
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
 
@@ -49,6 +52,7 @@ class VirtualHostPolicies:
         known = table.get(policy.name)
         table[policy.name] = policy
         if known != policy:
+            self._recorder.policy_set(policy, operator)
             self._apply_all()
         return known is None
 
@@ -56,6 +60,7 @@ class VirtualHostPolicies:
         """Remove a policy; return whether it was there."""
         if self.table(operator).pop(name, None) is None:
             return False
+        self._recorder.policy_cleared(name, operator)
         self._apply_all()
         return True
 

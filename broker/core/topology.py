@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from broker.core.bindings import Binding, BindingIdentity, Destination, QueueDestination
+from broker.core.durable import DurableRecorder
 from broker.core.equivalence import check_equal, check_flag, check_name
 from broker.core.exchanges import default, registry
 from broker.core.exchanges.base import Exchange
 from broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
 from protocol.faults import access_refused, not_found, precondition_failed
 from protocol.field_table import TYPE_NAMES, FieldTable, find
+from storage.definitions import NoJournal
 
 _ALTERNATE: Final = "alternate-exchange"
 _RESERVED_PREFIX: Final = "amq."
@@ -32,6 +34,8 @@ class Topology:
     Args:
         vhost_name: The virtual host's name.
 
+        recorder: Writes what is durable into a journal; without one it is written nowhere.
+
     Attributes:
         exchanges: By name.
         queues: By name.
@@ -39,8 +43,9 @@ class Topology:
             before can be told from those that still hold.
     """
 
-    def __init__(self, vhost_name: str) -> None:
+    def __init__(self, vhost_name: str, recorder: DurableRecorder | None = None) -> None:
         self.vhost_name = vhost_name
+        self._recorder = recorder or DurableRecorder(vhost_name, NoJournal())
         self.queues: dict[str, QueueDestination] = {}
         self.exchanges: dict[str, Exchange] = {DEFAULT_EXCHANGE: DefaultExchange(vhost_name, self.queues)}
         self.generation = 0
@@ -114,6 +119,7 @@ class Topology:
         exchange_type = registry.EXCHANGE_TYPES[type_name]
         exchange = exchange_type(self.vhost_name, name, durable, auto_delete, internal, arguments)
         self.exchanges[name] = exchange
+        self._recorder.exchange_declared(exchange)
         # It may be the alternate exchange of one that exists.
         self.generation += 1
         return exchange
@@ -189,6 +195,7 @@ class Topology:
         if not source.bind(binding):
             return False
         self._bindings_to.setdefault(destination, {})[binding.identity] = binding
+        self._recorder.bound(binding)
         self.generation += 1
         return True
 
@@ -240,6 +247,7 @@ class Topology:
             if not incoming:
                 del self._bindings_to[binding.destination]
             sources[binding.source] = None
+            self._recorder.unbound(binding)
             self.generation += 1
         return [source for source in sources if source.auto_delete and not source.bindings]
 
@@ -251,6 +259,7 @@ class Topology:
             if self.exchanges.get(exchange.name) is not exchange:
                 continue
             del self.exchanges[exchange.name]
+            self._recorder.exchange_deleted(exchange)
             self.generation += 1
             self._drop(tuple(exchange.bindings.values()))
             waiting += self._drop(self.bindings_of(exchange))

@@ -39,12 +39,18 @@ class Turn:
 
     Args:
         call_soon: The loop's call_soon, or a stand-in that runs the callback later.
+        before_writing: Called before connections write: what they tell their clients must be durable by then.
     """
 
-    __slots__ = ("_call_soon", "_connections", "_pending", "_queues")
+    __slots__ = ("_before_writing", "_call_soon", "_connections", "_pending", "_queues")
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        before_writing: Callable[[], None] = lambda: None,
+    ) -> None:
         self._call_soon = call_soon
+        self._before_writing = before_writing
         self._queues: list[Delivering] = []
         self._connections: list[Flushing] = []
         self._pending = False
@@ -74,6 +80,7 @@ class Turn:
         for queue in queues:
             queue.scheduled = False
             queue.deliver()
+        self._before_writing()
         connections, self._connections = self._connections, []
         for connection in connections:
             connection.scheduled = False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.core.dead_letter import DeadLetters
+from broker.core.durable import DurableRecorder
 from broker.core.policies import VirtualHostPolicies
 from broker.core.queues.declaration import (
     QueueDeclaration,
@@ -20,6 +21,7 @@ from broker.core.topology import Topology
 from broker.core.turn import Turn
 from protocol.faults import not_found, precondition_failed
 from protocol.field_table import FieldTable, find
+from storage.definitions import NoJournal
 from storage.interface import MessageStore
 from storage.memory_store import MemoryStore
 from storage.message import Message
@@ -45,6 +47,7 @@ class VirtualHost:
     Attributes:
         queues: By name.
         policies: Its policies.
+        recorder: Writes what is durable into a journal.
         replies: Channels that consume direct replies, by the name that their requests carry.
         max_connections: Connections allowed at once; None for any number.
         max_queues: Queues allowed at once; None for any number.
@@ -56,12 +59,13 @@ class VirtualHost:
         self.turn = turn
         self.timers = timers
         self.queues: dict[str, Queue] = {}
-        self.topology = Topology(name)
+        self.recorder = DurableRecorder(name, NoJournal())
+        self.topology = Topology(name, self.recorder)
         self.replies: dict[str, ReplyReceiver] = {}
         self.max_connections: int | None = None
         self.max_queues: int | None = None
         self.connection_count = 0
-        self.policies = VirtualHostPolicies(self.topology)
+        self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self._dead_letters = DeadLetters(self, trust_publishers)
         self._owned: dict[int, list[Queue]] = {}
 
@@ -100,6 +104,10 @@ class VirtualHost:
         check_arguments(declaration, self.name, check_dead_letter_exchange)
         return self._create_queue(declaration)
 
+    def restore_queue(self, declaration: QueueDeclaration) -> None:
+        """Make a queue again that an earlier run has kept."""
+        self._create_queue(declaration)
+
     def declare_exchange(
         self, name: str, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: FieldTable
     ) -> None:
@@ -121,6 +129,7 @@ class VirtualHost:
         if queue.owner is not None:
             self._owned[id(queue.owner)].remove(queue)
         self.topology.remove_queue(queue)
+        self.recorder.queue_deleted(queue)
         return queue.delete()
 
     def delete_queues_of(self, owner: object) -> None:
@@ -149,10 +158,22 @@ class VirtualHost:
         )
         self.queues[queue.name] = queue
         self.topology.add_queue(queue)
+        self.recorder.queue_declared(queue)
         self.policies.apply_to_queue(queue)
         if queue.owner is not None:
             self._owned.setdefault(id(queue.owner), []).append(queue)
         return queue
+
+    def end(self) -> None:
+        """Delete everything in it."""
+        for queue in list(self.queues.values()):
+            self.delete_queue(queue)
+        for operator in (False, True):
+            for name in list(self.policies.table(operator)):
+                self.policies.clear(name, operator)
+        for name in list(self.topology.exchanges):
+            if name and not name.startswith("amq."):
+                self.topology.delete_exchange(name, if_unused=False)
 
     def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         """Publish messages to the queue's dead-letter exchange, if it has one."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from broker.auth.accounts import Accounts
 from broker.core.broker import Broker
@@ -49,14 +51,24 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-def management_app(broker: Broker, accounts: Accounts) -> web.Application:
+def management_app(broker: Broker, accounts: Accounts, save: Callable[[], None]) -> web.Application:
     """The application of the management port.
 
     Args:
         broker: What is asked about.
         accounts: Who may ask.
+        save: Makes changes durable; called before a request that may have made some is answered.
     """
-    app = web.Application(client_max_size=_MAX_REQUEST_SIZE)
+
+    @web.middleware
+    async def save_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        finally:
+            if request.method not in ("GET", "HEAD"):
+                save()
+
+    app = web.Application(client_max_size=_MAX_REQUEST_SIZE, middlewares=[save_changes])
     access = Access(accounts)
     app.add_routes(HealthChecks(broker, access).routes())
     app.add_routes(Connections(broker, access).routes())

@@ -1,0 +1,112 @@
+"""What of a virtual host outlives the broker: durable exchanges and queues, the bindings between them, policies.
+
+Names may be any bytes: they are kept as text with surrogates, which JSON can hold. Tables are kept as the bytes
+of the wire, so that no type is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from policies.policy import Policy
+from protocol.field_table import FieldTable, decode_table, encode_table
+from storage.definitions import Journal
+
+if TYPE_CHECKING:
+    from broker.core.bindings import Binding
+    from broker.core.exchanges.base import Exchange
+    from broker.core.queues.queue import Queue
+
+
+def table_to_text(table: FieldTable) -> str:
+    """A table as text that keeps every byte."""
+    return base64.b64encode(encode_table(table)).decode("ascii")
+
+
+def table_from_text(text: str) -> FieldTable:
+    """The table that table_to_text was given."""
+    return decode_table(base64.b64decode(text))
+
+
+class DurableRecorder:
+    """Writes the durable things of one virtual host into a journal.
+
+    Args:
+        vhost_name: The virtual host.
+        journal: Where to.
+    """
+
+    __slots__ = ("_vhost_name", "journal")
+
+    def __init__(self, vhost_name: str, journal: Journal) -> None:
+        self._vhost_name = vhost_name
+        self.journal = journal
+
+    def exchange_declared(self, exchange: Exchange) -> None:
+        """Keep a new exchange, if it is durable."""
+        if exchange.durable:
+            self.journal.put(
+                "exchange",
+                (self._vhost_name, exchange.name),
+                {
+                    "type": exchange.type_name,
+                    "auto_delete": exchange.auto_delete,
+                    "internal": exchange.internal,
+                    "arguments": table_to_text(exchange.arguments),
+                },
+            )
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        """Forget an exchange."""
+        if exchange.durable:
+            self.journal.delete("exchange", (self._vhost_name, exchange.name))
+
+    def queue_declared(self, queue: Queue) -> None:
+        """Keep a new queue, if it is durable."""
+        if queue.durable:
+            value = {"auto_delete": queue.auto_delete, "arguments": table_to_text(queue.arguments)}
+            self.journal.put("queue", (self._vhost_name, queue.name), value)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        """Forget a queue."""
+        if queue.durable:
+            self.journal.delete("queue", (self._vhost_name, queue.name))
+
+    def bound(self, binding: Binding) -> None:
+        """Keep a new binding, if both its ends are durable."""
+        if _is_durable(binding):
+            self.journal.put("binding", self._binding_key(binding), {})
+
+    def unbound(self, binding: Binding) -> None:
+        """Forget a binding."""
+        if _is_durable(binding):
+            self.journal.delete("binding", self._binding_key(binding))
+
+    def policy_set(self, policy: Policy, operator: bool) -> None:
+        """Keep a policy."""
+        value: dict[str, Any] = {
+            "pattern": policy.pattern,
+            "definition": dict(policy.definition),
+            "priority": policy.priority,
+            "apply-to": policy.apply_to,
+        }
+        self.journal.put(_policy_kind(operator), (self._vhost_name, policy.name), value)
+
+    def policy_cleared(self, name: str, operator: bool) -> None:
+        """Forget a policy."""
+        self.journal.delete(_policy_kind(operator), (self._vhost_name, name))
+
+    def _binding_key(self, binding: Binding) -> tuple[str, ...]:
+        identity = binding.identity
+        arguments = table_to_text(binding.arguments)
+        ends = (identity.source, identity.destination_type, identity.destination)
+        return (self._vhost_name, *ends, identity.routing_key, arguments)
+
+
+def _policy_kind(operator: bool) -> str:
+    return "operator_policy" if operator else "policy"
+
+
+def _is_durable(binding: Binding) -> bool:
+    return binding.source.durable and bool(getattr(binding.destination, "durable", False))
