@@ -31,6 +31,8 @@ from protocol.methods import METHODS, Method, decode_arguments
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")
+_HEADER_LEAD: Final = struct.Struct(">IIQ")
+_BODY_LEAD: Final = struct.Struct(">BBHI")
 _ACK: Final = struct.Struct(">QBB")
 _ACK_FRAME_SIZE: Final = 21
 _ACK_ARGUMENTS_AT: Final = 11
@@ -83,7 +85,10 @@ class FrameReader:
         self._deaf = False
         self._contents: dict[int, _Content] = {}
         self._publishes: dict[bytes, Publish] = {}
+        #: What a message begins with that repeats the last one: all frames up to the body.
         self._prefix = _NO_PREFIX
+        #: What one begins with that has its publish at least: up to the channel of the header frame.
+        self._common = _NO_PREFIX
         self._last = PublishRun(0, Publish("", "", False, False, b""), b"", [])
         self._body_size = 0
 
@@ -121,8 +126,11 @@ class FrameReader:
     def _next(self, events: list[Event]) -> bool:
         """Read one run of equal messages, or one frame; False when the bytes do not hold a whole one."""
         data, offset = self._data, self._offset
-        if not self._contents and data.startswith(self._prefix, offset) and self._repeat(events):
-            return True
+        if not self._contents:
+            if data.startswith(self._prefix, offset) and self._repeat(events):
+                return True
+            if data.startswith(self._common, offset) and self._vary(events):
+                return True
         if len(data) - offset < FRAME_HEAD_SIZE:
             return False
         kind, channel, size = _FRAME_HEAD.unpack_from(data, offset)
@@ -244,6 +252,39 @@ class FrameReader:
             events.append(self._last)
         return True
 
+    def _vary(self, events: list[Event]) -> bool:
+        """Read messages that have the publish of the last one, and headers and bodies of their own."""
+        data, offset = self._data, self._offset
+        common, publish, channel = self._common, self._last.publish, self._last.channel
+        skip, largest = len(common), min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
+        last = len(data) - _CONTENT_HEAD_SIZE - FRAME_HEAD_SIZE - skip
+        first = offset
+        while offset <= last and data.startswith(common, offset):
+            header_size, class_and_weight, body_size = _HEADER_LEAD.unpack_from(data, offset + skip)
+            header_at = offset + skip + 4
+            header_end = header_at + header_size
+            body_at = header_end + FRAME_OVERHEAD
+            body_end = body_at + body_size
+            if (
+                class_and_weight != CLASS_BASIC << 16
+                or not 0 < body_size <= largest
+                or not _CONTENT_HEAD_SIZE + 2 <= header_size <= self.frame_max
+                or body_end >= len(data)
+                or _BODY_LEAD.unpack_from(data, header_end) != (FRAME_END, FRAME_BODY, channel, body_size)
+                or data[body_end] != FRAME_END
+            ):
+                break
+            run = PublishRun(channel, publish, data[header_at:header_end], [data[body_at:body_end]])
+            events.append(run)
+            self._last = run
+            self._prefix, self._body_size = data[offset:body_at], body_size
+            offset = body_end + 1
+            # A message that repeats this one is better off elsewhere.
+            if data.startswith(self._prefix, offset):
+                break
+        self._offset = offset
+        return offset > first
+
     def _read_content_at_once(self, events: list[Event], channel: int, publish: Publish, size: int) -> bool:
         """Read header and body behind a publish if both are whole, in one frame each, and of this channel."""
         data, offset = self._data, self._offset
@@ -277,6 +318,7 @@ class FrameReader:
         self._offset = body_end + 1
         self._emit(events, channel, publish, data[start:header_end], data[body_at:body_end])
         self._prefix = data[offset - size - FRAME_OVERHEAD : body_at]
+        self._common = data[offset - size - FRAME_OVERHEAD : offset + 3]
         self._body_size = body_size
         return True
 
@@ -288,8 +330,8 @@ class FrameReader:
                 last.bodies.append(body)
                 return
         self._last = PublishRun(channel, publish, header, [body])
-        # The prefix was that of the run before.
-        self._prefix = _NO_PREFIX
+        # The prefixes were those of the run before.
+        self._prefix = self._common = _NO_PREFIX
         events.append(self._last)
 
     # -- other frames -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ the flagged properties. The broker relays it as it came; it looks inside only fo
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, Final
 
 from protocol.constants import CLASS_BASIC
@@ -154,21 +155,50 @@ def _undecodable() -> ConnectionFault:
     return ConnectionFault(ReplyCode.INTERNAL_ERROR, method=0)
 
 
+def read_mode_and_priority(payload: bytes, flags: int) -> tuple[int, int]:
+    """Read delivery mode (1 by default) and priority (0 by default) of properties without a headers table.
+
+    Args:
+        payload: A content-header payload.
+        flags: Its property flags; HEADERS is not among them.
+    Raises:
+        ConnectionFault: INTERNAL_ERROR (541) if the properties cannot be decoded.
+    """
+    mode, priority, offset = 1, 0, _HEADER_SIZE
+    try:
+        for flag, width in _plan(flags):
+            if flag == DELIVERY_MODE:
+                mode = payload[offset]
+            elif flag == PRIORITY:
+                priority = payload[offset]
+            offset += width or 1 + payload[offset]
+    except IndexError:
+        raise _undecodable() from None
+    if offset != len(payload):
+        raise _undecodable()
+    return mode, priority
+
+
+@lru_cache(maxsize=1024)
+def _plan(flags: int) -> tuple[tuple[int, int], ...]:
+    """The properties that these flags announce, in order: flag and width."""
+    return tuple((flag, width) for flag, width in _WIDTHS if flags & flag)
+
+
 def _measure(payload: bytes, flags: int) -> dict[int, tuple[int, int]]:
     """Find where each property begins and ends, and that they fill the payload exactly."""
     spans: dict[int, tuple[int, int]] = {}
     offset, end = _HEADER_SIZE, len(payload)
     try:
-        for flag, width in _WIDTHS:
-            if flags & flag:
-                start = offset
-                if width:
-                    offset += width
-                elif flag == HEADERS:
-                    offset += 4 + _U32.unpack_from(payload, offset)[0]
-                else:
-                    offset += 1 + payload[offset]
-                spans[flag] = (start, offset)
+        for flag, width in _plan(flags):
+            start = offset
+            if width:
+                offset += width
+            elif flag == HEADERS:
+                offset += 4 + _U32.unpack_from(payload, offset)[0]
+            else:
+                offset += 1 + payload[offset]
+            spans[flag] = (start, offset)
     except (IndexError, struct.error):
         raise _undecodable() from None
     if offset != end:

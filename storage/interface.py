@@ -29,7 +29,8 @@ class MessageStore(Protocol):
         """Put messages at the tail.
 
         Args:
-            messages: In the order in which they will be taken; all with one envelope.
+            messages: In the order in which they will be taken; all with one envelope
+                and with bodies of one length.
             body_bytes: Sum of their body lengths, which the caller knows anyway.
         """
 

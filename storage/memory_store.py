@@ -21,12 +21,14 @@ class MemoryStore:
     place. Only requeued messages carry theirs; they are older than all in the deque.
     """
 
-    __slots__ = ("_fresh", "_next_seq", "_requeued", "ready_bytes", "ready_count")
+    __slots__ = ("_fresh", "_largest", "_next_seq", "_requeued", "ready_bytes", "ready_count")
 
     def __init__(self) -> None:
         self.ready_count = 0
         self.ready_bytes = 0
         self._fresh: deque[Message] = deque()
+        #: The largest body that was ever appended; those of one append are equally long.
+        self._largest = 0
         #: Sequence number of the head of the deque.
         self._next_seq = 0
         #: Oldest last, so that taking the oldest is a pop.
@@ -35,6 +37,9 @@ class MemoryStore:
     def append(self, messages: Sequence[Message], body_bytes: int) -> None:
         """Put messages at the tail."""
         self._fresh.extend(messages)
+        largest = len(messages[0].body)
+        if largest > self._largest:
+            self._largest = largest
         self.ready_count += len(messages)
         self.ready_bytes += body_bytes
 
@@ -47,28 +52,47 @@ class MemoryStore:
             entry = requeued.pop()
             entries.append(entry)
             taken_bytes += len(entry[1].body)
-        fresh = self._fresh
-        seq = self._next_seq
-        for _ in range(min(count - len(entries), len(fresh))):
-            if taken_bytes >= body_bytes:
-                break
-            message = fresh.popleft()
-            entries.append((seq, message, False))
-            seq += 1
-            taken_bytes += len(message.body)
-        self._next_seq = seq
+        if count > len(entries):
+            taken_bytes += self._take_fresh(entries, count - len(entries), body_bytes - taken_bytes)
         self.ready_count -= len(entries)
         self.ready_bytes -= taken_bytes
         return entries
 
+    def _take_fresh(self, entries: list[Entry], count: int, body_bytes: int) -> int:
+        """Take from the head of the deque; return the body bytes taken."""
+        fresh = self._fresh
+        count = min(count, len(fresh))
+        seq = self._next_seq
+        if count * self._largest <= body_bytes:
+            # The bytes cannot be what ends it.
+            pop = fresh.popleft
+            taken = [(number, pop(), False) for number in range(seq, seq + count)]
+            self._next_seq = seq + count
+            entries += taken
+            return sum([len(entry[1].body) for entry in taken])
+        taken_bytes = 0
+        while count and taken_bytes < body_bytes:
+            message = fresh.popleft()
+            entries.append((seq, message, False))
+            seq += 1
+            count -= 1
+            taken_bytes += len(message.body)
+        self._next_seq = seq
+        return taken_bytes
+
     def take_expired(self, now: int, count: int) -> list[Entry]:
         """Take messages from the head as long as they have expired."""
         entries: list[Entry] = []
-        while len(entries) < count:
-            head = self.peek()
-            if head is None or not head.expires_at or head.expires_at > now:
-                break
-            entries += self.take(1, 1)
+        requeued, fresh = self._requeued, self._fresh
+        while requeued and len(entries) < count and 0 < requeued[-1][1].expires_at <= now:
+            entries.append(requeued.pop())
+        seq = self._next_seq
+        while not requeued and fresh and len(entries) < count and 0 < fresh[0].expires_at <= now:
+            entries.append((seq, fresh.popleft(), False))
+            seq += 1
+        self._next_seq = seq
+        self.ready_count -= len(entries)
+        self.ready_bytes -= sum([len(entry[1].body) for entry in entries])
         return entries
 
     def peek(self) -> Message | None:

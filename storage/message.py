@@ -69,5 +69,6 @@ class TimedMessage(Message):
     __slots__ = ("expires_at",)
 
     def __init__(self, envelope: Envelope, body: bytes, expires_at: int) -> None:
-        super().__init__(envelope, body)
+        self.envelope = envelope
+        self.body = body
         self.expires_at = expires_at

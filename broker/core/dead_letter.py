@@ -9,7 +9,8 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from broker.core.routing import route
 from policies.dead_letter import REJECTED, Death, goes_in_circles, record_death
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from broker.core.vhost import VirtualHost
 
 log = logging.getLogger("leveret.queue")
+
+
+_envelope: Final = attrgetter("envelope")
 
 
 class _Letter(NamedTuple):
@@ -75,16 +79,16 @@ class DeadLetters:
             self._working = False
 
     def _publish(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        for envelope, run in groupby(messages, key=lambda message: message.envelope):
+        for envelope, run in groupby(messages, key=_envelope):
             letter = self._letter(queue, envelope, reason)
             if letter is None:
                 continue
-            bodies = [message.body for message in run]
-            queue.counters.dead_lettered[reason] += len(bodies)
-            letters = [Message(letter.envelope, body) for body in bodies]
+            dead = letter.envelope
+            letters = [Message(dead, message.body) for message in run]
+            queue.counters.dead_lettered[reason] += len(letters)
             for target in letter.targets:
                 if not target.deleted:
-                    target.publish(letters, len(bodies) * len(bodies[0]))
+                    target.publish(letters, len(letters) * len(letters[0].body))
 
     def _letter(self, queue: Queue, envelope: Envelope, reason: str) -> _Letter | None:
         """Make the letter, or take the last one if it was the same."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.session.channel import Channel
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
+_NEXT_FRAME: Final = struct.Struct(">BBHI")
 _METHOD_HEAD: Final = struct.Struct(">BHII")
 _TAG: Final = struct.Struct(">Q")
 _END: Final = bytes((FRAME_END,))
@@ -117,14 +118,21 @@ class ChannelConsumer(Consumer):
     def _prepare(self, message: Message, redelivered: bool) -> None:
         """Build what stands before and behind the delivery tag of messages with this envelope."""
         envelope, number = message.envelope, self.channel.number
-        tag = encode_shortstr(self.tag)
-        size = 4 + len(tag) + 9 + len(envelope.route)
+        if self._envelope is None or len(self._envelope.route) != len(envelope.route):
+            tag = encode_shortstr(self.tag)
+            size = 4 + len(tag) + 9 + len(envelope.route)
+            self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
         self._envelope, self._redelivered = envelope, redelivered
-        self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
         self._after = b""
-        if len(message.body) <= self.channel.connection.frame_max - FRAME_OVERHEAD:
+        size = len(message.body)
+        if size <= self.channel.connection.frame_max - FRAME_OVERHEAD:
+            header = envelope.header
             flag = b"\x01" if redelivered else b"\x00"
-            self._after = flag + envelope.route + _END + frame_content_head(number, message)
+            lead = _NEXT_FRAME.pack(FRAME_END, FRAME_HEADER, number, len(header))
+            self._after = b"".join((flag, envelope.route, lead, header))
+            # The end octet of the last frame, of the header frame where the body is empty, is left to deliver().
+            if size:
+                self._after += _NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, size)
 
     def _send_in_chunks(self, out: list[bytes], lead: bytes, tag: bytes, message: Message, redelivered: bool) -> None:
         """Send a message whose body needs several frames, up to the end octet of the last one."""
@@ -132,16 +140,6 @@ class ChannelConsumer(Consumer):
         out += (lead, tag, flag, message.envelope.route, _END)
         out += frame_content(self.channel.number, message, self.channel.connection.frame_max)
         del out[-1]
-
-
-def frame_content_head(channel: int, message: Message) -> bytes:
-    """Header frame and the head of the only body frame, up to where the body begins.
-
-    The end octet of the last frame is left to the caller: of the header frame where the body is empty.
-    """
-    header, size = message.envelope.header, len(message.body)
-    head = _FRAME_HEAD.pack(FRAME_HEADER, channel, len(header)) + header
-    return head + _END + _FRAME_HEAD.pack(FRAME_BODY, channel, size) if size else head
 
 
 def frame_content(channel: int, message: Message, frame_max: int) -> list[bytes]:

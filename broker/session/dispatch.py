@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from broker.session.handlers.basic import acknowledge_run
 from broker.session.handlers.registry import HANDLERS
@@ -33,19 +33,17 @@ def dispatch(connection: Connection, event: Event) -> None:
         ConnectionFault: Whatever closes the connection.
         WireFault: Whatever drops it.
     """
-    kind = type(event)
-    if kind is PublishRun:
-        _publish(connection, cast("PublishRun", event))
-    elif kind is AckRun:
-        _acknowledge(connection, cast("AckRun", event))
-    elif kind is MethodReceived:
-        method = cast("MethodReceived", event)
-        if method.channel:
-            _handle(connection, method)
+    if type(event) is PublishRun:
+        _publish(connection, event)
+    elif type(event) is AckRun:
+        _acknowledge(connection, event)
+    elif type(event) is MethodReceived:
+        if event.channel:
+            _handle(connection, event)
         else:
-            _handle_connection_method(connection, method.method.index)
-    else:
-        raise cast("Exception", event)
+            _handle_connection_method(connection, event.method.index)
+    elif isinstance(event, Exception):
+        raise event
 
 
 def method_of(event: Event) -> int:

@@ -32,6 +32,9 @@ _RETURN: Final = INDEX["basic.return"]
 _BODY_SIZE: Final = struct.Struct(">Q")
 _BARE_HEADER_SIZE: Final = 14
 
+#: Properties that have a say in whether a message may be published, and where it goes.
+_ACTED_ON: Final = properties.HEADERS | properties.REPLY_TO | properties.EXPIRATION | properties.USER_ID
+
 
 class PublishRoute:
     """What is known of publishes with the same exchange, routing key and flags, on one connection.
@@ -39,6 +42,7 @@ class PublishRoute:
     Args:
         generation: Of the connection's topology and permissions when it was found out.
         exchange: Where they go.
+        keys_replies: Direct reply-to consumers that the routing key alone names.
 
     Attributes:
         header: The content header that the rest belongs to; None where the next message must look again.
@@ -48,9 +52,9 @@ class PublishRoute:
         keys_queues: Where messages without CC and BCC go, whatever their header; None if that depends on it.
     """
 
-    __slots__ = ("envelope", "exchange", "generation", "header", "keys_queues", "queues", "replies")
+    __slots__ = ("envelope", "exchange", "generation", "header", "keys_queues", "keys_replies", "queues", "replies")
 
-    def __init__(self, generation: int, exchange: Exchange) -> None:
+    def __init__(self, generation: int, exchange: Exchange, keys_replies: tuple[str, ...]) -> None:
         self.generation = generation
         self.exchange = exchange
         self.header: bytes | None = None
@@ -58,6 +62,7 @@ class PublishRoute:
         self.queues: tuple[Queue, ...] = ()
         self.replies: tuple[str, ...] = ()
         self.keys_queues: tuple[Queue, ...] | None = None
+        self.keys_replies = keys_replies
 
 
 def publish_run(channel: Channel, run: PublishRun) -> None:
@@ -73,12 +78,10 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     """
     publish = run.publish
     route: PublishRoute | None = publish.memo
-    if (
-        route is None
-        or route.header is not run.header
-        or route.generation != channel.connection.authorization.generation
-    ):
+    if route is None or route.generation != channel.connection.authorization.generation or not run.bodies[0]:
         route = _resolve(channel, publish, run.header)
+    elif route.header is not run.header:
+        _read_header(channel, publish, route, run.header)
     envelope = route.envelope
     messages = [Message(envelope, body) for body in run.bodies]
     if channel.transaction is not None:
@@ -147,7 +150,7 @@ def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
     route: PublishRoute | None = publish.memo
     generation = connection.authorization.generation
     if route is None or route.generation != generation:
-        route = publish.memo = PublishRoute(generation, _open_exchange(connection, publish))
+        route = publish.memo = PublishRoute(generation, _open_exchange(connection, publish), _reply_names(publish, []))
     _read_header(channel, publish, route, header)
     return route
 
@@ -172,22 +175,33 @@ def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
 
 
 def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
-    """Make the envelope of messages with this header, and find their queues."""
+    """Make the envelope of messages with this header, and find their queues.
+
+    The two short cuts are for headers that cannot change where a message goes.
+    """
     flags = properties.read_flags(header)
     if not flags and len(header) == _BARE_HEADER_SIZE:
         route.envelope = Envelope(publish.route, header)
         route.queues = _queues_by_key(channel, publish, route)
-        route.replies = _reply_names(publish, [])
+        route.replies = route.keys_replies
         route.header = header
         return
+    if not flags & _ACTED_ON and route.keys_queues is not None:
+        mode, priority = properties.read_mode_and_priority(header, flags)
+        if mode in (1, 2):
+            route.envelope = Envelope(publish.route, header, mode == 2, priority)
+            route.queues = route.keys_queues
+            route.replies = route.keys_replies
+            route.header = header
+            return
     read = Properties(header)
+    mode = read.octet(properties.DELIVERY_MODE, 1)
     headers = read.headers()
     changes = _substitute_reply_to(channel, read)
     _check_user_id(channel.connection, read)
     expiration = _read_expiration(read)
     copies, blind = _extra_keys(headers, "CC"), _extra_keys(headers, "BCC")
     extra_keys = copies + blind
-    mode = read.octet(properties.DELIVERY_MODE, 1)
     if mode not in (1, 2):
         raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
     if find(headers, "BCC") is not None:
@@ -208,7 +222,7 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
 
 def _reply_names(publish: Publish, extra_keys: list[str]) -> tuple[str, ...]:
     """The routing keys that name direct reply-to consumers: on the default exchange only."""
-    if publish.exchange:
+    if publish.exchange or not (extra_keys or publish.routing_key.startswith(REPLY_QUEUE)):
         return ()
     return tuple(key for key in (publish.routing_key, *extra_keys) if key.startswith(REPLY_QUEUE))
 

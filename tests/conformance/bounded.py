@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pamqp import commands
@@ -15,6 +15,7 @@ from tests.support.tables import Triple
 from tests.support.wire import BODY, HEADER, METHOD, Channel, frame
 
 REJECTING = ("reject-publish", "reject-publish-dlx")
+QUORUM: Triple = ("x-queue-type", "S", "quorum")
 
 
 def limits(
@@ -51,6 +52,11 @@ def limits(
 def bounded(channel: Channel, unique: Unique, *limited: Any, **given: Any) -> str:
     """Declare a queue of a new name with `limits`; return the name."""
     return new_queue(channel, unique, arguments=limits(*limited, **given))
+
+
+def quorum(channel: Channel, unique: Unique, *limited: Any, arguments: Sequence[Triple] = (), **given: Any) -> str:
+    """Declare a quorum queue of a new name with `limits` and further arguments; return the name."""
+    return new_queue(channel, unique, arguments=[QUORUM, *limits(*limited, **given), *arguments], durable=True)
 
 
 def outcomes(

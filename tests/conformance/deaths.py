@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tests.conformance.fixtures import Unique
-from tests.conformance.topology import got, new_queue
+from tests.conformance.topology import fill, got, new_queue
 from tests.support.tables import Triple, plain
 from tests.support.wire import Channel, Delivery
 
@@ -61,6 +61,18 @@ def dead_letter(channel: Channel, queue: str, letters: str) -> Delivery:
     """Reject the next message of a queue and take it from where it goes."""
     reject(channel, queue)
     return arrival(channel, letters)
+
+
+def arrivals(channel: Channel, queue: str, count: int) -> list[bytes]:
+    """Wait until a queue has had this many messages and take them; return their bodies in order."""
+    return [arrival(channel, queue).body for _ in range(count)]
+
+
+def after(channel: Channel, unique: Unique, ttl: int) -> None:
+    """Return when a message that is published now with this TTL (in ms) has expired elsewhere."""
+    queue, letters = dead_lettering(channel, unique, ("x-message-ttl", "I", ttl))
+    fill(channel, queue, b"witness")
+    arrival(channel, letters)
 
 
 def death_tables(delivery: Delivery) -> list[list[Triple]]:

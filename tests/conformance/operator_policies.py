@@ -8,17 +8,38 @@ from types import TracebackType
 from typing import Any
 
 from tests.conformance.http_answers import Answer, ask
-from tests.conformance.topology import counts, fill, numbered
+from tests.conformance.topology import fill
 from tests.support.management import Management
 from tests.support.wire import Channel
 
 USER = "policies"
 OPERATOR = "operator-policies"
+KINDS = [USER, OPERATOR]
+#: A policy of this process, and a pattern for it that matches nothing.
+NAME = f"conformance.{uuid.uuid4().hex[:12]}"
+PATTERN = "^conformance\\.nothing$"
 
 
 def only(*names: str) -> str:
     """Return a pattern that matches these names and no other."""
     return f"^(?:{'|'.join(re.escape(name) for name in names)})$"
+
+
+def of(definition: Any, **others: Any) -> dict[str, Any]:
+    """Return the body of a PUT."""
+    return {"pattern": PATTERN, "definition": definition, **others}
+
+
+def check(answer: Answer, status: int, document: Any) -> None:
+    """Assert status and JSON of an answer."""
+    assert (answer.status, answer.document) == (status, document), f"{(status, document)} expected, got {answer}"
+
+
+def refusal(reason: str, kind: str = USER) -> dict[str, str]:
+    """Return the answer to a policy that does not hold; only that to a user's policy is escaped for HTML."""
+    if kind == USER:
+        reason = reason.replace("<", "&lt;").replace(">", "&gt;")
+    return {"error": "bad_request", "reason": f"Validation failed\n\n{reason}\n"}
 
 
 class PolicySet:
@@ -86,7 +107,9 @@ class PolicySet:
 
 
 def kept(channel: Channel, queue: str, published: int = 10) -> int:
-    """Empty a queue, publish this many messages of one byte to it and return how many stay."""
+    """Empty a queue, publish this many messages of one byte to it and return how many stay; they are purged."""
     channel.queue_purge(queue)
-    fill(channel, queue, *numbered(published))
-    return counts(channel, queue)[0]
+    fill(channel, queue, *([b"x"] * published))
+    # A purge waits for all that was published; RabbitMQ may answer a passive declare earlier.
+    stayed: int = channel.queue_purge(queue).message_count
+    return stayed

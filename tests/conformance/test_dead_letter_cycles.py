@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.deaths import arrival, dead_letter_to, dead_lettering, history, reject
+from tests.conformance.deaths import after, arrival, dead_letter_to, dead_lettering, history, reject
 from tests.conformance.fixtures import Unique
 from tests.conformance.topology import bodies, bound_queue, counts, drain, fill, new_exchange, new_queue
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
 SHORT: Triple = ("x-message-ttl", "I", 50)
-
-
-def after(channel: Channel, unique: Unique, ttl: int = 50) -> None:
-    """Return when a message that is published now with this TTL (in ms) has expired elsewhere."""
-    queue, letters = dead_lettering(channel, unique, ("x-message-ttl", "I", ttl))
-    fill(channel, queue, b"witness")
-    arrival(channel, letters)
 
 
 def circle(channel: Channel, unique: Unique, *arguments: list[Triple]) -> list[str]:
@@ -39,7 +32,7 @@ def test_2_4_1_only_the_cycling_queue_is_left_out(channel: Channel, unique: Uniq
     for other in others:
         letter = arrival(channel, other)
         assert (letter.body, history(letter)) == (b"one", [(queue, reason, 1)])
-    after(channel, unique)
+    after(channel, unique, 50)
     assert counts(channel, queue) == (0, 0)
     assert drain(channel, others[0]) == []
 
@@ -55,7 +48,7 @@ def test_2_4_2_rejected_messages_go_round_freely(channel: Channel, unique: Uniqu
 def test_2_4_3_a_rejection_since_the_last_visit_allows_it(channel: Channel, unique: Unique) -> None:
     expiring, rejecting = circle(channel, unique, [SHORT], [])
     fill(channel, expiring, b"one")
-    after(channel, unique)
+    after(channel, unique, 50)
     reject(channel, rejecting)
     # Back to where it expired first, and on from there.
     letter = arrival(channel, rejecting)

@@ -74,6 +74,7 @@ class Queue:
 
     __slots__ = (
         "_head_timer",
+        "_is_plain",
         "_limits",
         "_timed",
         "arguments",
@@ -133,6 +134,8 @@ class Queue:
         self.lease = Lease(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
         self._limits: Limits | None = None
+        #: Neither limits nor a time to live are in force.
+        self._is_plain = True
         #: Whether a message with an expiry time may be among those that wait.
         self._timed = False
 
@@ -152,8 +155,14 @@ class Queue:
             How many were taken; the others were refused.
         """
         taken = len(messages)
-        ttl = self._time_to_live(messages[0])
         limits = self._limits
+        if self._is_plain and messages[0].envelope.expiration_ms is None:
+            self.store.append(messages, body_bytes)
+            self.counters.published += taken
+            if not self.scheduled and (self.consumers.ring or self._timed):
+                self.host.turn.deliver_later(self)
+            return taken
+        ttl = self._time_to_live(messages[0])
         if limits is not None and limits.refuses:
             taken = self._append_what_fits(messages, ttl, limits)
         else:
@@ -398,6 +407,7 @@ class Queue:
             self.settings = settings
             self._limits = self._limits_of(settings) if limited else None
             self._evict_batch()
+        self._is_plain = not limited and new.message_ttl is None
         self.host.turn.deliver_later(self)
 
     def _limits_of(self, settings: QueueSettings) -> Limits:

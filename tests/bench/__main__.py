@@ -1,0 +1,113 @@
+"""`python -m tests.bench`: speed, CPU, latency and memory of Leveret, beside another broker if there is one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import FrameType
+from typing import Final
+
+from tests.bench.brokers import PEER_VARIABLE, Start, fresh_leveret, peer
+from tests.bench.in_flight import BenchError
+from tests.bench.measurement import Extent, Run, measure
+from tests.bench.report import Result, as_json, table
+from tests.bench.scenarios import SCENARIOS, SIZES, Scenario
+
+_EPILOG: Final = f"""Messages are deliveries, or publishes where nobody consumes. Latency is that of an even 1,000
+publishes a second. The ratio is Leveret's figure over the peer's. The peer is the broker of {PEER_VARIABLE}=amqp://…,
+else a RabbitMQ node of the benchmark's own where rabbitmq-server is installed."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark.
+
+    Args:
+        argv: arguments; None for those of the command line.
+
+    Returns:
+        Exit status: 0, or 1 when a run went wrong.
+
+    Raises:
+        SystemExit: 2 for bad usage.
+    """
+    options = _parser().parse_args(argv)
+    if options.list:
+        for scenario in SCENARIOS:
+            print(f"{scenario.name:14}  {scenario.about}")
+        return 0
+    scenarios = [each for each in SCENARIOS if not options.scenario or each.name in options.scenario]
+    extent = Extent(SIZES[options.size], options.messages)
+    try:
+        results = _measure(scenarios, extent, options.runs, options.only)
+    except (BenchError, OSError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    print(as_json(results) if options.json else table(results))
+    return 0
+
+
+def _measure(scenarios: Sequence[Scenario], extent: Extent, runs: int, only: str | None) -> list[Result]:
+    with ExitStack() as stack:
+        starts: list[Start] = [] if only == "peer" else [fresh_leveret]
+        if only != "leveret" and (start := stack.enter_context(peer(os.environ))):
+            starts.append(start)
+        if not starts:
+            raise BenchError("there is no peer")
+        return [_result(scenario, extent, runs, starts) for scenario in scenarios]
+
+
+def _result(scenario: Scenario, extent: Extent, runs: int, starts: Sequence[Start]) -> Result:
+    """Measure one scenario: a run on each broker in turn, and again."""
+    found: dict[str, list[Run]] = {}
+    for number in range(runs):
+        for start in starts:
+            with start() as broker:
+                _progress(f"{scenario.name}  run {number + 1} of {runs}  {broker.name}  ")
+                run = measure(scenario, broker, extent)
+                _progress(f"{run.measures.messages_per_second:,.0f} messages/s\n")
+            found.setdefault(broker.name, []).append(run)
+    return Result(scenario, found)
+
+
+def _progress(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__, epilog=_EPILOG)
+    parser.add_argument("--list", action="store_true", help="list the scenarios")
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=[scenario.name for scenario in SCENARIOS],
+        metavar="NAME",
+        help="only this scenario; may be repeated",
+    )
+    parser.add_argument("--runs", type=_positive_int, default=3, metavar="N", help="runs a broker (default: 3)")
+    parser.add_argument("--size", choices=SIZES, default="normal", help="how much a run does (default: normal)")
+    parser.add_argument("--messages", type=_positive_int, metavar="N", help="publishes a run, instead of the size's")
+    parser.add_argument("--only", choices=("leveret", "peer"), help="measure only one of the two brokers")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def _positive_int(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    """End by way of all the exits, so that no broker stays behind."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(_signal, _end)
+    sys.exit(main())

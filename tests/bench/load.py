@@ -1,0 +1,231 @@
+"""One scenario's load on one broker: its queues, its clients and its phases."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tests.bench.consumer import Consumed, Consumer
+from tests.bench.frames import Route
+from tests.bench.in_flight import STALL_SECONDS, BenchError, InFlight
+from tests.bench.publisher import Published, Publisher
+from tests.bench.scenarios import Scenario
+from tests.bench.worker import Worker
+from tests.support.wire import Connection
+
+_DEAD: Final = ".dead"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a phase moved.
+
+    Attributes:
+        messages: deliveries counted, or publishes where nobody consumes.
+        refused: publishes that were nacked.
+        seconds: from before the first byte sent to the last byte received.
+        cpu_seconds: of all clients.
+    """
+
+    messages: int
+    refused: int
+    seconds: float
+    cpu_seconds: float
+
+
+class Load:
+    """The clients of one scenario, each in a process of its own; a context manager that deletes the queues at its end.
+
+    Phases are called in the order of the methods; all but `run` may be left out.
+
+    Args:
+        url: AMQP URL.
+        scenario: what to do.
+        window: deliveries that may be on their way.
+    """
+
+    def __init__(self, url: str, scenario: Scenario, window: int) -> None:
+        self._url, self._scenario, self._window = url, scenario, window
+        self._routes = _routes(scenario)
+        self._filled = 0
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> Load:
+        try:
+            self._declare()
+            self._start()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def _declare(self) -> None:
+        scenario, exchange = self._scenario, self._routes[0].exchange
+        with Connection(self._url, timeout=2 * STALL_SECONDS) as connection:
+            channel = connection.channel()
+            if exchange:
+                channel.exchange_declare(exchange, scenario.exchange, durable=scenario.durable)
+            for route in self._routes:
+                given = dict(scenario.arguments)
+                if scenario.dead_letter:
+                    channel.queue_declare(route.queue + _DEAD, durable=scenario.durable)
+                    given |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": route.queue + _DEAD}
+                arguments = [(name, "S" if isinstance(value, str) else "l", value) for name, value in given.items()]
+                channel.queue_declare(route.queue, durable=scenario.durable, arguments=arguments)
+                if exchange:
+                    channel.queue_bind(route.queue, exchange, route.routing_key)
+
+    def _start(self) -> None:
+        scenario, consumers = self._scenario, 0 if self._scenario.kind == "publish" else self._scenario.connections
+        self._flight = InFlight(consumers)
+        published = self._routes[:1] if scenario.exchange == "fanout" else self._routes
+        self._publisher = Worker(Publisher, self._url, scenario, published, self._flight, self._window)
+        self._workers.append(self._publisher)
+        self._consumers: list[Worker] = []
+        for index in range(consumers):
+            routes = self._routes[index::consumers]
+            self._consumers.append(Worker(Consumer, self._url, scenario, routes, self._flight, index))
+            self._workers.append(self._consumers[-1])
+        for worker in self._workers:
+            worker.result()
+        if scenario.kind == "flow":
+            for consumer in self._consumers:
+                consumer.call("subscribe")
+
+    def _close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        with Connection(self._url, timeout=2 * STALL_SECONDS) as connection:
+            channel = connection.channel()
+            for route in self._routes:
+                channel.queue_delete(route.queue)
+                if self._scenario.dead_letter:
+                    channel.queue_delete(route.queue + _DEAD)
+            if self._routes[0].exchange:
+                channel.exchange_delete(self._routes[0].exchange)
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the queues that routes lead to."""
+        return [route.queue for route in self._routes]
+
+    def latencies(self, rate: float, count: int) -> list[int]:
+        """Publish at an even rate and return how long each delivery took, in nanoseconds; for a `flow`.
+
+        Args:
+            rate: publishes a second.
+            count: of them.
+
+        Raises:
+            BenchError: messages were missing or wrong.
+        """
+        expected = count * self._scenario.copies
+        with self._consuming({"timed": True}) as consumed:
+            self._publisher.call("publish_at_rate", rate, count)
+            self._flight.wait_for(expected)
+        _expect(sum(each.count for each in consumed), expected)
+        return [latency for each in consumed for latency in each.latencies]
+
+    def fill(self, count: int) -> None:
+        """Put messages into the queue before the clock starts; not for a `flow`.
+
+        Raises:
+            BenchError: it does not hold what it has to.
+        """
+        self._fill(count, STALL_SECONDS)
+
+    def run(self, count: int, *, patience: float = STALL_SECONDS) -> Flow:
+        """Move messages as fast as the broker takes them.
+
+        Args:
+            count: publishes. Ignored by a `consume` scenario, which ends with what `fill` put in.
+            patience: seconds that a `publish` waits for the queue to hold what it has to.
+
+        Raises:
+            BenchError: messages were missing or wrong.
+        """
+        if self._scenario.kind == "publish":
+            filled = self._fill(count, patience)
+            return Flow(filled.count, filled.refused, filled.ended - filled.began, filled.cpu_seconds)
+        if self._scenario.kind == "consume":
+            began, cpu, expected = time.monotonic(), 0.0, self._filled
+            with self._consuming({"subscribe": True}) as consumed:
+                self._flight.wait_for(expected)
+        else:
+            expected = count * self._scenario.copies
+            with self._consuming({}) as consumed:
+                published: Published = self._publisher.call("publish", count, True)
+                self._flight.wait_for(expected)
+            began, cpu = published.began, published.cpu_seconds
+            _expect(published.count - published.refused, count)
+        _expect(sum(each.count for each in consumed), expected)
+        took = max(each.last_at for each in consumed) - began
+        return Flow(expected, 0, took, cpu + sum(each.cpu_seconds for each in consumed))
+
+    def check_empty(self) -> None:
+        """Make sure that no message is left in the queues of consumers, acknowledged ones included.
+
+        Raises:
+            BenchError: there is.
+        """
+        for consumer in self._consumers:
+            consumer.call("check_empty")
+
+    @contextmanager
+    def _consuming(self, how: dict[str, bool]) -> Iterator[list[Consumed]]:
+        """Let all consumers count during the block; what each came to is in the list after it."""
+        consumed: list[Consumed] = []
+        self._flight.begin()
+        for consumer in self._consumers:
+            consumer.begin("consume", how.get("subscribe", False), how.get("timed", False))
+        failure: BenchError | None = None
+        try:
+            yield consumed
+        except BenchError as error:
+            failure = error
+        finally:
+            self._flight.finish()
+        # Why a consumer failed says more than that the publisher saw it fail.
+        consumed += [consumer.result() for consumer in self._consumers]
+        if failure is not None:
+            raise failure
+
+    def _fill(self, count: int, patience: float) -> Published:
+        """Publish to the queue, which nobody reads, until it and its dead-letter queue hold what they have to."""
+        scenario, queue = self._scenario, self._routes[0].queue
+        before, self._filled = self._filled, self._filled + count
+        left = scenario.left(self._filled)
+        expected = {queue: left}
+        gone = self._filled - left
+        if scenario.dead_letter:
+            expected[queue + _DEAD] = gone
+        published: Published = self._publisher.call("fill", count, expected, patience)
+        if scenario.refuses and scenario.confirm_window:
+            gone -= before - scenario.left(before)
+            _expect(published.refused, gone)
+        else:
+            _expect(published.refused, 0)
+        return published
+
+
+def _expect(received: int, expected: int) -> None:
+    if received != expected:
+        raise BenchError(f"{received} messages came, {expected} expected")
+
+
+def _routes(scenario: Scenario) -> list[Route]:
+    """Return a route a queue, of names that no other run has."""
+    name = f"bench.{uuid.uuid4().hex[:12]}"
+    exchange = name if scenario.exchange else ""
+    queues = [f"{name}.{number:03}" for number in range(scenario.queues)]
+    return [
+        Route(exchange, name if scenario.exchange == "fanout" else queue, queue, f"consumer-{number:03}")
+        for number, queue in enumerate(queues)
+    ]

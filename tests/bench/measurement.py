@@ -1,0 +1,124 @@
+"""One run of one scenario on one broker, and the median of several."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.bench.brokers import Broker
+from tests.bench.load import Load
+from tests.bench.scenarios import LATENCY_RATE, Scenario, Size
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What the table shows. None stands for what does not apply or could not be seen.
+
+    Attributes:
+        messages_per_second: deliveries, or publishes where nobody consumes.
+        server_cpu_us: CPU time of the broker, microseconds a message.
+        p50_ms: half of the deliveries took no longer than this, in milliseconds, at an even 1,000 publishes a second.
+        p99_ms: the same for 99 of 100.
+        peak_rss_mib: largest resident size of the broker since the scenario began, MiB.
+        load_cpu_us: CPU time of the load generator, microseconds a message.
+    """
+
+    messages_per_second: float
+    server_cpu_us: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    peak_rss_mib: float | None
+    load_cpu_us: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run.
+
+    Attributes:
+        messages: counted in the measured phase.
+        refused: of them, by the broker's nacks.
+        measures: of it.
+    """
+
+    messages: int
+    refused: int
+    measures: Measures
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much a run does.
+
+    Attributes:
+        size: window and latency phase.
+        messages: publishes; None for the scenario's number times the size's factor.
+    """
+
+    size: Size
+    messages: int | None = None
+
+    def publishes(self, scenario: Scenario) -> int:
+        """Return the number of publishes of a run."""
+        return self.messages or max(1, round(scenario.messages * self.size.factor))
+
+
+def measure(scenario: Scenario, broker: Broker, extent: Extent) -> Run:
+    """Run a scenario once.
+
+    Raises:
+        BenchError: a message was lost, or is not the one that was sent.
+    """
+    count = extent.publishes(scenario)
+    account = broker.account
+    with Load(broker.url, scenario, extent.size.window) as load:
+        if account is not None:
+            account.reset_peak_rss()
+        latencies: list[int] = []
+        if scenario.kind == "flow":
+            latencies = sorted(load.latencies(LATENCY_RATE, round(LATENCY_RATE * extent.size.latency_seconds)))
+        elif scenario.kind == "consume":
+            load.fill(count)
+        elif scenario.prefill:
+            load.fill(scenario.prefill)
+        before = account.cpu_seconds() if account else 0.0
+        flow = load.run(count)
+        server = account.cpu_seconds() - before if account else None
+        peak = account.peak_rss_bytes() if account else None
+        load.check_empty()
+    measures = Measures(
+        messages_per_second=flow.messages / flow.seconds,
+        server_cpu_us=None if server is None else server / flow.messages * 1e6,
+        p50_ms=_percentile(latencies, 50),
+        p99_ms=_percentile(latencies, 99),
+        peak_rss_mib=None if peak is None else peak / 2**20,
+        load_cpu_us=flow.cpu_seconds / flow.messages * 1e6,
+    )
+    return Run(flow.messages, flow.refused, measures)
+
+
+def median(runs: Sequence[Run]) -> Measures:
+    """Return the median of each measure by itself, over one run or more."""
+
+    def known(name: str) -> list[float]:
+        return [value for run in runs if (value := getattr(run.measures, name)) is not None]
+
+    def maybe(name: str) -> float | None:
+        return statistics.median(values) if (values := known(name)) else None
+
+    return Measures(
+        messages_per_second=statistics.median(known("messages_per_second")),
+        server_cpu_us=maybe("server_cpu_us"),
+        p50_ms=maybe("p50_ms"),
+        p99_ms=maybe("p99_ms"),
+        peak_rss_mib=maybe("peak_rss_mib"),
+        load_cpu_us=statistics.median(known("load_cpu_us")),
+    )
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> float | None:
+    """Return a percentile of nanoseconds in milliseconds."""
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / 1e6

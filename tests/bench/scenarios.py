@@ -1,0 +1,151 @@
+"""What the benchmark measures: one row a scenario, and the sizes that scale them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One kind of load: one publisher, and `queues` queues with a consumer each where the kind has consumers.
+
+    Attributes:
+        name: for the command line and the table.
+        about: what it shows, in a few words.
+        body: bytes of each message's body, 8 or more: a time stamp has to fit in.
+        messages: publishes of the normal size.
+        kind: `flow` publishes while consumers take; `publish` fills a queue that nobody reads; `consume` empties
+            a queue that was filled before the clock started.
+        queues: 1..1000; 1 unless the kind is `flow`.
+        exchange: type of the exchange in front of the queues; empty for the default exchange. A fanout copies
+            each message to all queues, else the queues take turns.
+        arguments: of each queue.declare. `x-max-length` and `x-message-ttl` also tell what a `publish` leaves in
+            the queue, and `x-overflow` whether the rest is refused.
+        durable: durable queues.
+        dead_letter: the queue dead-letters into a second one of the same kind, which nobody reads either; only for
+            `publish`.
+        prefill: messages published before the clock of a `publish` starts.
+        persistent: the messages have delivery-mode 2.
+        properties: further properties by AMQP's names with `_` for `-`; the messages take these sets in turn. All
+            sets encode to the same length.
+        connections: over how many the consumers are spread, each in a process of its own.
+        prefetch: unacked messages that a consumer may hold; 0 for no limit.
+        ack_every: 0 for automatic acknowledgement, 1 for an ack a message, N for one `multiple` ack of N messages.
+        confirm_window: publishes that may wait for their confirm; 0 publishes without confirms.
+    """
+
+    name: str
+    about: str
+    body: int
+    messages: int
+    kind: Literal["flow", "publish", "consume"] = "flow"
+    queues: int = 1
+    exchange: Literal["", "direct", "fanout"] = ""
+    arguments: Mapping[str, int | str] = field(default_factory=dict)
+    durable: bool = False
+    dead_letter: bool = False
+    prefill: int = 0
+    persistent: bool = False
+    properties: tuple[Mapping[str, Any], ...] = ({},)
+    connections: int = 1
+    prefetch: int = 0
+    ack_every: int = 0
+    confirm_window: int = 0
+
+    @property
+    def copies(self) -> int:
+        """Deliveries that one publish makes."""
+        return self.queues if self.exchange == "fanout" else 1
+
+    @property
+    def refuses(self) -> bool:
+        """Publishes into the full queue are refused: nacked, where there are confirms."""
+        return str(self.arguments.get("x-overflow", "")).startswith("reject-publish")
+
+    def left(self, publishes: int) -> int:
+        """Return how many of `publishes` messages the queue of a `publish` holds in the end."""
+        if "x-message-ttl" in self.arguments:
+            return 0
+        return min(publishes, int(self.arguments.get("x-max-length", publishes)))
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long a run takes.
+
+    Attributes:
+        factor: of each scenario's messages.
+        window: deliveries that may be on their way in a `flow`, for every broker the same.
+        latency_seconds: of the latency phase.
+    """
+
+    factor: float
+    window: int
+    latency_seconds: float
+
+
+# As many clients do: no two messages in a row have equal headers, so that nothing can be made once for a run of them.
+_DISTINCT: Final = tuple({"message_id": f"{number:08}"} for number in range(1_000))
+
+SCENARIOS: Final = (
+    Scenario("16B-auto-ack", "16 B, automatic acks", 16, 500_000),
+    Scenario("1kB-auto-ack", "1 kB, automatic acks", 1024, 300_000),
+    Scenario("1kB-ack-50", "1 kB, prefetch 200, one ack for 50", 1024, 300_000, prefetch=200, ack_every=50),
+    Scenario("1kB-ack-each", "1 kB, prefetch 200, an ack each", 1024, 200_000, prefetch=200, ack_every=1),
+    Scenario("1kB-confirms", "1 kB, confirms, 100 in flight", 1024, 200_000, confirm_window=100),
+    Scenario("16B-distinct", "16 B, each its own message-id", 16, 300_000, properties=_DISTINCT),
+    Scenario("1kB-distinct", "1 kB, each its own message-id", 1024, 200_000, properties=_DISTINCT),
+    Scenario("fanout-10", "100 B, fanout to 10 queues", 100, 100_000, queues=10, exchange="fanout"),
+    Scenario("direct-100", "100 B, in turn to 100 queues", 100, 300_000, queues=100, exchange="direct", connections=4),
+    Scenario("publish-only", "100 B, into a queue without consumer", 100, 500_000, kind="publish"),
+    Scenario(
+        "drop-head",
+        "100 B, into a full drop-head queue",
+        100,
+        300_000,
+        kind="publish",
+        arguments={"x-max-length": 1_000},
+        prefill=1_000,
+    ),
+    Scenario(
+        "reject-publish",
+        "100 B, into a full reject-publish queue, confirms",
+        100,
+        200_000,
+        kind="publish",
+        arguments={"x-max-length": 1_000, "x-overflow": "reject-publish"},
+        prefill=1_000,
+        confirm_window=100,
+    ),
+    Scenario(
+        "drop-head-dlx",
+        "100 B, into a full drop-head queue with a DLX",
+        100,
+        300_000,
+        kind="publish",
+        arguments={"x-max-length": 1_000},
+        prefill=1_000,
+        dead_letter=True,
+    ),
+    Scenario(
+        "priorities-10",
+        "100 B, ten priorities in turn",
+        100,
+        300_000,
+        arguments={"x-max-priority": 10},
+        properties=tuple({"priority": number} for number in range(10)),
+    ),
+    Scenario("ttl", "100 B, expiring after 50 ms", 100, 300_000, kind="publish", arguments={"x-message-ttl": 50}),
+    Scenario("consume-only", "100 B, out of a full queue", 100, 500_000, kind="consume"),
+)
+
+SIZES: Final = {
+    "tiny": Size(factor=1 / 250, window=300, latency_seconds=0.05),
+    "normal": Size(factor=1, window=20_000, latency_seconds=2.0),
+    "large": Size(factor=5, window=20_000, latency_seconds=10.0),
+}
+
+# Publishes a second in the latency phase: far from what a broker can do, so that it shows the way and not the queueing.
+LATENCY_RATE: Final = 1_000

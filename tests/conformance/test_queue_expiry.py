@@ -1,0 +1,156 @@
+"""Queue semantics 4.2: queues that expire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pamqp import commands
+
+from tests.conformance.deaths import dead_lettering
+from tests.conformance.fixtures import Connect, Poll, Unique
+from tests.conformance.leases import gone
+from tests.conformance.operator_policies import NAME, PolicySet, check, of, refusal
+from tests.conformance.reply_texts import invalid_argument, no_queue
+from tests.conformance.topology import counts, drain, fill, got, new_queue
+from tests.support.management import Management
+from tests.support.tables import Triple
+from tests.support.wire import Channel
+
+MAX_TTL = 315_360_000_000
+DECLARE = commands.Queue.Declare
+LEASE = 1500
+
+
+@pytest.fixture
+def policies(management: Management, vhost: str) -> Iterator[PolicySet]:
+    with PolicySet(management, vhost) as made:
+        yield made
+
+
+def expires(milliseconds: int) -> list[Triple]:
+    """Return the arguments of a queue that expires."""
+    return [("x-expires", "l", milliseconds)]
+
+
+def outlast_a_lease(channel: Channel, unique: Unique, poll: Poll, renew: Callable[[], object]) -> None:
+    """Renew a lease again and again until a queue that is declared now, with a lease as long, has expired."""
+    witness = new_queue(channel, unique, arguments=expires(LEASE))
+
+    def expired() -> bool:
+        renew()
+        return gone(channel, witness)
+
+    poll(expired)
+
+
+@pytest.mark.parametrize("letter", ["b", "B", "s", "u", "I", "i", "l", "L"])
+def test_4_2_1_any_integer_type(channel: Channel, unique: Unique, poll: Poll, letter: str) -> None:
+    queue = new_queue(channel, unique, arguments=[("x-expires", letter, 100)])
+    poll(lambda: gone(channel, queue))
+
+
+def test_4_2_1_the_shortest_lease(channel: Channel, unique: Unique, poll: Poll) -> None:
+    queue = new_queue(channel, unique, arguments=expires(1))
+    poll(lambda: gone(channel, queue))
+
+
+def test_4_2_1_the_longest_lease(channel: Channel, unique: Unique) -> None:
+    queue = new_queue(channel, unique, arguments=expires(MAX_TTL))
+    assert counts(channel, queue) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("letter", "value", "reason"),
+    [
+        ("I", 0, "{value_zero,0}"),
+        ("I", -1, "{value_negative,-1}"),
+        ("l", MAX_TTL + 1, f"{{value_too_large,{MAX_TTL + 1}}}"),
+        ("S", "1000", '"expected integer, got longstr"'),
+    ],
+)
+def test_4_2_1_invalid_arguments(
+    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, reason: str
+) -> None:
+    queue = unique()
+    with channel.expect_channel_close(406, invalid_argument("x-expires", queue, vhost, f": {reason}"), DECLARE):
+        channel.queue_declare(queue, arguments=[("x-expires", letter, value)])
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_4_2_1_by_policy(policies: PolicySet, value: int) -> None:
+    check(policies.put(NAME, of({"expires": value})), 400, refusal(f"{value} is not a valid queue expiry"))
+
+
+@pytest.mark.parametrize(
+    "renew",
+    [
+        lambda channel, queue: channel.queue_declare(queue, arguments=expires(LEASE)),
+        lambda channel, queue: channel.queue_declare(queue, passive=True),
+        lambda channel, queue: channel.get(queue),
+    ],
+    ids=["declare", "passive declare", "get"],
+)
+def test_4_2_2_what_renews_the_lease(
+    channel: Channel, unique: Unique, poll: Poll, renew: Callable[[Channel, str], object]
+) -> None:
+    queue = new_queue(channel, unique, arguments=expires(LEASE))
+    outlast_a_lease(channel, unique, poll, lambda: renew(channel, queue))
+    assert not gone(channel, queue)
+    poll(lambda: gone(channel, queue))
+
+
+def test_4_2_2_publishing_does_not(channel: Channel, unique: Unique, poll: Poll) -> None:
+    queue = new_queue(channel, unique, arguments=expires(300))
+    poll(lambda: gone(channel, queue))
+
+
+@pytest.mark.parametrize("way", ["cancel", "channel", "connection"])
+def test_4_2_2_a_consumer_suspends_it(channel: Channel, connect: Connect, unique: Unique, poll: Poll, way: str) -> None:
+    queue = new_queue(channel, unique, arguments=expires(LEASE))
+    consumers = [connect().channel() for _ in range(2)]
+    for consumer in consumers:
+        consumer.consume(queue, "tag", no_ack=True)
+    outlast_a_lease(channel, unique, poll, lambda: None)
+    assert not gone(channel, queue)
+    for consumer in consumers:
+        if way == "cancel":
+            consumer.cancel("tag")
+        elif way == "channel":
+            consumer.close()
+        else:
+            consumer.connection.close()
+    # Its first period is long over: it is there because another one has begun.
+    assert not gone(channel, queue)
+    poll(lambda: gone(channel, queue))
+
+
+def test_4_2_2_unacked_messages_do_not_suspend_it(channel: Channel, unique: Unique, poll: Poll) -> None:
+    queue = new_queue(channel, unique, b"one", arguments=expires(300))
+    delivery = got(channel, queue)
+    poll(lambda: gone(channel, queue))
+    channel.ack(delivery.delivery_tag)
+    channel.sync()
+
+
+def test_4_2_3_no_dead_letters(channel: Channel, unique: Unique, vhost: str, poll: Poll) -> None:
+    queue, letters = dead_lettering(channel, unique, *expires(300))
+    fill(channel, queue, b"one")
+    poll(lambda: gone(channel, queue))
+    assert drain(channel, letters) == []
+    with channel.expect_channel_close(404, no_queue(queue, vhost), commands.Basic.Get):
+        channel.get(queue)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_4_2_3_a_new_queue_of_the_name(channel: Channel, unique: Unique, poll: Poll, durable: bool) -> None:
+    queue = new_queue(channel, unique, b"one", arguments=expires(300), durable=durable)
+    poll(lambda: gone(channel, queue))
+    declared = channel.queue_declare(queue, durable=not durable)
+    assert (declared.message_count, declared.consumer_count) == (0, 0)
+
+
+def test_4_2_3_an_exclusive_queue(channel: Channel, unique: Unique, poll: Poll) -> None:
+    queue = new_queue(channel, unique, arguments=expires(300), exclusive=True)
+    poll(lambda: gone(channel, queue))

@@ -1,0 +1,362 @@
+"""Queues as the rules describe them: one message at a time, plain lists, no store, no turn, no batches.
+
+It is slow and is meant to be read beside RabbitMQ's documentation on length limits, dead-lettering and TTL. A step
+is one public call; when it returns, everything that follows from it has happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+#: Policy keys of which the smallest value counts; the others come from one place.
+NUMBERS = ("max-length", "max-length-bytes", "message-ttl")
+
+
+@dataclass(frozen=True)
+class Death:
+    """One entry of x-death: why a message left a queue, how often, and what it had been published with."""
+
+    queue: str
+    reason: str
+    count: int
+    exchange: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a message says; copies of it in several queues say the same."""
+
+    label: str
+    body: str
+    exchange: str
+    key: str
+    priority: int = 0
+    expiration: int | None = None
+    deaths: tuple[Death, ...] = ()
+
+
+@dataclass
+class Copy:
+    """A message in one queue: when it came, when it expires (microseconds), how often it has been returned."""
+
+    content: Content
+    arrival: int
+    expires_at: int | None
+    returns: int = 0
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it has been delivered before."""
+        return self.returns > 0
+
+
+@dataclass
+class ModelConsumer:
+    """A consumer; one that has left, or that stands for basic.get, is in no ring."""
+
+    room: int = 0
+    no_ack: bool = False
+    priority: int = 0
+    blocked: bool = False
+    held: list[Copy] = field(default_factory=list)
+    received: list[tuple[Content, bool, int]] = field(default_factory=list)
+
+    def has_credit(self) -> bool:
+        """Whether it takes one more."""
+        return self.room > len(self.held)
+
+    def take(self, copy: Copy) -> None:
+        """Get a message."""
+        self.received.append((copy.content, copy.redelivered, copy.returns))
+        if self.no_ack:
+            self.room -= 1
+        else:
+            self.held.append(copy)
+
+
+class ModelQueue:
+    """One queue.
+
+    Args:
+        name: Its name.
+        kind: ``classic``, ``priority`` or ``quorum``.
+        arguments: Values by policy key; for a quorum queue also delivery-limit, for a priority queue max-priority.
+    """
+
+    def __init__(self, name: str, kind: str, arguments: Mapping[str, Any]) -> None:
+        self.name = name
+        self.kind = kind
+        self.arguments = arguments
+        self.settings = effective(kind, arguments, {}, {})
+        #: In the order in which consumers get them.
+        self.ready: list[Copy] = []
+        self.ring: list[ModelConsumer] = []
+        self.counters: Counter[str] = Counter()
+
+    def put(self, copies: Sequence[Copy]) -> None:
+        """Put messages where they belong by priority and arrival."""
+        self.ready += copies
+        self.ready.sort(key=lambda copy: (-self._level(copy), copy.arrival))
+
+    def _level(self, copy: Copy) -> int:
+        return min(copy.content.priority, self.arguments["max-priority"]) if self.kind == "priority" else 0
+
+    def refuses(self) -> bool:
+        """Whether it refuses new messages rather than dropping old ones."""
+        return bool(self.settings["overflow"] != "drop-head")
+
+    def is_over(self, more: Sequence[Content] = ()) -> bool:
+        """Whether ready messages, with these added, are too many."""
+        bodies = [copy.content.body for copy in self.ready] + [content.body for content in more]
+        most, most_bytes = self.settings["max-length"], self.settings["max-length-bytes"]
+        too_many = most is not None and len(bodies) > most
+        return too_many or (most_bytes is not None and sum(map(len, bodies)) > most_bytes)
+
+    def next_consumer(self) -> ModelConsumer | None:
+        """Who is next: the longest waiting of the highest priority; who has no credit leaves the ring."""
+        while self.ring:
+            consumer = max(self.ring, key=lambda each: each.priority)
+            self.ring.remove(consumer)
+            if consumer.has_credit():
+                self.ring.append(consumer)
+                return consumer
+            consumer.blocked = True
+        return None
+
+    def unblock(self, consumer: ModelConsumer) -> None:
+        """Put a consumer back into the ring that had left it for want of credit."""
+        if consumer.blocked:
+            consumer.blocked = False
+            self.ring.append(consumer)
+
+
+class ModelBroker:
+    """Queues, and a fanout exchange for dead letters beside the default exchange.
+
+    Args:
+        fanout: Its name, and the queues that it leads to.
+
+    Attributes:
+        now: The clock in microseconds.
+    """
+
+    def __init__(self, fanout: tuple[str, Sequence[str]]) -> None:
+        self.queues: dict[str, ModelQueue] = {}
+        self.now = 0
+        self._fanout = fanout
+        self._arrivals = 0
+        #: Dead letters that have been issued and have not arrived.
+        self._letters: deque[tuple[ModelQueue, Content, str]] = deque()
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def publish(self, queue: ModelQueue, content: Content) -> bool:
+        """Publish one message; return whether the queue took it."""
+        taken = self._publish(queue, content)
+        self._send_letters()
+        return taken
+
+    def add_consumer(self, queue: ModelQueue, consumer: ModelConsumer) -> None:
+        """Let a consumer join."""
+        queue.ring.append(consumer)
+        self._deliver(queue)
+        self._send_letters()
+
+    def remove_consumer(self, queue: ModelQueue, consumer: ModelConsumer) -> None:
+        """Let a consumer leave; what it holds stays unacked."""
+        if consumer in queue.ring:
+            queue.ring.remove(consumer)
+        consumer.blocked = False
+
+    def set_room(self, queue: ModelQueue, consumer: ModelConsumer, room: int) -> None:
+        """Change how many messages a consumer may hold."""
+        consumer.room = room
+        queue.unblock(consumer)
+        self._deliver(queue)
+        self._send_letters()
+
+    def settle(self, queue: ModelQueue, held: Sequence[tuple[ModelConsumer, Copy]], outcome: str) -> None:
+        """Acknowledge, reject or requeue messages that consumers hold."""
+        copies = []
+        for consumer, copy in held:
+            consumer.held.remove(copy)
+            queue.unblock(consumer)
+            copies.append(copy)
+        if outcome == "acknowledge":
+            queue.counters["acknowledged"] += len(copies)
+        elif outcome == "reject":
+            for copy in copies:
+                self._drop(queue, copy, "rejected")
+        else:
+            self._requeue(queue, copies)
+        self._deliver(queue)
+        self._send_letters()
+
+    def get(self, queue: ModelQueue, holder: ModelConsumer) -> Copy | None:
+        """Take the message at the head (basic.get)."""
+        if not queue.ready:
+            return None
+        copy = queue.ready.pop(0)
+        queue.counters["got"] += 1
+        queue.counters["redelivered"] += copy.redelivered
+        holder.take(copy)
+        self._expire(queue)
+        self._send_letters()
+        return copy
+
+    def purge(self, queue: ModelQueue) -> int:
+        """Forget the ready messages; return how many they were."""
+        purged = len(queue.ready)
+        queue.ready.clear()
+        queue.counters["purged"] += purged
+        return purged
+
+    def apply(self, queue: ModelQueue, policy: Mapping[str, Any], operator_policy: Mapping[str, Any]) -> None:
+        """Put policies in force: the limits under the old overflow, then the new overflow."""
+        new = effective(queue.kind, queue.arguments, policy, operator_policy)
+        for overflow in (queue.settings["overflow"], new["overflow"]):
+            queue.settings = new | {"overflow": overflow}
+            self._evict(queue)
+        self._expire(queue)
+        self._deliver(queue)
+        self._send_letters()
+
+    def advance(self, now: int) -> None:
+        """Move the clock; messages at heads expire one after another, each at its time."""
+        while True:
+            heads = [(queue.ready[0].expires_at, queue) for queue in self.queues.values() if queue.ready]
+            due = [(at, queue) for at, queue in heads if at is not None and at <= now]
+            if not due:
+                break
+            self.now, queue = min(due, key=lambda pair: pair[0])
+            self._expire(queue)
+            self._send_letters()
+        self.now = now
+
+    # -- what follows from them ----------------------------------------------------------------------------
+
+    def _publish(self, queue: ModelQueue, content: Content) -> bool:
+        if queue.refuses() and queue.is_over([content]):
+            queue.counters["refused"] += 1
+            if queue.settings["overflow"] == "reject-publish-dlx":
+                self._dead_letter(queue, content, "maxlen")
+            return False
+        queue.counters["published"] += 1
+        times = [ms for ms in (content.expiration, queue.settings["message-ttl"]) if ms is not None]
+        self._arrivals += 1
+        copy = Copy(content, self._arrivals, self.now + min(times) * 1000 if times else None)
+        consumer = queue.next_consumer()
+        if consumer is not None:
+            assert not queue.ready, "a consumer with credit would have had it"
+            self._hand_out(queue, consumer, copy)
+        elif queue.settings["message-ttl"] == 0 and queue.settings["dead-letter-exchange"] is None:
+            self._drop(queue, copy, "expired")
+        else:
+            queue.put([copy])
+            self._evict(queue)
+            self._expire(queue)
+        return True
+
+    def _requeue(self, queue: ModelQueue, copies: Sequence[Copy]) -> None:
+        returned = list(copies)
+        if queue.kind == "quorum":
+            limit = queue.arguments.get("delivery-limit", 20)
+            for copy in copies:
+                if copy.returns >= limit:
+                    returned.remove(copy)
+                    self._drop(queue, copy, "delivery_limit")
+                else:
+                    # It has no place to return to.
+                    self._arrivals += 1
+                    copy.arrival = self._arrivals
+        for copy in returned:
+            copy.returns += 1
+        queue.counters["requeued"] += len(returned)
+        queue.put(returned)
+        self._evict(queue)
+        self._expire(queue)
+
+    def _deliver(self, queue: ModelQueue) -> None:
+        while queue.ready:
+            consumer = queue.next_consumer()
+            if consumer is None:
+                return
+            self._hand_out(queue, consumer, queue.ready.pop(0))
+            self._expire(queue)
+
+    def _hand_out(self, queue: ModelQueue, consumer: ModelConsumer, copy: Copy) -> None:
+        queue.counters["delivered"] += 1
+        queue.counters["redelivered"] += copy.redelivered
+        consumer.take(copy)
+
+    def _evict(self, queue: ModelQueue) -> None:
+        while not queue.refuses() and queue.is_over():
+            self._drop(queue, queue.ready.pop(0), "maxlen")
+
+    def _expire(self, queue: ModelQueue) -> None:
+        while queue.ready and (at := queue.ready[0].expires_at) is not None and at <= self.now:
+            self._drop(queue, queue.ready.pop(0), "expired")
+
+    def _drop(self, queue: ModelQueue, copy: Copy, reason: str) -> None:
+        queue.counters[f"dropped {reason}"] += 1
+        self._dead_letter(queue, copy.content, reason)
+
+    # -- dead letters --------------------------------------------------------------------------------------
+
+    def _dead_letter(self, queue: ModelQueue, content: Content, reason: str) -> None:
+        if queue.settings["dead-letter-exchange"] is not None:
+            self._letters.append((queue, content, reason))
+
+    def _send_letters(self) -> None:
+        while self._letters:
+            queue, content, reason = self._letters.popleft()
+            exchange = queue.settings["dead-letter-exchange"]
+            if exchange not in ("", self._fanout[0]):
+                continue
+            queue.counters[f"dead-lettered {reason}"] += 1
+            key = queue.settings["dead-letter-routing-key"] or content.key
+            deaths = with_death(content, queue.name, reason)
+            letter = replace(content, exchange=exchange, key=key, expiration=None, deaths=deaths)
+            for name in self._fanout[1] if exchange else [key]:
+                if name in self.queues and (reason == "rejected" or not in_circles(deaths, name)):
+                    self._publish(self.queues[name], letter)
+
+
+def with_death(content: Content, queue: str, reason: str) -> tuple[Death, ...]:
+    """The deaths of a message and one more: newest first, one entry a queue and reason."""
+    same = [death for death in content.deaths if (death.queue, death.reason) == (queue, reason)]
+    others = [death for death in content.deaths if death not in same]
+    newest = replace(same[0], count=same[0].count + 1) if same else Death(queue, reason, 1, content.exchange, content.key)
+    return (newest, *others)
+
+
+def in_circles(deaths: Sequence[Death], target: str) -> bool:
+    """Whether a message has been in a queue before, and nobody has rejected it since."""
+    queues = [death.queue for death in deaths]
+    if target not in queues:
+        return False
+    since = deaths[: queues.index(target) + 1]
+    return all(death.reason != "rejected" for death in since)
+
+
+def effective(
+    kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any], operator_policy: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is in force on a queue, by policy key; None where nothing is set."""
+    sources = (arguments, operator_policy, policy)
+    settings: dict[str, Any] = {}
+    for key in NUMBERS:
+        settings[key] = min((source[key] for source in sources if key in source), default=None)
+    for key in ("dead-letter-exchange", "dead-letter-routing-key"):
+        settings[key] = next((source[key] for source in sources if key in source), None)
+    if kind == "quorum":
+        sources = (operator_policy, policy, arguments)
+    overflow = next((source["overflow"] for source in sources if "overflow" in source), "drop-head")
+    # Quorum queues do not know this one.
+    unknown = kind == "quorum" and overflow == "reject-publish-dlx"
+    settings["overflow"] = "drop-head" if unknown else overflow
+    return settings
