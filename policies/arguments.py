@@ -55,10 +55,12 @@ def _ttl(type_name: str, value: Any) -> str | None:
 
 
 def _expires(type_name: str, value: Any) -> str | None:
-    refusal = _integer(type_name, value)
-    if refusal is None and value == 0:
-        return "{value_zero,0}"
-    return refusal or _ttl(type_name, value)
+    return _positive(type_name, value) or _ttl(type_name, value)
+
+
+def _positive(type_name: str, value: Any) -> str | None:
+    refusal = _non_negative(type_name, value)
+    return "{value_zero,0}" if refusal is None and value == 0 else refusal
 
 
 def _max_priority(type_name: str, value: Any) -> str | None:
@@ -111,7 +113,11 @@ _ROWS: Final = (
     Argument("x-message-ttl", _ttl, _QUEUES),
     Argument("x-dead-letter-exchange", _of_type("longstr"), _QUEUES),
     Argument("x-dead-letter-routing-key", _of_type("longstr"), _QUEUES),
-    Argument("x-dead-letter-strategy", _accept, _QUORUM),
+    Argument(
+        "x-dead-letter-strategy",
+        _one_of(frozenset((b"at-most-once", b"at-least-once")), "invalid_dlx_strategy"),
+        _QUORUM,
+    ),
     Argument("x-max-length", _non_negative, _QUEUES),
     Argument("x-max-length-bytes", _non_negative, _QUEUES | _STREAM),
     Argument("x-max-in-memory-length", _non_negative, _QUORUM),
@@ -133,7 +139,7 @@ _ROWS: Final = (
     Argument("x-max-age", _accept, _STREAM),
     Argument("x-stream-max-segment-size-bytes", _accept, _STREAM),
     Argument("x-initial-cluster-size", _accept, _STREAM),
-    Argument("x-quorum-initial-group-size", _accept, _QUORUM),
+    Argument("x-quorum-initial-group-size", _positive, _QUORUM),
     Argument("x-queue-leader-locator", _accept, _REPLICATED),
     Argument("x-queue-type", _accept, _QUEUES | _STREAM),
     Argument("x-queue-master-locator", _accept, _CLASSIC),

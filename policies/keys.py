@@ -145,7 +145,7 @@ def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | No
     if not definition:
         return "no policy provided"
     unknown = []
-    for name, value in definition.items():
+    for name, value in sorted(definition.items()):
         key = KEYS.get(name)
         if key is None or (operator and not key.operator):
             unknown.append(f'{{<<"{name}">>,{format_json_term(value)}}}')
@@ -163,7 +163,7 @@ def format_json_term(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return f'<<"{value}">>'
+        return f'<<"{value}">>' if value else "<<>>"
     if isinstance(value, Mapping):
         return "#{" + ",".join(f"{format_json_term(k)} => {format_json_term(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):

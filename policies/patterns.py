@@ -12,6 +12,10 @@ from policies.pcre import InvalidPattern, Translator
 TIMEOUT_SECONDS: Final = 0.05
 
 
+#: Without it a caseless "ss" would match a sharp s.
+_PREFIX: Final = "(?-f)"
+
+
 class Pattern:
     """A compiled regular expression.
 
@@ -26,11 +30,11 @@ class Pattern:
     def __init__(self, source: str) -> None:
         self.source = source
         try:
-            # Without (?-f) a caseless "ss" would match a sharp s.
-            self._compiled = regex.compile("(?-f)" + Translator(source, _octets(source)).translate(), regex.VERSION1)
+            self._compiled = regex.compile(_PREFIX + Translator(source, _octets(source)).translate(), regex.VERSION1)
         except (regex.error, RecursionError, OverflowError) as error:
             reason = getattr(error, "msg", None) or "nested too deep"
-            raise InvalidPattern(f"{source!r} is no regular expression: {reason}") from None
+            position = getattr(error, "pos", None) or 0
+            raise InvalidPattern(source, reason, max(0, position - len(_PREFIX))) from None
 
     def __repr__(self) -> str:
         return f"Pattern({self.source!r})"

@@ -54,8 +54,38 @@ _WILDCARDS: Final = {"C": r"[\x00-\xff]", "N": r"[^\x0a]", "R": rf"(?>\x0d\x0a|[
 _GROUPS: Final = ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?|")
 
 
+#: General categories, and what stands for several of them.
+_PROPERTIES: Final = frozenset(
+    (
+        *("C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "L&", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn"),
+        *("N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps"),
+        *("S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs"),
+    )
+)
+
+
 class InvalidPattern(ValueError):
-    """A text that is no regular expression, or uses what is not supported; the text says what."""
+    """A text that is no regular expression, or uses what is not supported; the text says what.
+
+    Args:
+        source: The text.
+        reason: What is wrong with it.
+        position: Where, counted in bytes from 0.
+    """
+
+    def __init__(self, source: str, reason: str, position: int) -> None:
+        super().__init__(f"{source!r} is no regular expression: {reason}")
+        self.reason = reason
+        self.position = position
+
+    def within(self, what: str) -> InvalidPattern:
+        """The same error, with what the pattern is for in front of its text."""
+        self.args = (f"{what}: {self}",)
+        return self
+
+    def as_term(self) -> str:
+        """Reason and position as Erlang prints them."""
+        return f'{{"{self.reason}",{self.position}}}'
 
 
 def _literal(character: str) -> str:
@@ -97,7 +127,7 @@ class Translator:
         return "".join(self._out)
 
     def _fail(self, reason: str) -> InvalidPattern:
-        return InvalidPattern(f"{self._source!r} is no regular expression: {reason}")
+        return InvalidPattern(self._source, reason, self._at)
 
     def _take(self) -> str:
         if self._at >= len(self._text):
@@ -217,12 +247,31 @@ class Translator:
             self._emit(_WILDCARDS[character])
         elif character.lower() in _ESCAPED_CLASSES:
             self._emit(f"[{'^' if character.isupper() else ''}{_ESCAPED_CLASSES[character.lower()]}]")
+        elif character in "pP":
+            self._emit(self._property(character))
+        elif character == "k":
+            self._emit(self._named_reference())
         elif character in "123456789":
             if self._text[self._at : self._at + 1].isdigit():
                 raise self._fail("only \\1 to \\9 are supported as back references")
             self._emit(f"(?:\\{character})")
         else:
             self._emit(_literal(self._escaped_literal(character)))
+
+    def _property(self, character: str) -> str:
+        """A Unicode property; without PCRE's UTF option it is that of a Latin-1 character."""
+        named = regex.match(r"\{(\^?[A-Za-z&_]+)\}|([A-Z])", self._text[self._at :])
+        if named is None or (named[1] or named[2]).lstrip("^") not in _PROPERTIES:
+            raise self._fail("unknown property name after \\P or \\p")
+        self._at += named.end()
+        return f"\\{character}{{{named[1] or named[2]}}}"
+
+    def _named_reference(self) -> str:
+        named = regex.match(r"<(\w+)>|'(\w+)'|\{(\w+)\}", self._text[self._at :], regex.ASCII)
+        if named is None:
+            raise self._fail("\\k is not followed by a name in braces, angle brackets or quotes")
+        self._at += named.end()
+        return f"(?P={named[1] or named[2] or named[3]})"
 
     def _quoted(self) -> str:
         """What is quoted, up to the end mark or the end."""

@@ -100,4 +100,4 @@ def _compile(kind: str, source: str) -> Pattern:
     try:
         return compile_permission(source)
     except InvalidPattern as invalid:
-        raise InvalidPattern(f"{kind}: {invalid}") from None
+        raise invalid.within(kind) from None

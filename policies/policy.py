@@ -89,9 +89,9 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
         PolicyError: Something is missing or wrong.
     Source: RabbitMQ 3.10.8, observed.
     """
-    for key in ("pattern", "definition"):
-        if key not in document:
-            raise PolicyError(f"[{{key_missing,{key}}}]")
+    missing = [f"{{key_missing,{key}}}" for key in ("pattern", "definition") if key not in document]
+    if missing:
+        raise PolicyError(f"[{','.join(missing)}]")
     priority, pattern = document.get("priority", 0), document["pattern"]
     if isinstance(priority, bool) or not isinstance(priority, int | float):
         raise invalid(f"priority should be a number, actually was {format_json_term(priority)}")
@@ -106,7 +106,7 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
     try:
         policy = Policy(name, pattern, dict(definition), priority, apply_to)
     except InvalidPattern as error:
-        raise invalid(f"pattern should be regular expression but is invalid: {error}") from None
+        raise invalid(f"pattern should be regular expression but is invalid: {error.as_term()}") from None
     refusal = refuse_definition(definition, operator)
     if refusal is not None:
         raise invalid(refusal)

@@ -98,6 +98,10 @@ class FrameReader:
             self._data = self._data[self._offset :] + octets if self._offset < len(self._data) else octets
             self._offset = 0
 
+    def is_inside_content(self) -> bool:
+        """Whether the header of a message has come and its body has not, on any channel."""
+        return any(content.header is not None for content in self._contents.values())
+
     def deafen(self) -> None:
         """Throw away what has come and what will come."""
         self._deaf = True

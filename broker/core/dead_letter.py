@@ -81,14 +81,21 @@ class DeadLetters:
     def _publish(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         for envelope, run in groupby(messages, key=_envelope):
             letter = self._letter(queue, envelope, reason)
-            if letter is None:
-                continue
-            dead = letter.envelope
-            letters = [Message(dead, message.body) for message in run]
-            queue.counters.dead_lettered[reason] += len(letters)
-            for target in letter.targets:
-                if not target.deleted:
-                    target.publish(letters, len(letters) * len(letters[0].body))
+            originals = list(run)
+            taken = 0 if letter is None else self._send(queue, letter, originals, reason)
+            if taken < len(originals):
+                queue.retain(originals[taken:], reason)
+
+    def _send(self, queue: Queue, letter: _Letter, originals: list[Message], reason: str) -> int:
+        """Publish a letter to its targets; return how many of its messages no target has refused."""
+        dead = letter.envelope
+        letters = [Message(dead, message.body) for message in originals]
+        queue.counters.dead_lettered[reason] += len(letters)
+        taken = len(letters) if letter.targets else 0
+        for target in letter.targets:
+            if not target.deleted:
+                taken = min(taken, target.publish(letters, len(letters) * len(letters[0].body)))
+        return taken
 
     def _letter(self, queue: Queue, envelope: Envelope, reason: str) -> _Letter | None:
         """Make the letter, or take the last one if it was the same."""

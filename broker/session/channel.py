@@ -148,28 +148,32 @@ class Channel:
         return tags
 
     def settle(self, held: Iterable[tuple[Holder, Entry]], outcome: Outcome) -> None:
-        """Give up messages that are no longer outstanding; those of one queue at once.
+        """Give up messages that are no longer outstanding; those of one consumer at once.
 
         Args:
             held: Who held which message, in order of the delivery tags.
             outcome: What becomes of them.
         """
-        counts: dict[Holder, int] = {}
-        by_queue: dict[Queue, list[Entry]] = {}
+        runs: dict[Holder, list[Entry]] = {}
         last: Holder | None = None
         entries: list[Entry] = []
         for holder, entry in held:
             if holder is not last:
                 last = holder
-                counts.setdefault(holder, 0)
-                entries = by_queue.setdefault(holder.queue, [])
-            counts[holder] += 1
+                entries = runs.setdefault(holder, [])
             entries.append(entry)
-        for holder, count in counts.items():
-            holder.queue.release(holder, count)
-            self._released(holder, count)
-        for queue, settled in by_queue.items():
-            getattr(queue, outcome)(settled)
+        for holder, settled in runs.items():
+            holder.queue.release(holder, settled)
+            self._released(holder, len(settled))
+        for holder, settled in runs.items():
+            settle = getattr(holder.queue, outcome)
+            if type(holder) is Holder:
+                # To RabbitMQ every basic.get is a consumer of its own: limits and deliveries follow each one.
+                for entry in settled:
+                    settle([entry])
+                    holder.queue.deliver()
+            else:
+                settle(settled)
 
     def _released(self, holder: Holder, count: int) -> None:
         """Give credit back: messages of a holder are no longer unacknowledged."""

@@ -142,6 +142,8 @@ class Connection(asyncio.BufferedProtocol):
         while not self._blocked:
             events = self._held or self.reader.events()
             if not events:
+                if self.server.broker.alarms.any and self.reader.is_inside_content():
+                    self._must_wait()
                 return
             self._held = []
             for position, event in enumerate(events):
@@ -186,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- alarms -------------------------------------------------------------------------------------------
 
     def _must_wait(self) -> bool:
-        """A publish has come: block the connection if an alarm is set."""
+        """A publish has come, as far as its content header: block the connection if an alarm is set."""
         alarms = self.server.broker.alarms
         if not alarms.any or self.state is not ConnectionState.RUNNING:
             return False

@@ -76,8 +76,9 @@ def test_2_4_3_a_rejection_before_the_last_visit_does_not_help(channel: Channel,
     assert drain(channel, witness) == []
 
 
-def test_2_4_3_the_entries_are_searched_in_the_order_that_they_have(channel: Channel, unique: Unique) -> None:
-    # As older entries turn round (2.3.9), the old rejection here always lies before the last visit.
+@pytest.mark.departs("2.3.9", "4.0")
+def test_2_4_3_a_rejection_before_the_first_visit_does_not_count(channel: Channel, unique: Unique) -> None:
+    # As older entries turn round there (2.3.9), 3.10.8 lets these messages go round for ever.
     exchange = new_exchange(channel, unique, "fanout")
     witness = bound_queue(channel, unique, exchange, "")
     two = new_queue(channel, unique, arguments=[*dead_letter_to(exchange), SHORT])
@@ -85,9 +86,8 @@ def test_2_4_3_the_entries_are_searched_in_the_order_that_they_have(channel: Cha
     channel.queue_bind(one, exchange)
     rejecting = new_queue(channel, unique, b"one", arguments=dead_letter_to("", one))
     reject(channel, rejecting)
-    for count in range(1, 4):
-        entries = [(two, "expired", count), (rejecting, "rejected", 1), (one, "expired", count)]
-        assert history(arrival(channel, witness)) == entries
+    assert history(arrival(channel, witness)) == [(two, "expired", 1), (one, "expired", 1), (rejecting, "rejected", 1)]
+    assert [counts(channel, queue) for queue in (one, two)] == [(0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])

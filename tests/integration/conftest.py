@@ -15,8 +15,10 @@ import pytest_asyncio
 from aio_pika.abc import AbstractConnection
 
 from tests.integration.fixtures import Names
-from tests.support.leveret_process import LeveretProcess
+from tests.support.leveret_process import LeveretProcess, leveret_process
 from tests.support.wire import Connection
+
+__all__ = ["leveret_process"]
 
 
 class Broker(Protocol):

@@ -129,15 +129,15 @@ def _check_properties(declaration: QueueDeclaration, queue_type: str, where: str
         raise not_implemented("queue type 'stream' is not supported; declare a classic or quorum queue")
     if queue_type == "classic":
         return
+    if declaration.server_named:
+        raise precondition_failed(f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue")
     for wrong, name in (
-        (not declaration.durable, "non-durable"),
         (declaration.auto_delete, "auto-delete"),
         (declaration.owner is not None, "exclusive-owner"),
+        (not declaration.durable, "non-durable"),
     ):
         if wrong:
             raise precondition_failed(f"invalid property '{name}' {where}")
-    if declaration.server_named:
-        raise precondition_failed(f"Cannot declare a server-named queue for type rabbit_{queue_type}_queue")
 
 
 def _queue_type(declaration: QueueDeclaration, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -68,6 +69,8 @@ class Queue:
         policy: The policy in force, if any.
         operator_policy: The operator policy in force, if any.
         unacked_count: Messages delivered and not settled.
+        unacked_bytes: Their body bytes.
+        retained_count: Dead letters that nobody has taken yet.
         scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
         deleted: It is gone; whoever still holds its messages settles them into the void.
     """
@@ -89,9 +92,11 @@ class Queue:
         "operator_policy",
         "owner",
         "policy",
+        "retained_count",
         "scheduled",
         "settings",
         "store",
+        "unacked_bytes",
         "unacked_count",
         "vhost_name",
     )
@@ -126,6 +131,8 @@ class Queue:
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
         self.unacked_count = 0
+        self.unacked_bytes = 0
+        self.retained_count = 0
         self.scheduled = False
         self.deleted = False
         self.counters = QueueCounters()
@@ -163,17 +170,15 @@ class Queue:
                 self.host.turn.deliver_later(self)
             return taken
         ttl = self._time_to_live(messages[0])
+        if ttl == 0:
+            return self._publish_at_once(messages)
         if limits is not None and limits.refuses:
             taken = self._append_what_fits(messages, ttl, limits)
         else:
             self._append(messages, body_bytes, ttl)
             if limits is not None and limits.exceeded(self.store):
-                self._serve_consumers(expired_too=ttl == 0)
+                self._serve_consumers()
                 self._evict_batch()
-        if ttl == 0:
-            # Whoever can take such a message at once gets it; nobody else ever does.
-            self._serve_consumers(expired_too=True)
-            self.deliver()
         if not self.scheduled and (self.consumers.ring or self._timed):
             self.host.turn.deliver_later(self)
         return taken
@@ -184,19 +189,43 @@ class Queue:
         taken = 0
         while taken < len(messages):
             room = limits.room(self.store, size)
+            if room < len(messages) - taken:
+                self._serve_consumers()
+                room = limits.room(self.store, size)
             if room <= 0:
                 break
             fitting = messages[taken : taken + room]
             self._append(fitting, size * len(fitting), ttl)
             taken += len(fitting)
-            if taken < len(messages):
-                self._serve_consumers()
         if taken < len(messages):
             refused = messages[taken:]
             self.counters.refused += len(refused)
             if limits.dead_letters_refused:
                 self.host.dead_letter(self, refused, MAXLEN)
         return taken
+
+    def _publish_at_once(self, messages: Sequence[Message]) -> int:
+        """Take messages with a time to live of 0: who has credit gets them now, nobody else ever does.
+
+        They come one by one, so that none of them takes the room of another.
+        """
+        limits, size = self._limits, len(messages[0].body)
+        leaves_no_trace = self.settings.message_ttl == 0 and self.settings.dead_letter_exchange is None
+        for taken, message in enumerate(messages):
+            self._serve_consumers()
+            if limits is not None and limits.refuses and limits.room(self.store, size) <= 0:
+                return taken + self._append_what_fits(messages[taken:], 0, limits)
+            if self.store.ready_count and leaves_no_trace:
+                # Nobody has credit, and RabbitMQ evicts nothing for a message that it would forget.
+                self.counters.published += 1
+                self.counters.dropped[EXPIRED] += 1
+                continue
+            self._append([message], size, 0)
+            self._serve_consumers(expired_too=True)
+            if leaves_no_trace:
+                self._expire_batch()
+            self.deliver()
+        return len(messages)
 
     def _append(self, messages: Sequence[Message], body_bytes: int, ttl: int | None) -> None:
         if ttl is not None:
@@ -220,14 +249,15 @@ class Queue:
         limits, store = self._limits, self.store
         if limits is None or limits.refuses:
             return True
-        budget = _DROP_BATCH
-        while budget > 0 and limits.exceeded(store):
+        entries: list[Entry] = []
+        while len(entries) < _DROP_BATCH and limits.exceeded(store):
+            budget = _DROP_BATCH - len(entries)
             excess = limits.excess_messages(store)
             if excess > 0:
-                entries = store.take(min(excess, budget), _ALL_BYTES)
+                entries += store.take(min(excess, budget), _ALL_BYTES)
             else:
-                entries = store.take(budget, limits.excess_bytes(store))
-            budget -= len(entries)
+                entries += store.take(budget, limits.excess_bytes(store))
+        if entries:
             self._drop(entries, MAXLEN)
         return not limits.exceeded(store)
 
@@ -281,29 +311,33 @@ class Queue:
                 ring.block(consumer)
                 continue
             if len(level) > 1:
-                level.rotate(-1)
                 credit = 1
             bytes_before = store.ready_bytes
             entries = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
+            body_bytes = bytes_before - store.ready_bytes
             if self._timed and not expired_too:
-                entries = self._without_expired(entries)
-                if not entries:
+                entries, expired = _split_expired(entries, self.host.timers.now())
+                if expired:
+                    # They may come back as dead letters and go to this very consumer: it has to have the rest.
+                    body_bytes -= sum(len(entry[1].body) for entry in expired)
+                    self._hand_out(level, consumer, entries, body_bytes)
+                    self._drop(expired, EXPIRED)
                     continue
-            self.counters.count_delivery(entries)
-            if consumer.no_ack:
-                store.settle(entries)
-            else:
-                self.unacked_count += len(entries)
-            consumer.deliver(entries, bytes_before - store.ready_bytes)
+            self._hand_out(level, consumer, entries, body_bytes)
 
-    def _without_expired(self, entries: list[Entry]) -> list[Entry]:
-        """A run that is to be delivered, less those that expired behind its head."""
-        now = self.host.timers.now()
-        expired = [entry for entry in entries if 0 < entry[1].expires_at <= now]
-        if expired:
-            self._drop(expired, EXPIRED)
-            return [entry for entry in entries if not 0 < entry[1].expires_at <= now]
-        return entries
+    def _hand_out(self, level: deque[Consumer], consumer: Consumer, entries: list[Entry], body_bytes: int) -> None:
+        """Deliver taken messages, if there are any, to the first consumer of a level; it is the last one then."""
+        if not entries:
+            return
+        if len(level) > 1:
+            level.rotate(-1)
+        self.counters.count_delivery(entries)
+        if consumer.no_ack:
+            self.store.settle(entries)
+        else:
+            self.unacked_count += len(entries)
+            self.unacked_bytes += body_bytes
+        consumer.deliver(entries, body_bytes)
 
     def get(self, holder: Holder | None) -> Entry | None:
         """Take the message at the head (basic.get).
@@ -321,7 +355,11 @@ class Queue:
             self.store.settle(entries)
         else:
             self.unacked_count += 1
+            self.unacked_bytes += len(entries[0][1].body)
             holder.unacked += 1
+        if self._timed:
+            # The message behind it may expire sooner than it would have.
+            self.host.turn.deliver_later(self)
         return entries[0]
 
     def ready_count(self) -> int:
@@ -334,10 +372,11 @@ class Queue:
 
     # -- settling -----------------------------------------------------------------------------------------
 
-    def release(self, holder: Holder, count: int) -> None:
+    def release(self, holder: Holder, entries: Sequence[Entry]) -> None:
         """A holder gives up messages; acknowledge(), reject() or requeue() says what becomes of them."""
-        holder.unacked -= count
-        self.unacked_count -= count
+        holder.unacked -= len(entries)
+        self.unacked_count -= len(entries)
+        self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
 
     def acknowledge(self, entries: Sequence[Entry]) -> None:
         """Forget messages that have been dealt with."""
@@ -400,18 +439,25 @@ class Queue:
         new = effective_settings(self.queue_type, plain_values(self.arguments), merged)
         if new == self.settings:
             return
+        # What consumers could have had by now is not to be dropped.
+        self._serve_consumers()
         self.lease.set(new.expires)
         overflow = self.settings.overflow
+        self._is_plain = new.max_length is None and new.max_length_bytes is None and new.message_ttl is None
         limited = new.max_length is not None or new.max_length_bytes is not None
         for settings in (replace(new, overflow=overflow), new):
             self.settings = settings
             self._limits = self._limits_of(settings) if limited else None
-            self._evict_batch()
-        self._is_plain = not limited and new.message_ttl is None
+            # To the end, however long it takes: under the new overflow nobody might do the rest.
+            while not self._evict_batch():
+                pass
         self.host.turn.deliver_later(self)
 
     def _limits_of(self, settings: QueueSettings) -> Limits:
         return Limits(settings)
+
+    def retain(self, messages: Sequence[Message], reason: str) -> None:
+        """Learn of dead letters that no queue has taken: they are lost, as dead-lettering is at-most-once here."""
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -433,3 +479,9 @@ class Queue:
         for consumer in self.consumers.clear():
             consumer.cancelled()
         return ready
+
+
+def _split_expired(entries: list[Entry], now: int) -> tuple[list[Entry], list[Entry]]:
+    """Those of a run that may be delivered, and those that have expired behind its head."""
+    expired = [entry for entry in entries if 0 < entry[1].expires_at <= now]
+    return [entry for entry in entries if not 0 < entry[1].expires_at <= now] if expired else entries, expired

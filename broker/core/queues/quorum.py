@@ -13,19 +13,22 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from broker.core.consumers import Holder
-from broker.core.queues.limits import Limits
-from broker.core.queues.queue import Queue
+from broker.core.queues.limits import UNBOUNDED, Limits
+from broker.core.queues.queue import Queue, QueueHost
+from broker.core.timers import Timer
 from policies.dead_letter import DELIVERY_LIMIT
 from policies.settings import QueueSettings
 from protocol import properties
-from protocol.field_table import FieldValue, normalize, sort_table
+from protocol.field_table import FieldTable, FieldValue, normalize, sort_table
 from protocol.properties import Properties, encode_headers
-from storage.interface import Entry
+from storage.interface import Entry, MessageStore
 from storage.memory_store import MemoryStore
 from storage.message import Envelope, Message
 
 #: Redeliveries that a message may have where nothing is set: RabbitMQ's default since 4.0.
 _DEFAULT_DELIVERY_LIMIT: Final = 20
+#: How long a dead letter that nobody has taken waits for another try, in seconds: RabbitMQ's interval.
+_RETRY_SECONDS: Final = 180.0
 _COUNT_HEADER: Final = "x-delivery-count"
 
 
@@ -61,12 +64,28 @@ class QuorumStore(MemoryStore):
 class QuorumQueue(Queue):
     """One quorum queue."""
 
-    __slots__ = ("_counted_envelope", "_counted_for")
+    __slots__ = ("_counted_envelope", "_counted_for", "_retained", "_retry")
 
     queue_type: Literal["classic", "quorum"] = "quorum"
     shares_prefetch = False
     deletes_conditionally = False
     gets_beside_single_active = False
+
+    def __init__(
+        self,
+        host: QueueHost,
+        name: str,
+        durable: bool,
+        auto_delete: bool,
+        owner: object | None,
+        arguments: FieldTable,
+        store: MessageStore,
+    ) -> None:
+        super().__init__(host, name, durable, auto_delete, owner, arguments, store)
+        self._counted_for: tuple[Envelope, int] | None = None
+        self._counted_envelope = Envelope(b"", b"")
+        self._retained: list[tuple[Sequence[Message], str]] = []
+        self._retry: Timer | None = None
 
     def get(self, holder: Holder | None) -> Entry | None:
         """Take the message at the head; its headers always show the delivery count."""
@@ -79,8 +98,7 @@ class QuorumQueue(Queue):
         """Put messages back at the tail, but for those that have come back too often."""
         if self.deleted:
             return
-        limit = self.settings.delivery_limit
-        limit = limit if isinstance(limit, int) else _DEFAULT_DELIVERY_LIMIT
+        limit = self._delivery_limit()
         spent = [entry for entry in entries if _delivery_count(entry[1]) >= limit]
         returned = [entry for entry in entries if _delivery_count(entry[1]) < limit]
         if spent:
@@ -97,6 +115,48 @@ class QuorumQueue(Queue):
         """Remove taken messages for good; dead letters do not show the delivery count."""
         super()._drop([(seq, _original(message), redelivered) for seq, message, redelivered in entries], reason)
 
+    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+        """Take messages at the tail. Dead letters are never refused, as in RabbitMQ: they would be lost."""
+        limits = self._limits
+        if limits is not None and limits.refuses and messages[0].envelope.dead:
+            self._append(messages, body_bytes, self._time_to_live(messages[0]))
+            self.host.turn.deliver_later(self)
+            return len(messages)
+        return super().publish(messages, body_bytes)
+
+    # -- dead letters at least once -----------------------------------------------------------------------
+
+    def retain(self, messages: Sequence[Message], reason: str) -> None:
+        """Keep dead letters that no queue has taken, and try again later, if they are to arrive at least once."""
+        if self.settings.dead_letter_strategy != "at-least-once" or self.settings.overflow != "reject-publish":
+            return
+        self._retained.append((messages, reason))
+        self.retained_count += len(messages)
+        if self._retry is None:
+            self._retry = self.host.timers.call_later(_RETRY_SECONDS, self._retry_dead_letters)
+
+    def delete(self) -> int:
+        """End the queue, and with it what it retains."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retained.clear()
+        return super().delete()
+
+    def _retry_dead_letters(self) -> None:
+        retained, self._retained = self._retained, []
+        self._retry = None
+        self.retained_count = 0
+        for messages, reason in retained:
+            self.host.dead_letter(self, messages, reason)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _delivery_limit(self) -> int:
+        limit = self.settings.delivery_limit
+        if not isinstance(limit, int):
+            return _DEFAULT_DELIVERY_LIMIT
+        return UNBOUNDED if limit < 0 else limit
+
     def _limits_of(self, settings: QueueSettings) -> Limits:
         """The limits of these settings: reject-publish-dlx is not known here, and is drop-head."""
         if settings.overflow == "reject-publish-dlx":
@@ -106,7 +166,7 @@ class QuorumQueue(Queue):
     def _count(self, message: Message, delivery_count: int) -> CountedMessage:
         """The message with its delivery count in the headers; the last such envelope is kept, as they repeat."""
         wanted = (message.envelope, delivery_count)
-        if getattr(self, "_counted_for", None) != wanted:
+        if self._counted_for != wanted:
             self._counted_for = wanted
             self._counted_envelope = _with_count(message.envelope, delivery_count)
         return CountedMessage(message, self._counted_envelope, delivery_count)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from aiohttp import BasicAuth, web
 
@@ -58,6 +58,21 @@ class Access:
             raise failure(web.HTTPUnauthorized, "not_authorised", "Login failed")
         return user
 
+    def check(
+        self,
+        user: User,
+        vhost: str,
+        kind: Literal["configure", "write", "read"],
+        resource: Literal["queue", "exchange"],
+        name: str,
+    ) -> None:
+        """Refuse an operation on a queue or exchange.
+
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403).
+        """
+        self._accounts.check(user, vhost, kind, resource, name)
+
     def require(self, request: web.Request, tag: str) -> User:
         """The user of a request, if a tag gives it the right.
 
@@ -101,6 +116,12 @@ async def read_object(request: web.Request) -> Mapping[str, Any]:
         read = json.loads(body)
     except ValueError:
         raise bad_request("not_json") from None
+    if isinstance(read, str):
+        raise bad_request(
+            "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
+        )
+    if read is None:
+        return {}
     if not isinstance(read, dict):
         raise bad_request("not_json")
     return read

@@ -219,8 +219,10 @@ def recover(channel: Channel, requeue: bool) -> None:
     Raises:
         ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false.
     """
-    recover_async(channel, requeue)
+    if not requeue:
+        raise not_implemented("requeue=false")
     channel.send(_RECOVER_OK)
+    channel.requeue_all()
 
 
 def recover_async(channel: Channel, requeue: bool) -> None:

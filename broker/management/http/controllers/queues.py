@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
+from broker.auth.users import User
 from broker.core.broker import Broker
+from broker.core.definitions import table_from_json
 from broker.core.policies import effective_definition
+from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
 from broker.core.queues.queue import Queue
-from broker.management.http.access import Access, not_found
+from broker.core.vhost import VirtualHost
+from broker.management.http.access import Access, bad_request, not_found, read_object
 from broker.management.http.json_tables import table_to_json
+from protocol.faults import AmqpFault
 
 
 class Queues:
@@ -31,6 +38,8 @@ class Queues:
             web.get("/api/queues", self.list),
             web.get("/api/queues/{vhost}", self.list),
             web.get("/api/queues/{vhost}/{name}", self.show),
+            web.put("/api/queues/{vhost}/{name}", self.declare),
+            web.delete("/api/queues/{vhost}/{name}", self.delete),
         ]
 
     async def list(self, request: web.Request) -> web.Response:
@@ -45,11 +54,55 @@ class Queues:
     async def show(self, request: web.Request) -> web.Response:
         """One queue."""
         self._access.require(request, "management")
+        return web.json_response(_describe(self._find(request)))
+
+    async def declare(self, request: web.Request) -> web.Response:
+        """Declare a queue: durable, auto_delete and arguments come in the body."""
+        user = self._access.require(request, "management")
+        vhost = self._vhost(request)
+        name = request.match_info["name"]
+        document = await read_object(request)
+        arguments = document.get("arguments") or {}
+        if not isinstance(arguments, Mapping):
+            raise bad_request("arguments must be an object")
+        existed = name in vhost.queues
+        durable, auto_delete = bool(document.get("durable", False)), bool(document.get("auto_delete", False))
+        declaration = QueueDeclaration(name, durable, auto_delete, None, None, table_from_json(arguments))
+        try:
+            check_unreserved(name)
+            self._access.check(user, vhost.name, "configure", "queue", name)
+            vhost.declare_queue(declaration, partial(self._check_dead_letters, user, vhost.name, name))
+        except AmqpFault as fault:
+            raise bad_request(fault.explanation) from None
+        return web.Response(status=204 if existed else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a queue."""
+        user = self._access.require(request, "management")
+        queue = self._find(request)
+        try:
+            self._access.check(user, queue.vhost_name, "configure", "queue", queue.name)
+            check_locked(queue, None)
+        except AmqpFault as fault:
+            raise bad_request(fault.explanation) from None
+        self._vhost(request).delete_queue(queue)
+        return web.Response(status=204)
+
+    def _check_dead_letters(self, user: User, vhost_name: str, name: str, exchange: str) -> None:
+        self._access.check(user, vhost_name, "read", "queue", name)
+        self._access.check(user, vhost_name, "write", "exchange", exchange)
+
+    def _vhost(self, request: web.Request) -> VirtualHost:
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
-        queue = None if vhost is None else vhost.queues.get(request.match_info["name"])
+        if vhost is None:
+            raise not_found()
+        return vhost
+
+    def _find(self, request: web.Request) -> Queue:
+        queue = self._vhost(request).queues.get(request.match_info["name"])
         if queue is None:
             raise not_found()
-        return web.json_response(_describe(queue))
+        return queue
 
 
 def _describe(queue: Queue) -> dict[str, Any]:
@@ -68,10 +121,12 @@ def _describe(queue: Queue) -> dict[str, Any]:
         "operator_policy": None if operator_policy is None else operator_policy.name,
         "effective_policy_definition": effective_definition(policy, operator_policy),
         "consumers": len(queue.consumers),
-        "messages": ready + queue.unacked_count,
+        "messages": ready + queue.unacked_count + queue.retained_count,
         "messages_ready": ready,
         "messages_unacknowledged": queue.unacked_count,
+        "message_bytes": queue.store.ready_bytes + queue.unacked_bytes,
         "message_bytes_ready": queue.store.ready_bytes,
+        "message_bytes_unacknowledged": queue.unacked_bytes,
         "message_stats": {
             "publish": counters.published,
             "publish_refused": counters.refused,

@@ -1,0 +1,223 @@
+"""The broker as a program: what it prints, how it stops, what it exits with."""
+
+from __future__ import annotations
+
+import re
+import resource
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pamqp import commands
+
+from broker.version import VERSION
+from tests.integration.program import Program, run, running
+from tests.integration.waiting import wait_until
+from tests.support.tables import plain
+from tests.support.wire import Channel, Connection, raw_connect
+
+_SHUTDOWN = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+_STOPS = [signal.SIGTERM, signal.SIGINT]
+
+
+# --- starting -----------------------------------------------------------------------------------------------------
+
+
+def test_ready_line(tmp_path: Path) -> None:
+    """It is the only line on stdout, and comes when everything serves."""
+    with running(tmp_path) as program:
+        ports = " ".join(rf"{name}=127\.0\.0\.1:\d+" for name in ("amqp", "management", "prometheus"))
+        line = rf"leveret {re.escape(VERSION)} ready {ports} data={re.escape(str(tmp_path / 'data'))}"
+        assert re.fullmatch(line, program.ready_line)
+        for address in program.addresses.values():
+            if ":" in address:
+                host, port = address.split(":")
+                socket.create_connection((host, int(port)), 5).close()
+        program.signal(signal.SIGTERM)
+        assert program.wait() == (0, "")
+
+
+def test_version() -> None:
+    shown = run("--version")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"leveret {VERSION}\n", "")
+
+
+@pytest.mark.parametrize("option", ["--port", "--management-port", "--prometheus-port"])
+def test_port_in_use(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = {"--port": 0, "--management-port": 0, "--prometheus-port": 0, option: port}
+        arguments = [word for name, number in ports.items() for word in (name, str(number))]
+        refused = run("--host", "127.0.0.1", "--data-dir", str(tmp_path), *arguments)
+    line = f"leveret: cannot listen on 127.0.0.1:{port}: Address already in use; choose another --host or {option}\n"
+    assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--prot", "1"], "--prot"),
+        (["--port", "70000"], "--port"),
+        (["--set", "heartbaet=3"], "heartbaet"),
+        (["--set", "heartbeat=soon"], "heartbeat"),
+        (["--config"], "--config"),
+    ],
+)
+def test_bad_option(arguments: list[str], named: str) -> None:
+    refused = run(*arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    _assert_one_line(refused.stderr, named)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("prot: 5672", "prot"),
+        ("heartbeat: often", "heartbeat"),
+        ("heartbeat: [1", "is not YAML"),
+        ("- heartbeat", "mapping"),
+        (None, "cannot be read"),
+    ],
+)
+def test_bad_configuration_file(tmp_path: Path, content: str | None, named: str) -> None:
+    file = tmp_path / "leveret.yaml"
+    if content is not None:
+        file.write_text(content)
+    refused = run("--config", str(file))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    _assert_one_line(refused.stderr, str(file), named)
+
+
+def test_bad_environment() -> None:
+    refused = run(environment={"LEVERET_HEARTBEAT": "often"})
+    assert (refused.returncode, refused.stdout) == (1, "")
+    _assert_one_line(refused.stderr, "LEVERET_HEARTBEAT")
+
+
+def test_unusable_data_directory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    refused = run("--port", "0", "--data-dir", str(file / "data"))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    _assert_one_line(refused.stderr, str(file / "data"), "--data-dir")
+
+
+def _assert_one_line(stderr: str, *named: str) -> None:
+    assert stderr.startswith("leveret: ")
+    assert stderr.count("\n") == 1
+    assert all(each in stderr for each in named), stderr
+
+
+# --- running ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _soft_file_limit(limit: int) -> Iterator[int]:
+    """Lower this process's soft limit, which those it starts inherit; gives the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        yield hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_as_many_open_files_as_the_system_allows(tmp_path: Path) -> None:
+    with _soft_file_limit(256) as hard, running(tmp_path) as program:
+        assert resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+def test_options_from_file_environment_and_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "leveret.yaml"
+    file.write_text("heartbeat: 11\nchannel_max: 12\nframe_max: 8192\n")
+    with (
+        running(
+            tmp_path,
+            *("--config", str(file), "--set", "heartbeat=31"),
+            environment={"LEVERET_HEARTBEAT": "21", "LEVERET_CHANNEL_MAX": "22"},
+        ) as program,
+        Connection(program.url) as connection,
+    ):
+        tune = connection.tune
+        assert (tune.heartbeat, tune.channel_max, tune.frame_max) == (31, 22, 8192)
+
+
+@pytest.mark.parametrize(
+    ("options", "product", "version"),
+    [([], "Leveret", VERSION), (["--set", "compat.advertise=RabbitMQ 3.10.8"], "RabbitMQ", "3.10.8")],
+    ids=["own", "advertised"],
+)
+def test_product_and_version(tmp_path: Path, options: list[str], product: str, version: str) -> None:
+    with running(tmp_path, *options) as program, Connection(program.url) as connection:
+        shown = plain(connection.start.server_properties)
+        assert (shown["product"], shown["version"]) == (product, version)
+        assert program.ready_line.startswith(f"leveret {VERSION} ready ")
+
+
+# --- stopping -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", _STOPS)
+def test_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path) as program:
+        idle, busy = Connection(program.url), Connection(program.url)
+        channel = busy.channel()
+        channel.queue_declare("q")
+        channel.consume("q")
+        opening = raw_connect(program.url)
+        program.signal(number)
+        for connection in (idle, busy):
+            connection.wire.expect_close(320, _SHUTDOWN)
+            connection.wire.expect_eof()
+            connection.abort()
+        opening.abort()
+        assert program.wait() == (0, "")
+        assert f"received {number.name}, stopping" in program.log()
+
+
+def test_stop_without_connections(tmp_path: Path) -> None:
+    with running(tmp_path, "--log-level", "warning") as program:
+        program.signal(signal.SIGTERM)
+        assert program.wait() == (0, "")
+        assert program.log() == ""
+
+
+def _client_that_does_not_read(program: Program) -> Channel:
+    """A consumer with a message on its way to it that no sockets hold; it keeps a clean stop waiting."""
+    stuck = Connection(program.url).channel()
+    stuck.queue_declare("stuck")
+    with Connection(program.url) as other:
+        channel = other.channel()
+        channel.confirm_select()
+        channel.publish("", "stuck", bytes(48 << 20))
+        assert channel.wait_for_confirms(1) == [True]
+    stuck.consume("stuck")
+    # Once its first frame is here, the rest has been written as well.
+    stuck.connection.wire.expect(stuck.number, commands.Basic.Deliver)
+    return stuck
+
+
+def test_a_stop_has_a_deadline(tmp_path: Path) -> None:
+    with running(tmp_path, "--set", "shutdown_timeout=300") as program:
+        stuck = _client_that_does_not_read(program)
+        program.signal(signal.SIGTERM)
+        assert program.wait() == (0, "")
+        assert "1 connections did not end in 0.3 s" in program.log()
+        stuck.connection.abort()
+
+
+@pytest.mark.parametrize("number", _STOPS)
+def test_second_signal_stops_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path, "--set", "shutdown_timeout=60000") as program:
+        stuck = _client_that_does_not_read(program)
+        program.signal(number)
+        wait_until(lambda: "stopping" in program.log(), "the first signal")
+        started = time.monotonic()
+        program.signal(number)
+        assert program.wait() == (-number, "")
+        assert time.monotonic() - started < 5
+        stuck.connection.abort()

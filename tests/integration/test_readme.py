@@ -1,0 +1,184 @@
+"""What README.md shows works as it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from broker.config.load import load
+from broker.config.options import OPTIONS
+from broker.version import VERSION
+from tests.integration.program import ROOT, run, running
+from tests.support.management import Management
+from tests.support.wire import Connection
+
+_README = (ROOT / "README.md").read_text("utf-8")
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PROSE = _FENCED.sub("", _README)
+_CODE = re.findall(r"`([^`\n]+)`", _PROSE)
+_TIMEOUT = 30
+
+
+def _blocks(language: str) -> list[str]:
+    """The code blocks in a language."""
+    return [content for found, content in _FENCED.findall(_README) if found == language]
+
+
+def _containing(language: str, text: str) -> str:
+    """The one block in a language that contains a text."""
+    (block,) = [block for block in _blocks(language) if text in block]
+    return block
+
+
+# --- a first message ----------------------------------------------------------------------------------------------
+
+
+def test_ready_line(tmp_path: Path) -> None:
+    """The line that the reader is told to look for has the form of the real one."""
+    (shown,) = [block.strip() for block in _blocks("") if " ready " in block]
+    with running(tmp_path) as program:
+        assert _form(program.ready_line) == _form(shown)
+
+
+def _form(line: str) -> str:
+    return re.sub(r"=\S+", "=", line)
+
+
+def test_first_program(tmp_path: Path) -> None:
+    script = tmp_path / "first.py"
+    (printed,) = re.findall(r"`\.venv/bin/python first\.py` prints `([^`]+)`", _README)
+    with running(tmp_path) as program:
+        source = _containing("python", "import pika")
+        assert source.count("127.0.0.1:5672") == 1
+        script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
+        ran = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{printed}\n", "")
+
+
+# --- configuration ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", _blocks("yaml"), ids=range(len(_blocks("yaml"))))
+def test_configuration_starts_a_broker(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "leveret.yaml"
+    file.write_text(content)
+    load(file, {})
+    with running(tmp_path, "--config", str(file)) as program, Connection(program.url) as connection:
+        connection.channel()
+
+
+def test_configured_user_and_heartbeat(tmp_path: Path) -> None:
+    file = tmp_path / "leveret.yaml"
+    file.write_text(_containing("yaml", "users:"))
+    settings = load(file, {})
+    with (
+        running(tmp_path, "--config", str(file)) as program,
+        Connection(program.url, user="clerk", password="change-me", vhost="shop") as connection,
+    ):
+        assert connection.tune.heartbeat == settings.heartbeat == 30
+        channel = connection.channel()
+        text = "ACCESS_REFUSED - access to queue 'orders' in vhost 'shop' refused for user 'clerk'"
+        with channel.expect_channel_close(403, text):
+            channel.queue_declare("orders")
+
+
+def test_policy_over_http_and_in_the_file(tmp_path: Path) -> None:
+    """Both ways of the README set the same policy."""
+    file = tmp_path / "leveret.yaml"
+    file.write_text(_containing("yaml", "policies:"))
+    policies = []
+    for name, options in (("http", ()), ("file", ("--config", str(file)))):
+        directory = tmp_path / name
+        directory.mkdir()
+        with running(directory, *options) as program:
+            if name == "http":
+                _do_as_curl(_containing("sh", "curl"), program.addresses["management"])
+            policies.append(Management(program.http_url).request("GET", "policies", "/", "bounded"))
+    assert policies[0] == policies[1]
+    assert policies[0]["definition"] == {"max-length": 1000000, "overflow": "reject-publish"}
+    assert re.search(policies[0]["pattern"], "work.q")
+    assert not re.search(policies[0]["pattern"], "workshop")
+
+
+def _do_as_curl(command: str, address: str) -> None:
+    """Send the request of a curl command, to another address."""
+    words = iter(shlex.split(command.replace("\\\n", " ")))
+    assert next(words) == "curl"
+    options: dict[str, str] = {}
+    url = ""
+    for word in words:
+        if word.startswith("-"):
+            options[word] = next(words)
+        else:
+            url = word
+    assert urlsplit(url).netloc == "127.0.0.1:15672"
+    user, _, password = options.pop("-u").partition(":")
+    passwords = urllib.request.HTTPPasswordMgrWithPriorAuth()
+    passwords.add_password(None, f"http://{address}", user, password, is_authenticated=True)
+    name, _, value = options.pop("-H").partition(": ")
+    request = urllib.request.Request(
+        url.replace("127.0.0.1:15672", address),
+        method=options.pop("-X"),
+        data=options.pop("-d").encode(),
+        headers={name: value},
+    )
+    assert options == {}
+    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
+    with opener.open(request, timeout=_TIMEOUT) as response:
+        assert response.status == 201
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def test_make_targets_exist() -> None:
+    named = {target for code in [*_CODE, *_blocks("sh")] for target in re.findall(r"\bmake ([a-z][a-z-]*)", code)}
+    assert {"run", "test", "lint", "bench"} <= named
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_flags_exist() -> None:
+    shown = run("--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    documented = set(re.findall(r"(?<!\S)(--[a-z][a-z-]*)", shown.stdout))
+    named = {flag for code in _CODE for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", code)}
+    assert {"--config", "--set", "--port", "--help"} <= named
+    assert named <= documented
+
+
+def test_options_exist() -> None:
+    """Those in code of the forms `name: value`, `--set name=value` and `LEVERET_NAME=value`."""
+    named = {name for code in _CODE for name in re.findall(r"^([a-z_]+(?:\.[a-z_]+)*): ", code)}
+    named |= {name for code in _CODE for name in re.findall(r"--set ([a-z_.]+)=", code)}
+    assert {"heartbeat", "load_definitions", "compat.advertise"} <= named
+    assert named <= set(OPTIONS)
+    variables = {name for code in _CODE for name in re.findall(r"\b(LEVERET_[A-Z_]+)=", code)}
+    assert variables <= {option.environment for option in OPTIONS.values()}
+
+
+def test_links_lead_somewhere() -> None:
+    anchors = {
+        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", _PROSE, re.MULTILINE)
+    }
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", _PROSE) if "://" not in link]
+    assert links
+    for link in links:
+        path, _, anchor = link.partition("#")
+        assert not path or (ROOT / path).is_file(), link
+        assert path or anchor in anchors, link
+
+
+def test_version_is_the_current_one() -> None:
+    assert f"leveret {VERSION} ready" in _README
+    assert VERSION.rsplit(".", 1)[0] in re.findall(r"version (\d+\.\d+)", _README)
