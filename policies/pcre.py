@@ -158,9 +158,6 @@ class Translator:
         # PCRE's multi-line ^ does not match behind a newline that ends the text.
         self._emit(r"^(?!(?<=\n)\Z)" if self._multiline else "^", None)
 
-    def _any(self) -> None:
-        self._emit(".")
-
     def _open(self) -> None:
         if self._looking_at("*"):
             raise self._fail("(*VERB) is not supported")
@@ -247,10 +244,8 @@ class Translator:
             self._emit(_WILDCARDS[character])
         elif character.lower() in _ESCAPED_CLASSES:
             self._emit(f"[{'^' if character.isupper() else ''}{_ESCAPED_CLASSES[character.lower()]}]")
-        elif character in "pP":
-            self._emit(self._property(character))
-        elif character == "k":
-            self._emit(self._named_reference())
+        elif character in "pPk":
+            self._emit(self._named_escape(character))
         elif character in "123456789":
             if self._text[self._at : self._at + 1].isdigit():
                 raise self._fail("only \\1 to \\9 are supported as back references")
@@ -258,20 +253,21 @@ class Translator:
         else:
             self._emit(_literal(self._escaped_literal(character)))
 
-    def _property(self, character: str) -> str:
-        """A Unicode property; without PCRE's UTF option it is that of a Latin-1 character."""
-        named = regex.match(r"\{(\^?[A-Za-z&_]+)\}|([A-Z])", self._text[self._at :])
-        if named is None or (named[1] or named[2]).lstrip("^") not in _PROPERTIES:
-            raise self._fail("unknown property name after \\P or \\p")
-        self._at += named.end()
-        return f"\\{character}{{{named[1] or named[2]}}}"
-
-    def _named_reference(self) -> str:
-        named = regex.match(r"<(\w+)>|'(\w+)'|\{(\w+)\}", self._text[self._at :], regex.ASCII)
+    def _named_escape(self, character: str) -> str:
+        """What has a name: a Unicode property (of a Latin-1 character), or a reference to a named group."""
+        rest = self._text[self._at :]
+        if character == "k":
+            named = regex.match(r"<(?P<name>\w+)>|'(?P<name>\w+)'|\{(?P<name>\w+)\}", rest, regex.ASCII)
+            spelled, mistake = "(?P={})", "\\k is not followed by a name in braces, angle brackets or quotes"
+        else:
+            named = regex.match(r"\{(?P<name>\^?[A-Za-z&_]+)\}|(?P<name>[A-Z])", rest)
+            spelled, mistake = f"\\{character}{{{{{{}}}}}}", "unknown property name after \\P or \\p"
+            if named is not None and named["name"].lstrip("^") not in _PROPERTIES:
+                named = None
         if named is None:
-            raise self._fail("\\k is not followed by a name in braces, angle brackets or quotes")
+            raise self._fail(mistake)
         self._at += named.end()
-        return f"(?P={named[1] or named[2] or named[3]})"
+        return spelled.format(named["name"])
 
     def _quoted(self) -> str:
         """What is quoted, up to the end mark or the end."""
@@ -377,6 +373,6 @@ class Translator:
         return self._escaped_literal(character)
 
     _STEPS: Final = {
-        "\\": _escape, "[": _class, "(": _open, ")": _close, "{": _brace, ".": _any,
+        "\\": _escape, "[": _class, "(": _open, ")": _close, "{": _brace, ".": lambda self: self._emit("."),
         "*": _quantifier, "+": _quantifier, "?": _quantifier, "^": _start, "$": _as_it_is, "|": _as_it_is,
     }  # fmt: skip

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
+
+log = logging.getLogger("leveret.turn")
 
 
 class Delivering(Protocol):
@@ -74,17 +77,25 @@ class Turn:
                 self._call_soon(self.end)
 
     def end(self) -> None:
-        """Deliver and write. Work that this itself creates is left to the next turn."""
-        self._pending = False
+        """Deliver and write. What this itself makes queues deliver is left to the next turn.
+
+        One that fails must not hold up the others: it is a mistake of ours, and logged as such.
+        """
         queues, self._queues = self._queues, []
         for queue in queues:
             queue.scheduled = False
-            queue.deliver()
+            try:
+                queue.deliver()
+            except Exception:
+                log.exception("internal error while a queue delivered")
         self._before_writing()
         connections, self._connections = self._connections, []
         for connection in connections:
             connection.scheduled = False
-            connection.flush()
-        if (self._queues or self._connections) and not self._pending:
-            self._pending = True
+            try:
+                connection.flush()
+            except Exception:
+                log.exception("internal error while a connection was written to")
+        self._pending = bool(self._queues or self._connections)
+        if self._pending:
             self._call_soon(self.end)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from storage.interface import Entry, MessageStore
-from storage.message import Envelope, Message
+from storage.message import Envelope, Message, TimedMessage
 from tests.contract.stores import STORES
-from tests.support.messages import bodies, message, size_of
+from tests.support.messages import ENVELOPE, bodies, message, size_of
 
 #: More than any test puts into a store, in messages and in bytes.
 ALL = 1 << 20
@@ -39,19 +39,18 @@ def test_an_empty_store_has_nothing(store: MessageStore) -> None:
 
 def content(each: Message | None) -> object:
     """What makes two messages the same: a store may make new objects of what it keeps."""
-    return each and (each.body, each.envelope.route, each.envelope.header, each.envelope.persistent)
+    return each and (each.body, each.expires_at, *(getattr(each.envelope, name) for name in Envelope.__slots__))
 
 
 def test_messages_come_out_in_order_with_all_they_say(store: MessageStore) -> None:
-    envelopes = [Envelope(b"\x01x\x01k", b"header 1", True, 3, 60_000), Envelope(b"\x00\x00", b"header 2")]
-    store.append([Message(envelopes[0], b"a"), Message(envelopes[1], b"bb")], 3)
-    store.append([Message(envelopes[0], b"ccc")], 3)
+    envelopes = [Envelope(b"\x01x\x01k", b"header 1", True, 3, 60_000), Envelope(b"\x00\x00", b"header 2", priority=3)]
+    for envelope, body in zip((envelopes[0], envelopes[1], envelopes[0]), (b"a", b"bb", b"ccc"), strict=True):
+        store.append([Message(envelope, body)], len(body))
     assert (store.ready_count, store.ready_bytes) == (3, 6)
     taken = store.take(ALL, ALL)
     assert [entry[1].body for entry in taken] == [b"a", b"bb", b"ccc"]
     for entry, envelope in zip(taken, (envelopes[0], envelopes[1], envelopes[0]), strict=True):
-        for name in Envelope.__slots__:
-            assert getattr(entry[1].envelope, name) == getattr(envelope, name)
+        assert content(entry[1]) == content(Message(envelope, entry[1].body))
     assert [entry[2] for entry in taken] == [False] * 3
     assert (store.ready_count, store.ready_bytes) == (0, 0)
 
@@ -140,6 +139,43 @@ def test_settled_messages_do_not_come_back(store: MessageStore) -> None:
     assert bodies(store.take(ALL, ALL)) == ["a", "c"]
 
 
+def expiring(store: MessageStore, *times: int) -> None:
+    """Append messages that expire at these times, 0 for never; the time is their body."""
+    for expires_at in times:
+        body = str(expires_at).encode()
+        store.append([TimedMessage(ENVELOPE, body, expires_at) if expires_at else Message(ENVELOPE, body)], len(body))
+
+
+def test_expired_messages_are_taken_from_the_head_only(store: MessageStore) -> None:
+    expiring(store, 10, 20, 30, 0, 10)
+    assert bodies(store.take_expired(9, ALL)) == []
+    assert bodies(store.take_expired(20, ALL)) == ["10", "20"]
+    assert bodies(store.take_expired(20, ALL)) == []
+    assert bodies(store.take_expired(99, ALL)) == ["30"]
+    assert bodies(store.take_expired(99, ALL)) == [], "what never expires keeps those behind it"
+    assert (store.ready_count, store.ready_bytes) == (2, 3)
+    assert bodies(store.take(ALL, ALL)) == ["0", "10"]
+
+
+def test_taking_expired_messages_ends_at_its_count(store: MessageStore) -> None:
+    expiring(store, 10, 10, 10)
+    assert len(store.take_expired(10, 2)) == 2
+    assert len(store.take_expired(10, 2)) == 1
+    assert store.take_expired(10, 2) == []
+
+
+def test_requeued_messages_expire_too(store: MessageStore) -> None:
+    expiring(store, 10, 20)
+    store.requeue(store.take(1, ALL))
+    assert [(entry[1].body, entry[2]) for entry in store.take_expired(15, ALL)] == [(b"10", True)]
+
+
+def test_expired_messages_may_return(store: MessageStore) -> None:
+    expiring(store, 10, 20)
+    store.requeue(store.take_expired(15, ALL))
+    assert bodies(store.take(ALL, ALL)) == ["10", "20"]
+
+
 def test_close_forgets_everything(store: MessageStore) -> None:
     fill(store, "a", "b")
     store.take(1, ALL)
@@ -163,11 +199,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.taken: dict[int, Entry] = {}
         self.numbers: dict[int, int] = {}
 
-    @rule(sizes=st.lists(st.integers(0, 40), max_size=8))
-    def append(self, sizes: list[int]) -> None:
+    @rule(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=8), expires_at=st.sampled_from([0, 0, 10, 20, 30]))
+    def append(self, sizes: list[int], expires_at: int) -> None:
         # Bodies differ, so that no two messages can be taken for each other; some are empty all the same.
         texts = [f"{self.arrived + at:x}".zfill(size)[-size:] if size else "" for at, size in enumerate(sizes)]
         messages = [message(text) for text in texts]
+        if expires_at:
+            messages = [TimedMessage(each.envelope, each.body, expires_at) for each in messages]
         self.store.append(messages, sum(sizes))
         for each in messages:
             self.ready.append((self.arrived, each, False))
@@ -179,6 +217,18 @@ class StoreMachine(RuleBasedStateMachine):
         expected: list[tuple[int, Message, bool]] = []
         while self.ready and len(expected) < count and size_of([row[1] for row in expected]) < limit:
             expected.append(self.ready.pop(0))
+        self._compare(entries, expected)
+
+    @rule(now=st.integers(5, 35), count=st.integers(1, 12))
+    def take_expired(self, now: int, count: int) -> None:
+        entries = self.store.take_expired(now, count)
+        expected: list[tuple[int, Message, bool]] = []
+        while self.ready and len(expected) < count and 0 < self.ready[0][1].expires_at <= now:
+            expected.append(self.ready.pop(0))
+        self._compare(entries, expected)
+
+    def _compare(self, entries: list[Entry], expected: list[tuple[int, Message, bool]]) -> None:
+        """Compare what was taken with what should have been, and note it as taken."""
         assert [(content(entry[1]), entry[2]) for entry in entries] == [(content(row[1]), row[2]) for row in expected]
         for (arrival, _, _), entry in zip(expected, entries, strict=True):
             # A message keeps its number for good.
@@ -224,7 +274,10 @@ class StoreMachine(RuleBasedStateMachine):
         return data.draw(st.lists(st.sampled_from(sorted(self.taken)), unique=True, min_size=1))
 
 
+SETTINGS = settings(max_examples=80, stateful_step_count=40, deadline=None, derandomize=True, database=None)
+
+
 @pytest.mark.parametrize("name", STORES)
 def test_any_history_agrees_with_plain_lists(name: str) -> None:
     machine = type(f"{name}_store", (StoreMachine,), {"make_store": staticmethod(STORES[name])})
-    run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(machine, settings=SETTINGS)

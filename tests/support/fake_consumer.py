@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from broker.core.consumers import Consumer
 from broker.core.queues.queue import Queue
 from storage.interface import Entry
+from tests.support.queues import settle
 
 #: Credit that no test uses up.
 PLENTY = 1 << 30
@@ -76,13 +77,11 @@ class FakeConsumer(Consumer):
     def acknowledge(self, count: int = 1) -> None:
         """Acknowledge the oldest messages held, and ask for more."""
         entries, self.held = self.held[:count], self.held[count:]
-        self.queue.release(self, len(entries))
-        self.queue.acknowledge(entries)
+        settle(self, entries, "acknowledge")
         self.queue.unblock(self)
 
     def requeue(self, *positions: int) -> None:
         """Return messages held, by their places in ``held``, in that order; ask for nothing."""
         entries = [self.held[position] for position in positions]
         self.held = [entry for entry in self.held if entry not in entries]
-        self.queue.release(self, len(entries))
-        self.queue.requeue(entries)
+        settle(self, entries, "requeue")

@@ -1,7 +1,8 @@
 """Queues as the rules describe them: one message at a time, plain lists, no store, no turn, no batches.
 
 It is slow and is meant to be read beside RabbitMQ's documentation on length limits, dead-lettering and TTL. A step
-is one public call; when it returns, everything that follows from it has happened.
+is one public call; when it returns, everything that follows from it has happened. Queues do not wait for each other:
+the dead letters of a step travel when the queue is done with it, in the order in which they were issued.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Content:
     deaths: tuple[Death, ...] = ()
 
 
-@dataclass
+@dataclass(eq=False)
 class Copy:
     """A message in one queue: when it came, when it expires (microseconds), how often it has been returned."""
 
@@ -54,7 +55,7 @@ class Copy:
         return self.returns > 0
 
 
-@dataclass
+@dataclass(eq=False)
 class ModelConsumer:
     """A consumer; one that has left, or that stands for basic.get, is in no ring."""
 
@@ -154,9 +155,9 @@ class ModelBroker:
 
     # -- steps ---------------------------------------------------------------------------------------------
 
-    def publish(self, queue: ModelQueue, content: Content) -> bool:
-        """Publish one message; return whether the queue took it."""
-        taken = self._publish(queue, content)
+    def publish(self, queue: ModelQueue, contents: Sequence[Content]) -> list[bool]:
+        """Publish messages one by one; return for each whether the queue took it."""
+        taken = [self._publish(queue, content) for content in contents]
         self._send_letters()
         return taken
 
@@ -179,13 +180,10 @@ class ModelBroker:
         self._deliver(queue)
         self._send_letters()
 
-    def settle(self, queue: ModelQueue, held: Sequence[tuple[ModelConsumer, Copy]], outcome: str) -> None:
-        """Acknowledge, reject or requeue messages that consumers hold."""
-        copies = []
-        for consumer, copy in held:
-            consumer.held.remove(copy)
-            queue.unblock(consumer)
-            copies.append(copy)
+    def settle(self, queue: ModelQueue, consumer: ModelConsumer, copies: Sequence[Copy], outcome: str) -> None:
+        """Acknowledge, reject or requeue messages that a consumer holds."""
+        consumer.held = [copy for copy in consumer.held if copy not in copies]
+        queue.unblock(consumer)
         if outcome == "acknowledge":
             queue.counters["acknowledged"] += len(copies)
         elif outcome == "reject":
@@ -212,7 +210,7 @@ class ModelBroker:
         """Forget the ready messages; return how many they were."""
         purged = len(queue.ready)
         queue.ready.clear()
-        queue.counters["purged"] += purged
+        queue.counters["dropped purged"] += purged
         return purged
 
     def apply(self, queue: ModelQueue, policy: Mapping[str, Any], operator_policy: Mapping[str, Any]) -> None:
@@ -240,7 +238,7 @@ class ModelBroker:
     # -- what follows from them ----------------------------------------------------------------------------
 
     def _publish(self, queue: ModelQueue, content: Content) -> bool:
-        if queue.refuses() and queue.is_over([content]):
+        if queue.refuses() and queue.is_over([content]) and not (queue.kind == "quorum" and content.deaths):
             queue.counters["refused"] += 1
             if queue.settings["overflow"] == "reject-publish-dlx":
                 self._dead_letter(queue, content, "maxlen")
@@ -330,7 +328,9 @@ def with_death(content: Content, queue: str, reason: str) -> tuple[Death, ...]:
     """The deaths of a message and one more: newest first, one entry a queue and reason."""
     same = [death for death in content.deaths if (death.queue, death.reason) == (queue, reason)]
     others = [death for death in content.deaths if death not in same]
-    newest = replace(same[0], count=same[0].count + 1) if same else Death(queue, reason, 1, content.exchange, content.key)
+    newest = (
+        replace(same[0], count=same[0].count + 1) if same else Death(queue, reason, 1, content.exchange, content.key)
+    )
     return (newest, *others)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
+from broker.core.consumers import Holder
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.queues.queue import Queue
 from broker.core.timers import Timers
 from broker.core.turn import Turn
 from broker.core.vhost import VirtualHost
 from protocol.field_table import FieldTable
+from storage.interface import Entry
 from tests.support.manual_loop import ManualLoop
 
 
@@ -50,3 +55,9 @@ def declare(
     """
     declaration = QueueDeclaration(name, durable, auto_delete, owner, owner, arguments)
     return vhost.declare_queue(declaration, lambda _: None)
+
+
+def settle(holder: Holder, entries: Sequence[Entry], outcome: Literal["acknowledge", "reject", "requeue"]) -> None:
+    """Give up messages of one holder, as a channel does."""
+    holder.queue.release(holder, entries)
+    getattr(holder.queue, outcome)(entries)

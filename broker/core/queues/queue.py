@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol
@@ -102,6 +102,8 @@ class Queue:
     )
 
     queue_type: Literal["classic", "quorum"] = "classic"
+    #: Makes its limits of its settings.
+    make_limits: Callable[[QueueSettings], Limits] = staticmethod(Limits)
     #: Whether its consumers may share one prefetch limit (basic.qos with global=true).
     shares_prefetch: bool = True
     #: Whether queue.delete may ask for it to be unused or empty.
@@ -169,7 +171,7 @@ class Queue:
             if not self.scheduled and (self.consumers.ring or self._timed):
                 self.host.turn.deliver_later(self)
             return taken
-        ttl = self._time_to_live(messages[0])
+        ttl = time_to_live(messages[0], self.settings)
         if ttl == 0:
             return self._publish_at_once(messages)
         if limits is not None and limits.refuses:
@@ -234,13 +236,6 @@ class Queue:
             self._timed = True
         self.store.append(messages, body_bytes)
         self.counters.published += len(messages)
-
-    def _time_to_live(self, message: Message) -> int | None:
-        """Milliseconds that a new message may wait: the less of its own and the queue's limit."""
-        own, common = message.envelope.expiration_ms, self.settings.message_ttl
-        if own is None or common is None:
-            return common if own is None else own
-        return min(own, common)
 
     # -- dropping -----------------------------------------------------------------------------------------
 
@@ -447,14 +442,11 @@ class Queue:
         limited = new.max_length is not None or new.max_length_bytes is not None
         for settings in (replace(new, overflow=overflow), new):
             self.settings = settings
-            self._limits = self._limits_of(settings) if limited else None
+            self._limits = self.make_limits(settings) if limited else None
             # To the end, however long it takes: under the new overflow nobody might do the rest.
             while not self._evict_batch():
                 pass
         self.host.turn.deliver_later(self)
-
-    def _limits_of(self, settings: QueueSettings) -> Limits:
-        return Limits(settings)
 
     def retain(self, messages: Sequence[Message], reason: str) -> None:
         """Learn of dead letters that no queue has taken: they are lost, as dead-lettering is at-most-once here."""
@@ -485,3 +477,11 @@ def _split_expired(entries: list[Entry], now: int) -> tuple[list[Entry], list[En
     """Those of a run that may be delivered, and those that have expired behind its head."""
     expired = [entry for entry in entries if 0 < entry[1].expires_at <= now]
     return [entry for entry in entries if not 0 < entry[1].expires_at <= now] if expired else entries, expired
+
+
+def time_to_live(message: Message, settings: QueueSettings) -> int | None:
+    """Milliseconds that a new message may wait: the less of its own limit and the queue's."""
+    own, common = message.envelope.expiration_ms, settings.message_ttl
+    if own is None or common is None:
+        return common if own is None else own
+    return min(own, common)

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from broker.core.consumers import Holder
 from broker.core.queues.limits import UNBOUNDED, Limits
-from broker.core.queues.queue import Queue, QueueHost
+from broker.core.queues.queue import Queue, QueueHost, time_to_live
 from broker.core.timers import Timer
 from policies.dead_letter import DELIVERY_LIMIT
 from policies.settings import QueueSettings
@@ -61,12 +61,20 @@ class QuorumStore(MemoryStore):
         return [(seq, message, isinstance(message, CountedMessage)) for seq, message, _ in entries]
 
 
+def _limits(settings: QueueSettings) -> Limits:
+    """The limits of these settings: reject-publish-dlx is not known here, and is drop-head."""
+    if settings.overflow == "reject-publish-dlx":
+        settings = replace(settings, overflow="drop-head")
+    return Limits(settings)
+
+
 class QuorumQueue(Queue):
     """One quorum queue."""
 
     __slots__ = ("_counted_envelope", "_counted_for", "_retained", "_retry")
 
     queue_type: Literal["classic", "quorum"] = "quorum"
+    make_limits = staticmethod(_limits)
     shares_prefetch = False
     deletes_conditionally = False
     gets_beside_single_active = False
@@ -119,7 +127,7 @@ class QuorumQueue(Queue):
         """Take messages at the tail. Dead letters are never refused, as in RabbitMQ: they would be lost."""
         limits = self._limits
         if limits is not None and limits.refuses and messages[0].envelope.dead:
-            self._append(messages, body_bytes, self._time_to_live(messages[0]))
+            self._append(messages, body_bytes, time_to_live(messages[0], self.settings))
             self.host.turn.deliver_later(self)
             return len(messages)
         return super().publish(messages, body_bytes)
@@ -156,12 +164,6 @@ class QuorumQueue(Queue):
         if not isinstance(limit, int):
             return _DEFAULT_DELIVERY_LIMIT
         return UNBOUNDED if limit < 0 else limit
-
-    def _limits_of(self, settings: QueueSettings) -> Limits:
-        """The limits of these settings: reject-publish-dlx is not known here, and is drop-head."""
-        if settings.overflow == "reject-publish-dlx":
-            settings = replace(settings, overflow="drop-head")
-        return Limits(settings)
 
     def _count(self, message: Message, delivery_count: int) -> CountedMessage:
         """The message with its delivery count in the headers; the last such envelope is kept, as they repeat."""

@@ -46,16 +46,23 @@ INTEGERS: Final = {
     "x-max-in-memory-bytes",
     "x-max-priority",
     "x-queue-version",
+    "x-quorum-initial-group-size",
 }
-STRINGS: Final = {"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-mode"}
+STRINGS: Final = {
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-overflow",
+    "x-queue-mode",
+}
+#: Integers that cannot be 0.
+POSITIVE: Final = ("x-expires", "x-queue-version", "x-quorum-initial-group-size")
 #: Arguments of queue types that Leveret does not have, or that mean nothing to it: any value will do.
 UNCHECKED: Final = {
-    "x-dead-letter-strategy",
     "x-delivery-limit",
     "x-max-age",
     "x-stream-max-segment-size-bytes",
     "x-initial-cluster-size",
-    "x-quorum-initial-group-size",
     "x-queue-leader-locator",
     "x-queue-type",
     "x-queue-master-locator",
@@ -100,7 +107,7 @@ class TestTypes:
 
 
 class TestRanges:
-    @pytest.mark.parametrize("name", sorted(INTEGERS - {"x-expires", "x-queue-version"}))
+    @pytest.mark.parametrize("name", sorted(INTEGERS.difference(POSITIVE)))
     @pytest.mark.parametrize("value", [0, 1, 255])
     def test_good_values(self, name: str, value: int) -> None:
         assert refusal(name, "long", value) is None
@@ -120,9 +127,10 @@ class TestRanges:
         assert refusal(name, "long", MAX_TTL_MS) is None
         assert refusal(name, "long", MAX_TTL_MS + 1) == f"{{value_too_large,{MAX_TTL_MS + 1}}}"
 
-    def test_a_queue_cannot_expire_at_once(self) -> None:
-        assert refusal("x-expires", "signedint", 0) == "{value_zero,0}"
-        assert refusal("x-expires", "signedint", 1) is None
+    @pytest.mark.parametrize("name", ["x-expires", "x-quorum-initial-group-size"])
+    def test_what_cannot_be_zero(self, name: str) -> None:
+        assert refusal(name, "signedint", 0) == "{value_zero,0}"
+        assert refusal(name, "signedint", 1) is None
 
     def test_priorities_go_up_to_255(self) -> None:
         assert refusal("x-max-priority", "signedint", 255) is None
@@ -145,6 +153,14 @@ class TestWords:
     @pytest.mark.parametrize("value", [b"", b"Drop-Head", b"drop-tail", b"\xff"])
     def test_bad_overflow(self, value: bytes) -> None:
         assert refusal("x-overflow", "longstr", value) == "invalid_overflow"
+
+    @pytest.mark.parametrize("value", [b"at-most-once", b"at-least-once"])
+    def test_good_dead_letter_strategies(self, value: bytes) -> None:
+        assert refusal("x-dead-letter-strategy", "longstr", value) is None
+
+    @pytest.mark.parametrize("value", [b"", b"at-least-twice"])
+    def test_bad_dead_letter_strategies(self, value: bytes) -> None:
+        assert refusal("x-dead-letter-strategy", "longstr", value) == "invalid_dlx_strategy"
 
     @pytest.mark.parametrize("value", [b"default", b"lazy"])
     def test_good_queue_modes(self, value: bytes) -> None:

@@ -44,9 +44,7 @@ def test_durations(text: str, unit: str, duration: int) -> None:
     assert parse_duration(text, unit) == duration
 
 
-@pytest.mark.parametrize(
-    ("text", "unit"), [("", "s"), ("500ms", "s"), ("1 day", "s"), ("-1s", "s"), ("m", "ms")]
-)
+@pytest.mark.parametrize(("text", "unit"), [("", "s"), ("500ms", "s"), ("1 day", "s"), ("-1s", "s"), ("m", "ms")])
 def test_what_is_no_duration(text: str, unit: str) -> None:
     with pytest.raises(ValueError):
         parse_duration(text, unit)

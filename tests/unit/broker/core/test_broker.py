@@ -6,6 +6,8 @@ import pytest
 
 from broker.core.broker import Broker, ClientConnection
 from broker.core.turn import Turn
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
 
 
 class FakeConnection:
@@ -22,7 +24,8 @@ def connect(username: str, vhost_name: str) -> ClientConnection:
 
 @pytest.fixture
 def broker() -> Broker:
-    return Broker(Turn(lambda _: None))
+    loop = ManualLoop()
+    return Broker(Turn(loop.call_soon), ManualTimers(loop))
 
 
 def test_a_vhost_is_made_once(broker: Broker) -> None:

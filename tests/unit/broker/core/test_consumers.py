@@ -4,14 +4,14 @@ import pytest
 
 from broker.core.consumers import ConsumerGroup, Holder, Ring
 from broker.core.queues.queue import Queue
-from broker.core.turn import Turn
-from storage.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import declare, new_vhost
 
 
 @pytest.fixture
 def queue() -> Queue:
-    return Queue("/", "q", False, False, None, (), MemoryStore(), Turn(lambda _: None), lambda _: None)
+    return declare(new_vhost(ManualLoop()))
 
 
 def tags(ring: Ring) -> list[str]:

@@ -10,11 +10,14 @@ from broker.core.definitions import load_topology, load_vhosts, table_from_json
 from broker.core.routing import route
 from broker.core.turn import Turn
 from protocol.field_table import FieldValue, longstr
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
 
 
 @pytest.fixture
 def broker() -> Broker:
-    made = Broker(Turn(lambda _: None))
+    loop = ManualLoop()
+    made = Broker(Turn(loop.call_soon), ManualTimers(loop))
     made.add_vhost("v")
     return made
 
@@ -168,7 +171,7 @@ class TestTopology:
             ({"queues": [queue(name=None)]}, "'name' must be a string"),
             ({"queues": [queue(arguments=[1])]}, "'arguments' must be an object"),
             ({"queues": [queue(arguments={"x-max-length": -1})]}, "{value_negative,-1}"),
-            ({"queues": [queue(arguments={"x-queue-type": "quorum"})]}, "queue type 'quorum' is not supported"),
+            ({"queues": [queue(arguments={"x-queue-type": "stream"})]}, "queue type 'stream' is not supported"),
             ({"queues": [queue(), queue(durable=False)]}, "inequivalent arg 'durable'"),
             ({"exchanges": [exchange(type="zzz")]}, "zzz"),
             ({"exchanges": [exchange(name="amq.zzz")]}, "reserved prefix"),

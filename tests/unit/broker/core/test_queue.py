@@ -1,23 +1,19 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
 from broker.core.consumers import Holder
 from broker.core.queues.queue import Queue
-from broker.core.turn import Turn
-from protocol.faults import ChannelFault
+from broker.core.vhost import VirtualHost
 from protocol.field_table import FieldTable, FieldValue
-from storage.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of
+from tests.support.queues import declare, new_vhost, settle
 
 SINGLE_ACTIVE: FieldTable = (("x-single-active-consumer", FieldValue("t", True)),)
-
-Make = Callable[..., Queue]
 
 
 @pytest.fixture
@@ -26,22 +22,13 @@ def loop() -> ManualLoop:
 
 
 @pytest.fixture
-def unused() -> list[Queue]:
-    """The queues that said they lost their last consumer."""
-    return []
+def vhost(loop: ManualLoop) -> VirtualHost:
+    return new_vhost(loop)
 
 
 @pytest.fixture
-def make(loop: ManualLoop, unused: list[Queue]) -> Make:
-    def make_queue(*, arguments: FieldTable = (), auto_delete: bool = False) -> Queue:
-        return Queue("/", "q", False, auto_delete, None, arguments, MemoryStore(), Turn(loop.call_soon), unused.append)
-
-    return make_queue
-
-
-@pytest.fixture
-def queue(make: Make) -> Queue:
-    return make()
+def queue(vhost: VirtualHost) -> Queue:
+    return declare(vhost)
 
 
 def publish(queue: Queue, *texts: str) -> None:
@@ -201,7 +188,7 @@ class TestRequeue:
         consumer = consume(queue)
         loop.run()
         assert consumer.received == []
-        queue.requeue(holder, [entry])
+        settle(holder, [entry], "requeue")
         loop.run()
         assert consumer.received == ["1"]
         assert holder.unacked == 0
@@ -210,7 +197,7 @@ class TestRequeue:
         consumer = consume(queue, room=2)
         publish(queue, *"12")
         loop.run()
-        queue.reject(consumer, consumer.held)
+        settle(consumer, consumer.held, "reject")
         assert (queue.unacked_count, consumer.unacked, queue.store.ready_count) == (0, 0, 0)
         assert queue.counters.acknowledged == 0
 
@@ -243,7 +230,7 @@ class TestGet:
         publish(queue, "1")
         entry = queue.get(holder)
         assert entry is not None
-        queue.requeue(holder, [entry])
+        settle(holder, [entry], "requeue")
         assert got(queue) == ("1", True)
         assert (queue.counters.got, queue.counters.redelivered) == (2, 1)
 
@@ -254,39 +241,9 @@ class TestGet:
         assert consumer.received == ["1", "2"]
 
 
-class TestExclusiveUse:
-    def refused(self, queue: Queue, exclusive: bool) -> bool:
-        try:
-            queue.check_exclusive_use(exclusive)
-        except ChannelFault as fault:
-            return fault.text == "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"
-        return False
-
-    def test_a_free_queue_takes_anyone(self, queue: Queue) -> None:
-        assert not self.refused(queue, False)
-        assert not self.refused(queue, True)
-
-    def test_who_wants_to_be_alone_must_be(self, queue: Queue) -> None:
-        consume(queue)
-        assert not self.refused(queue, False)
-        assert self.refused(queue, True)
-
-    def test_an_exclusive_consumer_keeps_all_out_until_it_leaves(self, queue: Queue) -> None:
-        consumer = consume(queue, exclusive=True)
-        assert self.refused(queue, False)
-        assert self.refused(queue, True)
-        queue.remove_consumer(consumer)
-        assert not self.refused(queue, True)
-
-    def test_a_single_active_consumer_queue_refuses_exclusive_ones(self, make: Make) -> None:
-        queue = make(arguments=SINGLE_ACTIVE)
-        assert self.refused(queue, True)
-        assert not self.refused(queue, False)
-
-
 class TestSingleActiveConsumer:
-    def test_one_gets_all_and_the_next_takes_over_with_what_returns(self, make: Make, loop: ManualLoop) -> None:
-        queue = make(arguments=SINGLE_ACTIVE)
+    def test_one_gets_all_and_the_next_takes_over_with_what_returns(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+        queue = declare(vhost, arguments=SINGLE_ACTIVE)
         first, second = consume(queue, "first", room=2), consume(queue, "second")
         publish(queue, *"123")
         loop.run()
@@ -297,8 +254,8 @@ class TestSingleActiveConsumer:
         assert second.received == ["1", "2", "3"]
         assert [entry[2] for entry in second.held] == [True, True, False]
 
-    def test_the_argument_may_say_no(self, make: Make, loop: ManualLoop) -> None:
-        queue = make(arguments=(("x-single-active-consumer", FieldValue("t", False)),))
+    def test_the_argument_may_say_no(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+        queue = declare(vhost, arguments=(("x-single-active-consumer", FieldValue("t", False)),))
         log: list[str] = []
         consume(queue, "a", log=log)
         consume(queue, "b", log=log)
@@ -308,22 +265,20 @@ class TestSingleActiveConsumer:
 
 
 class TestTheEnd:
-    def test_the_last_consumer_of_an_auto_delete_queue_ends_it(
-        self, make: Make, loop: ManualLoop, unused: list[Queue]
-    ) -> None:
-        queue = make(auto_delete=True)
+    def test_the_last_consumer_of_an_auto_delete_queue_ends_it(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+        queue = declare(vhost, auto_delete=True)
         publish(queue, "1")
-        assert unused == []
         a, b = consume(queue, "a"), consume(queue, "b")
         loop.run()
         queue.remove_consumer(a)
-        assert unused == []
+        assert vhost.queues == {"q": queue}
         queue.remove_consumer(b)
-        assert unused == [queue]
+        assert vhost.queues == {}
+        assert queue.deleted
 
-    def test_other_queues_outlive_their_consumers(self, queue: Queue, unused: list[Queue]) -> None:
+    def test_other_queues_outlive_their_consumers(self, vhost: VirtualHost, queue: Queue) -> None:
         queue.remove_consumer(consume(queue))
-        assert unused == []
+        assert vhost.queues == {"q": queue}
 
     def test_purge_takes_what_no_consumer_could(self, queue: Queue) -> None:
         consumer = consume(queue, room=1)
@@ -345,13 +300,13 @@ class TestTheEnd:
 
     @pytest.mark.parametrize("outcome", ["acknowledge", "reject", "requeue"])
     def test_messages_of_a_deleted_queue_are_settled_into_the_void(
-        self, queue: Queue, loop: ManualLoop, outcome: str
+        self, queue: Queue, loop: ManualLoop, outcome: Literal["acknowledge", "reject", "requeue"]
     ) -> None:
         consumer = consume(queue)
         publish(queue, "1")
         loop.run()
         queue.delete()
-        getattr(queue, outcome)(consumer, consumer.held)
+        settle(consumer, consumer.held, outcome)
         queue.unblock(consumer)
         queue.remove_consumer(consumer)
         loop.run()
@@ -367,13 +322,3 @@ class TestTheEnd:
         loop.run()
         assert consumer.received == ["1"]
         assert not queue.consumers.ring
-
-    def test_idle_time_starts_anew_with_use(self, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock = [100.0]
-        monkeypatch.setattr(time, "time", lambda: clock[0])
-        queue.touch()
-        assert queue.idle_since == 100.0
-        consumer = consume(queue)
-        clock[0] = 200.0
-        queue.remove_consumer(consumer)
-        assert queue.idle_since == 200.0

@@ -1,22 +1,29 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
     check_equivalent,
+    check_exclusive_use,
     check_locked,
     check_unreserved,
 )
 from broker.core.queues.queue import Queue
-from broker.core.turn import Turn
 from policies.arguments import known_arguments
 from protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode
 from protocol.field_table import FieldTable, FieldValue, longstr
 from storage.memory_store import MemoryStore
+from tests.support.fake_consumer import FakeConsumer
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import new_vhost
 
 ME, OTHER = object(), object()
+
+QUORUM: FieldTable = (("x-queue-type", longstr("quorum")),)
 
 LOCKED = (
     "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost 'v'. It could be originally"
@@ -27,8 +34,9 @@ LOCKED = (
 def queue(
     durable: bool = True, auto_delete: bool = False, owner: object | None = None, arguments: FieldTable = ()
 ) -> Queue:
-    turn = Turn(lambda _: None)
-    return Queue("v", "q", durable, auto_delete, owner, arguments, MemoryStore(), turn, lambda _: None)
+    """A queue with any arguments: they are checked elsewhere."""
+    host = new_vhost(ManualLoop())
+    return Queue(host, "q", durable, auto_delete, owner, arguments, MemoryStore())
 
 
 def declaration(
@@ -78,6 +86,39 @@ class TestLocks:
         with pytest.raises(ChannelFault) as caught:
             check_locked(queue(owner=ME), OTHER)
         assert caught.value.text == LOCKED
+
+
+class TestExclusiveUse:
+    def refused(self, existing: Queue, exclusive: bool) -> bool:
+        try:
+            check_exclusive_use(existing, exclusive)
+        except ChannelFault as fault:
+            return fault.text == "ACCESS_REFUSED - queue 'q' in vhost 'v' in exclusive use"
+        return False
+
+    def test_a_free_queue_takes_anyone(self) -> None:
+        assert not self.refused(queue(), False)
+        assert not self.refused(queue(), True)
+
+    def test_who_wants_to_be_alone_must_be(self) -> None:
+        existing = queue()
+        existing.add_consumer(FakeConsumer(existing))
+        assert not self.refused(existing, False)
+        assert self.refused(existing, True)
+
+    def test_an_exclusive_consumer_keeps_all_out_until_it_leaves(self) -> None:
+        existing = queue()
+        consumer = FakeConsumer(existing, exclusive=True)
+        existing.add_consumer(consumer)
+        assert self.refused(existing, False)
+        assert self.refused(existing, True)
+        existing.remove_consumer(consumer)
+        assert not self.refused(existing, True)
+
+    def test_a_single_active_consumer_queue_refuses_exclusive_ones(self) -> None:
+        existing = queue(arguments=(("x-single-active-consumer", FieldValue("t", True)),))
+        assert self.refused(existing, True)
+        assert not self.refused(existing, False)
 
 
 class TestEquivalence:
@@ -181,12 +222,32 @@ class TestArguments:
             f"PRECONDITION_FAILED - invalid arg 'x-queue-type' for queue 'q' in vhost 'v': {reason}"
         )
 
-    @pytest.mark.parametrize("name", ["quorum", "stream"])
-    def test_queue_types_that_leveret_does_not_have(self, name: str) -> None:
+    def test_there_are_no_streams(self) -> None:
         with pytest.raises(ConnectionFault) as caught:
-            check_arguments(declaration(arguments=(("x-queue-type", longstr(name)),)), "v", lambda _: None)
+            check_arguments(declaration(arguments=(("x-queue-type", longstr("stream")),)), "v", lambda _: None)
         assert caught.value.code is ReplyCode.NOT_IMPLEMENTED
-        assert name in caught.value.text
+        assert "stream" in caught.value.text
+
+    @pytest.mark.parametrize(
+        ("declared", "name"),
+        [
+            (declaration(durable=False, arguments=QUORUM), "non-durable"),
+            (declaration(auto_delete=True, arguments=QUORUM), "auto-delete"),
+            (declaration(owner=ME, arguments=QUORUM), "exclusive-owner"),
+        ],
+    )
+    def test_what_a_quorum_queue_cannot_be(self, declared: QueueDeclaration, name: str) -> None:
+        with pytest.raises(ChannelFault) as caught:
+            check_arguments(declared, "v", lambda _: None)
+        assert caught.value.text == f"PRECONDITION_FAILED - invalid property '{name}' for queue 'q' in vhost 'v'"
+
+    def test_a_quorum_queue_has_a_name_of_its_own(self) -> None:
+        check_arguments(declaration(arguments=QUORUM), "v", lambda _: None)
+        with pytest.raises(ChannelFault) as caught:
+            check_arguments(replace(declaration(arguments=QUORUM), server_named=True), "v", lambda _: None)
+        assert caught.value.text == (
+            "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue"
+        )
 
     def test_arguments_of_other_queue_types_are_checked_as_theirs(self) -> None:
         quorum = ("x-queue-type", longstr("quorum"))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker.core.consumers import Holder
-from broker.core.queues.queue import Queue
-from broker.core.turn import Turn
 from storage.interface import Entry
-from storage.memory_store import MemoryStore
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of
+from tests.support.queues import declare, new_vhost, settle
+
+Outcome = Literal["acknowledge", "reject", "requeue"]
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -28,7 +29,7 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = ManualLoop()
-        self.queue = Queue("/", "q", False, False, None, (), MemoryStore(), Turn(self.loop.call_soon), lambda _: None)
+        self.queue = declare(new_vhost(self.loop))
         self.published = 0
         self.settled: Counter[str] = Counter()
         self.returned: set[str] = set()
@@ -67,7 +68,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.unblock(consumer)
 
     @rule(data=st.data(), outcome=st.sampled_from(["acknowledge", "reject", "requeue"]))
-    def settle(self, data: st.DataObject, outcome: str) -> None:
+    def settle(self, data: st.DataObject, outcome: Outcome) -> None:
         holders = [each for each in self.consumers + self.left if each.held]
         if not holders:
             return
@@ -91,7 +92,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.got)
     @rule(data=st.data(), outcome=st.sampled_from(["acknowledge", "reject", "requeue"]))
-    def settle_got(self, data: st.DataObject, outcome: str) -> None:
+    def settle_got(self, data: st.DataObject, outcome: Outcome) -> None:
         entry = self.got.pop(data.draw(st.integers(0, len(self.got) - 1)))
         self._settle(self.holder, [entry], outcome)
 
@@ -138,7 +139,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self._settle(consumer, list(reversed(consumer.held)), "requeue")
                 consumer.held = []
         if self.got:
-            self.queue.requeue(self.holder, self.got)
+            self._settle(self.holder, self.got, "requeue")
         rest = []
         while (entry := self.queue.get(None)) is not None:
             rest.append(entry[1].body.decode())
@@ -160,13 +161,13 @@ class QueueMachine(RuleBasedStateMachine):
         if body not in self.returned:
             self.fresh_order.append(body)
 
-    def _settle(self, holder: Holder, entries: list[Entry], outcome: str) -> None:
+    def _settle(self, holder: Holder, entries: list[Entry], outcome: Outcome) -> None:
         texts = [entry[1].body.decode() for entry in entries]
         if outcome == "requeue":
             self.returned.update(texts)
         else:
             self.settled.update(texts)
-        getattr(self.queue, outcome)(holder, entries)
+        settle(holder, entries, outcome)
 
     def _ready_after_delivery(self) -> int:
         """Let the queue deliver as it would by itself; the ready messages left."""

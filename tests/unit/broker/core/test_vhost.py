@@ -3,14 +3,13 @@ from __future__ import annotations
 import pytest
 
 from broker.core.queues.declaration import QueueDeclaration
-from broker.core.queues.queue import Queue
-from broker.core.turn import Turn
 from broker.core.vhost import VirtualHost
 from protocol.faults import AmqpFault, ChannelFault, ReplyCode
 from protocol.field_table import FieldTable, FieldValue
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message
+from tests.support.queues import declare, new_vhost
 
 ME, OTHER = object(), object()
 
@@ -22,20 +21,7 @@ def loop() -> ManualLoop:
 
 @pytest.fixture
 def vhost(loop: ManualLoop) -> VirtualHost:
-    return VirtualHost("v", Turn(loop.call_soon))
-
-
-def declare(
-    vhost: VirtualHost,
-    name: str,
-    *,
-    durable: bool = True,
-    auto_delete: bool = False,
-    owner: object | None = None,
-    arguments: FieldTable = (),
-) -> Queue:
-    declaration = QueueDeclaration(name, durable, auto_delete, owner, owner or ME, arguments)
-    return vhost.declare_queue(declaration, lambda _: None)
+    return new_vhost(loop)
 
 
 def fault_of(code: ReplyCode) -> pytest.RaisesExc[ChannelFault]:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from pamqp import commands
 
+from broker.config.kinds import product
+from broker.config.options import Compat
 from protocol.states import ConnectionState
 from tests.support import tables
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, start_ok, tune_ok
@@ -62,7 +64,9 @@ class TestHeader:
         assert start.locales == b"en_US"
         assert [key for key, _, _ in start.server_properties] == sorted(key for key, _, _ in start.server_properties)
 
-    @pytest.mark.parametrize("header", [b"AMQP\x00\x00\x09\x00", b"HTTP/1.1", b"\x16\x03\x01\x02\x00\x01\x00\x01", bytes(8)])
+    @pytest.mark.parametrize(
+        "header", [b"AMQP\x00\x00\x09\x00", b"HTTP/1.1", b"\x16\x03\x01\x02\x00\x01\x00\x01", bytes(8)]
+    )
     @pytest.mark.parametrize("more", [b"", PROTOCOL_HEADER, b"x" * 1000])
     def test_others_are_told_the_right_one(
         self, broker: MemoryBroker, client: MemoryClient, header: bytes, more: bytes
@@ -86,9 +90,6 @@ class TestHeader:
 
     @pytest.mark.parametrize("advertise", [None, "RabbitMQ 3.10.8"])
     def test_the_product_can_be_another(self, advertise: str | None) -> None:
-        from broker.config.kinds import product
-        from broker.config.options import Compat
-
         broker = MemoryBroker(compat=Compat(advertise=product().read(advertise) if advertise else None))
         client = broker.connect()
         client.send(PROTOCOL_HEADER)
@@ -271,9 +272,7 @@ class TestOpen:
     def test_a_vhost_that_is_not_the_users(self, broker: MemoryBroker, client: MemoryClient) -> None:
         broker.broker.add_vhost("theirs")
         client.send(method(0, commands.Connection.Open, virtual_host="theirs"))
-        expect_close(
-            client, 530, "NOT_ALLOWED - access to vhost 'theirs' refused for user 'guest'", (10, 40)
-        )
+        expect_close(client, 530, "NOT_ALLOWED - access to vhost 'theirs' refused for user 'guest'", (10, 40))
         assert broker.broker.connections == set()
 
     @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def peer() -> Peer:
 
 
 def test_the_frame_is_the_specs() -> None:
-    assert HEARTBEAT_FRAME == bytes.fromhex("0800000000 0000 ce")
+    assert bytes.fromhex("08 0000 00000000 ce") == HEARTBEAT_FRAME
 
 
 def test_one_is_sent_each_half_interval_of_silence(peer: Peer) -> None:

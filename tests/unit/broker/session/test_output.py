@@ -142,7 +142,7 @@ def test_who_stalls_again_waits_for_the_next_write(output: Output, loop: ManualL
         queue.unblocked.append(consumer)
         output.stalled.append(cast("ChannelConsumer", consumer))
 
-    queue.unblock = stall_again  # type: ignore[method-assign]
+    queue.unblock = stall_again  # type: ignore[method-assign,assignment]
     output.stalled.append(cast("ChannelConsumer", consumer))
     loop.run()
     assert len(queue.unblocked) == 1

@@ -1,0 +1,467 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from pamqp import commands
+
+from broker.session.handlers.registry import HANDLERS
+from protocol.faults import ConnectionFault, ReplyCode
+from protocol.methods import INDEX
+from protocol.states import ConnectionState
+from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
+from tests.support.methods import Method
+from tests.support.transport import BODY, HEADER, HEARTBEAT, METHOD, Frame, frame
+
+CLOSE = method(0, commands.Connection.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0)
+CLOSE_OK = method(0, commands.Connection.CloseOk)
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return MemoryBroker()
+
+
+@pytest.fixture
+def client(broker: MemoryBroker) -> MemoryClient:
+    """An open connection with channel 1 and the queue q."""
+    opened = broker.open()
+    opened.call(1, commands.Queue.Declare, queue="q")
+    return opened
+
+
+def closed(client: MemoryClient) -> tuple[int, str, tuple[int, int]]:
+    """The connection.close that has come, and nothing else."""
+    came = client.only(commands.Connection.Close)
+    return came.reply_code, came.reply_text, (came.class_id, came.method_id)
+
+
+def kinds(came: list[Method]) -> list[Any]:
+    return [each.kind for each in came]
+
+
+class TestClosedByTheClient:
+    def test_it_is_answered_and_the_socket_is_left_to_the_client(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
+        client.send(CLOSE)
+        client.only(commands.Connection.CloseOk)
+        assert client.connection.state is ConnectionState.CLOSED
+        assert (broker.broker.connections, broker.broker.channel_count) == (set(), 0)
+        broker.loop.advance(29.9)
+        assert not client.transport.closed
+        broker.loop.advance(0.2)
+        assert client.transport.closed
+        assert broker.server.sockets == set()
+
+    def test_a_short_heartbeat_shortens_the_wait(self, broker: MemoryBroker) -> None:
+        client = broker.open(heartbeat=5)
+        client.send(CLOSE)
+        client.frames()
+        broker.loop.advance(4.9)
+        assert not client.transport.closed
+        broker.loop.advance(0.2)
+        assert client.transport.closed
+        assert client.frames() == [], "no heartbeats after the close"
+
+    def test_what_comes_later_is_ignored_but_another_close(self, client: MemoryClient) -> None:
+        client.send(CLOSE, method(1, commands.Queue.Declare, queue="late"), publish(1, "q", b"late"))
+        client.only(commands.Connection.CloseOk)
+        client.send(method(9, commands.Channel.Open), CLOSE_OK, frame(HEARTBEAT, 0, b""))
+        assert client.frames() == []
+        client.send(CLOSE)
+        client.only(commands.Connection.CloseOk)
+
+    def test_exclusive_queues_are_gone_before_it_is_answered(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.call(1, commands.Queue.Declare, queue="mine", exclusive=True)
+        client.feed(CLOSE)
+        assert list(broker.vhost.queues) == ["q"]
+        assert client.frames() == []
+
+
+class TestClosedByTheServer:
+    def test_the_clients_answer_ends_it(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
+        assert closed(client) == (540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", (60, 10))
+        assert client.connection.state is ConnectionState.CLOSING
+        assert broker.broker.connections == set()
+        assert not client.transport.closed
+        client.send(CLOSE_OK)
+        assert client.transport.closed
+        assert broker.server.sockets == set()
+
+    def test_everything_else_is_ignored(self, client: MemoryClient) -> None:
+        client.send(method(5, commands.Channel.Close, reply_code=0, reply_text="", class_id=0, method_id=0))
+        assert closed(client) == (504, "CHANNEL_ERROR - expected 'channel.open'", (20, 40))
+        client.send(method(1, commands.Queue.Declare, queue="late"), publish(1, "q"), method(7, commands.Channel.Open))
+        assert client.frames() == []
+        client.send(CLOSE)
+        client.only(commands.Connection.CloseOk)
+        client.send(CLOSE_OK)
+        assert client.transport.closed
+
+    def test_without_an_answer_it_ends_after_half_a_minute(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
+        broker.loop.advance(29.9)
+        assert not client.transport.closed
+        broker.loop.advance(0.2)
+        assert client.transport.closed
+
+    @pytest.mark.parametrize(
+        ("octets", "text"),
+        [
+            (
+                b"\x01\x00\x01\x00\x02\x00\x01",
+                "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,131073,131064}",
+            ),
+            (
+                frame(METHOD, 1, b"\x00\x14\x00\x0a\x00", end=0),
+                "FRAME_ERROR - type 1, all octets = <<0,20,0,10,0>>: {invalid_frame_end_marker,0}",
+            ),
+        ],
+    )
+    def test_input_that_cannot_be_read_makes_it_deaf_for_three_seconds(
+        self, broker: MemoryBroker, client: MemoryClient, octets: bytes, text: str
+    ) -> None:
+        client.send(octets)
+        assert closed(client) == (501, text, (0, 0))
+        client.send(CLOSE_OK + CLOSE)
+        assert client.frames() == []
+        broker.loop.advance(2.9)
+        assert not client.transport.closed
+        broker.loop.advance(0.2)
+        assert client.transport.closed
+
+    def test_a_reason_of_ours_is_told_at_once(self, client: MemoryClient) -> None:
+        client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "shutdown", 0))
+        assert closed(client) == (320, "CONNECTION_FORCED - shutdown", (0, 0))
+
+    def test_a_long_text_is_cut(self, client: MemoryClient) -> None:
+        client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "x" * 300, 0))
+        _, text, _ = closed(client)
+        assert len(text) == 255
+        assert text.endswith("xxx...")
+
+    def test_what_rabbitmqs_parser_dies_of_drops_the_socket(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.send(frame(METHOD, 1, b"\x00\x63\x00\x63"))
+        assert client.transport.closed
+        assert client.transport.take() == b""
+        assert (broker.server.sockets, broker.broker.connections) == (set(), set())
+
+
+class TestFaultsOfOurs:
+    def test_an_error_of_ours_ends_one_connection_and_is_logged_once(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        broker: MemoryBroker,
+        client: MemoryClient,
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        other = broker.open()
+        monkeypatch.setitem(HANDLERS, INDEX["basic.qos"], fail)
+        with caplog.at_level(logging.ERROR):
+            client.send(method(1, commands.Basic.Qos), method(1, commands.Basic.Qos))
+        assert closed(client) == (541, "INTERNAL_ERROR", (60, 10))
+        assert [record.exc_info is not None for record in caplog.records].count(True) == 1
+        assert kinds(other.call(1, commands.Queue.Declare, queue="other")) == [commands.Queue.DeclareOk]
+
+
+RUNNING = "CHANNEL_ERROR - unexpected method in connection state running"
+UNIMPLEMENTED = "COMMAND_INVALID - unimplemented method"
+NOT_OPEN = "CHANNEL_ERROR - expected 'channel.open'"
+NO_METHOD = "UNEXPECTED_FRAME - expected method frame, got non method frame instead"
+ZEROES = ",".join("0" * 14)
+
+
+class TestMethodsOutOfPlace:
+    @pytest.mark.parametrize(
+        ("octets", "code", "text", "ids"),
+        [
+            (method(0, commands.Channel.Open), 504, RUNNING, (20, 10)),
+            (method(0, commands.Connection.TuneOk), 504, RUNNING, (10, 31)),
+            (CLOSE_OK, 504, RUNNING, (10, 51)),
+            (method(0, commands.Basic.Ack, delivery_tag=1), 504, RUNNING, (60, 80)),
+            (method(1, commands.Connection.CloseOk), 503, UNIMPLEMENTED, (10, 51)),
+            (method(1, commands.Queue.DeclareOk), 503, UNIMPLEMENTED, (50, 11)),
+            (method(1, commands.Basic.Deliver), 503, UNIMPLEMENTED, (60, 60)),
+            (method(1, commands.Channel.CloseOk), 503, UNIMPLEMENTED, (20, 41)),
+            (method(1, commands.Channel.Open), 504, "CHANNEL_ERROR - second 'channel.open' seen", (20, 10)),
+            (method(2, commands.Basic.Ack, delivery_tag=1), 504, NOT_OPEN, (60, 80)),
+            (method(2, commands.Channel.CloseOk), 504, NOT_OPEN, (20, 41)),
+            (publish(2, "q", b"x"), 504, NOT_OPEN, (60, 40)),
+            (method(1, commands.Channel.Flow, active=False), 540, "NOT_IMPLEMENTED - active=false", (20, 20)),
+            (frame(HEADER, 0, bytes(14)), 505, f"UNEXPECTED_FRAME - type 2, all octets = <<{ZEROES}>>", (0, 0)),
+            (frame(BODY, 1, b"x"), 505, NO_METHOD, (0, 0)),
+            (frame(HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)),
+        ],
+    )
+    def test_they_close_the_connection(
+        self, client: MemoryClient, octets: bytes, code: int, text: str, ids: tuple[int, int]
+    ) -> None:
+        client.send(octets)
+        assert closed(client) == (code, text, ids)
+
+    def test_a_publish_to_no_channel_waits_for_its_content(self, client: MemoryClient) -> None:
+        octets = publish(2, "q", b"abc")
+        client.send(octets[:-4])
+        assert client.frames() == []
+        client.send(octets[-4:])
+        assert closed(client)[0] == 504
+
+    def test_update_secret_is_answered(self, client: MemoryClient) -> None:
+        came = client.call(0, commands.Connection.UpdateSecret, new_secret=b"x", reason="y")
+        assert kinds(came) == [commands.Connection.UpdateSecretOk]
+
+
+class TestChannels:
+    def test_after_the_servers_close_only_close_ok_frees_the_number(self, client: MemoryClient) -> None:
+        client.send(method(1, commands.Basic.Ack, delivery_tag=9), method(1, commands.Queue.Declare, queue="late"))
+        came = client.only(commands.Channel.Close)
+        assert (came.reply_code, came.class_id, came.method_id) == (406, 60, 80)
+        client.send(publish(1, "q", b"late"), method(1, commands.Channel.Flow, active=False))
+        assert client.frames() == []
+        came_later = client.call(1, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+        assert kinds(came_later) == [commands.Channel.CloseOk]
+        client.send(method(1, commands.Channel.CloseOk), method(1, commands.Channel.Open))
+        client.only(commands.Channel.OpenOk)
+        came_later = client.call(1, commands.Queue.Declare, queue="late", passive=True)
+        assert kinds(came_later) == [commands.Channel.Close]
+
+    def test_opening_one_that_is_closing_is_an_error(self, client: MemoryClient) -> None:
+        client.call(1, commands.Basic.Ack, delivery_tag=9)
+        client.send(method(1, commands.Channel.Open))
+        assert closed(client)[:2] == (504, "CHANNEL_ERROR - second 'channel.open' seen")
+
+    def test_any_number_goes_but_not_too_many(self, broker: MemoryBroker) -> None:
+        client = broker.open(channel_max=3, channels=0)
+        for number in (65_535, 7, 3000):
+            assert kinds(client.call(number, commands.Channel.Open)) == [commands.Channel.OpenOk]
+        client.send(method(1, commands.Channel.Open))
+        text = "NOT_ALLOWED - number of channels opened (3) has reached the negotiated channel_max (3)"
+        assert closed(client) == (530, text, (0, 0))
+
+    def test_the_user_and_the_node_have_limits_too(self) -> None:
+        broker = MemoryBroker(channel_max_per_node=3)
+        first, second = broker.open(), broker.open()
+        broker.accounts.set_user_limits("guest", None, 2)
+        first.send(method(2, commands.Channel.Open))
+        assert "maximum allowed user limit" in closed(first)[1]
+        broker.accounts.set_user_limits("guest", None, -1)
+        for number in (2, 3):
+            second.call(number, commands.Channel.Open)
+        second.send(method(4, commands.Channel.Open))
+        assert "number of channels opened on node" in closed(second)[1]
+        assert broker.broker.channel_count == 0
+        assert broker.broker.user_channels["guest"] == 0
+
+
+class TestLost:
+    def test_nothing_is_left_of_a_lost_connection(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.call(1, commands.Queue.Declare, queue="mine", exclusive=True)
+        client.send(*(publish(1, "q", bytes((number,))) for number in range(3)))
+        client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
+        queue = broker.vhost.queues["q"]
+        assert (queue.unacked_count, len(queue.consumers)) == (3, 1)
+        client.abort()
+        assert (queue.unacked_count, queue.store.ready_count, len(queue.consumers)) == (0, 3, 0)
+        assert list(broker.vhost.queues) == ["q"]
+        assert (broker.broker.channel_count, broker.vhost.connection_count) == (0, 0)
+        assert broker.server.sockets == set()
+        assert broker.server.all_gone.is_set()
+        assert broker.loop.pending_timers == 0
+
+    def test_nothing_half_done_is_done(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.call(1, commands.Tx.Select)
+        client.send(publish(1, "q", b"held"), publish(1, "q", b"half")[:-3])
+        client.abort()
+        assert broker.vhost.queues["q"].store.ready_count == 0
+
+    def test_a_silent_client_is_dropped_without_a_word(self, broker: MemoryBroker) -> None:
+        client = broker.open(heartbeat=10)
+        broker.loop.advance(31)
+        assert client.transport.closed
+        assert client.transport.take() == frame(HEARTBEAT, 0, b"") * 5
+        assert broker.broker.connections == set()
+
+    def test_a_client_that_speaks_stays(self, broker: MemoryBroker) -> None:
+        client = broker.open(heartbeat=10)
+        for _ in range(10):
+            broker.loop.advance(9)
+            client.send(frame(HEARTBEAT, 0, b""))
+        assert not client.transport.closed
+
+
+class TestAlarms:
+    def test_a_publisher_is_read_no_more_until_all_is_well(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        broker.broker.alarms.set("memory")
+        client.call(1, commands.Queue.Declare, queue="still answered")
+        client.send(publish(1, "q", b"one"), publish(1, "q", b"two"), method(1, commands.Queue.Declare, queue="late"))
+        assert client.only(commands.Connection.Blocked).reason == "low on memory"
+        assert not client.transport.reading
+        assert broker.vhost.queues["q"].store.ready_count == 0
+        broker.broker.alarms.set("disk")
+        broker.broker.alarms.clear("memory")
+        broker.loop.run()
+        assert client.frames() == []
+        broker.broker.alarms.clear("disk")
+        broker.loop.run()
+        assert kinds(client.methods()) == [commands.Connection.Unblocked, commands.Queue.DeclareOk]
+        assert client.transport.reading
+        assert broker.vhost.queues["q"].store.ready_count == 2
+
+    def test_a_client_that_cannot_hear_it_is_not_told(self, broker: MemoryBroker) -> None:
+        client = broker.open(capabilities=())
+        broker.broker.alarms.set("disk")
+        client.send(publish(1, "q", b"one"))
+        assert not client.transport.reading
+        broker.broker.alarms.clear("disk")
+        broker.loop.run()
+        assert client.frames() == []
+        assert client.transport.reading
+
+    def test_consumers_go_on(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.send(publish(1, "q", b"before"))
+        broker.broker.alarms.set("memory")
+        consumer = broker.open()
+        came = consumer.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
+        assert kinds(came) == [commands.Basic.ConsumeOk, commands.Basic.Deliver]
+
+    def test_a_blocked_connection_may_go(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        broker.broker.alarms.set("memory")
+        client.send(publish(1, "q", b"lost"))
+        client.abort()
+        broker.broker.alarms.clear("memory")
+        broker.loop.run()
+        assert broker.vhost.queues["q"].store.ready_count == 0
+        assert broker.server.sockets == set()
+
+    def test_a_blocked_connection_is_not_missed(self, broker: MemoryBroker) -> None:
+        client = broker.open(heartbeat=10)
+        broker.broker.alarms.set("memory")
+        client.send(publish(1, "q", b"x"))
+        broker.loop.advance(100)
+        assert not client.transport.closed
+
+    def test_a_blocked_connection_can_be_terminated(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        broker.broker.alarms.set("memory")
+        client.send(publish(1, "q", b"lost"))
+        client.frames()
+        client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "shutdown", 0))
+        assert closed(client)[0] == 320
+        broker.broker.alarms.clear("memory")
+        broker.loop.advance(31)
+        assert client.transport.closed
+        assert broker.vhost.queues["q"].store.ready_count == 0
+
+
+class TestOutput:
+    def test_a_slow_reader_gets_no_more_until_it_catches_up(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c", no_ack=True)
+        client.connection.pause_writing()
+        client.send(*(publish(1, "q", b"x") for _ in range(5)))
+        assert client.frames() == []
+        assert broker.vhost.queues["q"].store.ready_count == 5
+        assert kinds(client.call(1, commands.Basic.Qos)) == [commands.Basic.QosOk]
+        client.connection.resume_writing()
+        broker.loop.run()
+        assert kinds(client.methods()) == [commands.Basic.Deliver] * 5
+
+    def test_a_backlog_goes_out_over_several_turns_completely_and_in_order(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
+        bodies = [bytes((number,)) * 60_000 for number in range(40)]
+        client.send(*(publish(1, "q", body) for body in bodies))
+        writes = client.transport.writes
+        client.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"))
+        assert client.transport.writes - writes > 2
+        frames = client.frames()
+        assert b"".join(each.payload for each in frames if each.type == BODY) == b"".join(bodies)
+
+    def test_a_turn_is_one_write(self, client: MemoryClient) -> None:
+        client.call(1, commands.Confirm.Select)
+        client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
+        writes = client.transport.writes
+        client.send(*(publish(1, "q", b"x") for _ in range(50)), method(1, commands.Basic.Qos))
+        assert client.transport.writes == writes + 1
+        came = kinds(client.methods())
+        assert came.count(commands.Basic.Deliver) == 50
+        assert came.count(commands.Basic.Ack) == 1
+
+    def test_large_bodies_are_cut_to_the_receivers_frames(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        small = broker.open(frame_max=4096)
+        body = bytes(10_000)
+        client.send(publish(1, "q", body), publish(1, "q", b"small"), publish(1, "q", body))
+        small.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"))
+        sizes = [(each.type, len(each.payload)) for each in small.frames() if each.type == BODY]
+        assert sizes == [(BODY, size) for size in (4088, 4088, 1824, 5, 4088, 4088, 1824)]
+
+
+def session() -> list[bytes]:
+    """Requests of many kinds. Each element answers what the one before has brought."""
+    consume = method(2, commands.Basic.Consume, queue="s", consumer_tag="c")
+    return [
+        b"".join(
+            (
+                method(1, commands.Confirm.Select),
+                method(1, commands.Queue.Declare, queue="s"),
+                publish(1, "s", b"one"),
+                publish(1, "s", b"two", content_type="text/plain"),
+                publish(1, "s", b""),
+                publish(1, "s", b"big" * 50_000),
+                publish(1, "nowhere", b"back", mandatory=True),
+                frame(HEARTBEAT, 0, b""),
+                method(2, commands.Channel.Open),
+                consume,
+            )
+        ),
+        b"".join(
+            (
+                method(2, commands.Basic.Ack, delivery_tag=1),
+                method(2, commands.Basic.Ack, delivery_tag=2),
+                method(2, commands.Basic.Nack, delivery_tag=4, multiple=True, requeue=False),
+                publish(1, "s", b"x") * 3,
+            )
+        ),
+        b"".join(
+            (
+                *(method(2, commands.Basic.Ack, delivery_tag=tag) for tag in (5, 6, 7)),
+                method(2, commands.Basic.Cancel, consumer_tag="c"),
+                method(1, commands.Queue.Delete, queue="s"),
+                method(2, commands.Basic.Ack, delivery_tag=8),
+                method(2, commands.Queue.Declare, queue="ignored"),
+                CLOSE,
+            )
+        ),
+    ]
+
+
+def per_channel(frames: list[Frame]) -> dict[int, list[tuple[int, bytes]]]:
+    """What came on each channel, without confirms: how many share one depends on the turns."""
+    confirm = INDEX["basic.ack"].to_bytes(4, "big")
+    found: dict[int, list[tuple[int, bytes]]] = {}
+    for each in frames:
+        if not each.payload.startswith(confirm):
+            found.setdefault(each.channel, []).append((each.type, each.payload))
+    return found
+
+
+@pytest.mark.parametrize("turns", ["one", "one a piece"])
+def test_how_the_bytes_are_cut_makes_no_difference(turns: str) -> None:
+    results = []
+    for size in (13, 1000, 1 << 20):
+        broker = MemoryBroker()
+        client = broker.open()
+        for octets in session():
+            for at in range(0, len(octets), size):
+                client.feed(octets[at : at + size])
+                if turns == "one a piece":
+                    broker.loop.run()
+            broker.loop.run()
+        results.append(per_channel(client.frames()))
+        assert broker.vhost.queues == {}
+    assert all(result == results[0] for result in results)
+    assert [len(results[0][number]) for number in (0, 1, 2)] == [1, 6, 25]
