@@ -284,7 +284,7 @@ class FrameReader:
             self._prefix, self._body_size = data[offset:body_at], body_size
             offset = body_end + 1
             # A message that repeats this one is better off elsewhere.
-            if data.startswith(self._prefix, offset):
+            if self.stepwise or data.startswith(self._prefix, offset):
                 break
         self._offset = offset
         return offset > first

@@ -143,11 +143,14 @@ class ModelBroker:
 
     Attributes:
         now: The clock in microseconds.
+        undecided: A publish has evicted messages behind which others had expired unseen, or has evicted those. Whether
+            they go for the limit or for their age depends on whether one looks after each message or after each run.
     """
 
     def __init__(self, fanout: tuple[str, Sequence[str]]) -> None:
         self.queues: dict[str, ModelQueue] = {}
         self.now = 0
+        self.undecided = False
         self._fanout = fanout
         self._arrivals = 0
         #: Dead letters that have been issued and have not arrived.
@@ -219,6 +222,8 @@ class ModelBroker:
         for overflow in (queue.settings["overflow"], new["overflow"]):
             queue.settings = new | {"overflow": overflow}
             self._evict(queue)
+            # Should one of them come back by other queues, it finds the overflow that it was dropped under.
+            self._send_letters()
         self._expire(queue)
         self._deliver(queue)
         self._send_letters()
@@ -255,8 +260,11 @@ class ModelBroker:
             self._drop(queue, copy, "expired")
         else:
             queue.put([copy])
-            self._evict(queue)
+            before = queue.counters["dropped expired"]
+            evicted = self._evict(queue)
             self._expire(queue)
+            if evicted and (_have_expired(evicted, self.now) or queue.counters["dropped expired"] > before):
+                self.undecided = True
         return True
 
     def _requeue(self, queue: ModelQueue, copies: Sequence[Copy]) -> None:
@@ -291,9 +299,12 @@ class ModelBroker:
         queue.counters["redelivered"] += copy.redelivered
         consumer.take(copy)
 
-    def _evict(self, queue: ModelQueue) -> None:
+    def _evict(self, queue: ModelQueue) -> list[Copy]:
+        evicted = []
         while not queue.refuses() and queue.is_over():
-            self._drop(queue, queue.ready.pop(0), "maxlen")
+            evicted.append(queue.ready.pop(0))
+            self._drop(queue, evicted[-1], "maxlen")
+        return evicted
 
     def _expire(self, queue: ModelQueue) -> None:
         while queue.ready and (at := queue.ready[0].expires_at) is not None and at <= self.now:
@@ -322,6 +333,10 @@ class ModelBroker:
             for name in self._fanout[1] if exchange else [key]:
                 if name in self.queues and (reason == "rejected" or not in_circles(deaths, name)):
                     self._publish(self.queues[name], letter)
+
+
+def _have_expired(copies: Sequence[Copy], now: int) -> bool:
+    return any(copy.expires_at is not None and copy.expires_at <= now for copy in copies)
 
 
 def with_death(content: Content, queue: str, reason: str) -> tuple[Death, ...]:

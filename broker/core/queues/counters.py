@@ -47,7 +47,7 @@ class QueueCounters:
         self.dead_lettered: Counter[str] = Counter()
 
     def count_delivery(self, entries: Sequence[Entry]) -> None:
-        """Count messages sent to a consumer; those delivered before come first in a run."""
+        """Count messages sent to a consumer."""
         self.delivered += len(entries)
-        if entries[0][2]:
-            self.redelivered += sum(entry[2] for entry in entries)
+        if self.requeued:
+            self.redelivered += sum([entry[2] for entry in entries])

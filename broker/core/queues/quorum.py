@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from broker.core.consumers import Holder
 from broker.core.queues.limits import UNBOUNDED, Limits
-from broker.core.queues.queue import Queue, QueueHost, time_to_live
+from broker.core.queues.queue import Queue, QueueHost
 from broker.core.timers import Timer
 from policies.dead_letter import DELIVERY_LIMIT
 from policies.settings import QueueSettings
@@ -126,11 +126,13 @@ class QuorumQueue(Queue):
     def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
         """Take messages at the tail. Dead letters are never refused, as in RabbitMQ: they would be lost."""
         limits = self._limits
-        if limits is not None and limits.refuses and messages[0].envelope.dead:
-            self._append(messages, body_bytes, time_to_live(messages[0], self.settings))
-            self.host.turn.deliver_later(self)
-            return len(messages)
-        return super().publish(messages, body_bytes)
+        if limits is None or not limits.refuses or not messages[0].envelope.dead:
+            return super().publish(messages, body_bytes)
+        self._limits = None
+        try:
+            return super().publish(messages, body_bytes)
+        finally:
+            self._limits = limits
 
     # -- dead letters at least once -----------------------------------------------------------------------
 

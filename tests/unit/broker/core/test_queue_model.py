@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hypothesis import settings
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -28,17 +28,17 @@ from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelCo
 from tests.support.queues import declare, new_vhost
 
 MESSAGE_ID: Final = 0x0080
-#: Name and kind. The fanout exchange leads to the last two.
+#: Name and kind. The fanout exchange leads to the last one only: where dead letters take two ways to one queue, the
+#: order in which they arrive there depends on how long each way takes.
 QUEUES: Final = (
     ("one", "classic"),
     ("two", "classic"),
     ("high", "priority"),
     ("counted", "quorum"),
     ("letters", "classic"),
-    ("copies", "classic"),
 )
 NAMES: Final = tuple(name for name, _ in QUEUES)
-FANOUT: Final = ("letters-fanout", ("letters", "copies"))
+FANOUT: Final = ("letters-fanout", ("letters",))
 
 #: Queue TTLs of all queues differ and no sum of them is another, so that no two queues have something due at once,
 #: in which case either may come first.
@@ -190,7 +190,7 @@ class Side:
 
 
 class BoundedQueues(RuleBasedStateMachine):
-    """Six queues with limits that dead-letter to each other; the turn ends with each step."""
+    """Five queues with limits that dead-letter to each other; the turn ends with each step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,14 +229,14 @@ class BoundedQueues(RuleBasedStateMachine):
         expiration=st.sampled_from((None, None, None, 0, 7, 50)),
     )
     def publish(self, names: list[str], count: int, size: int, priority: int, expiration: int | None) -> None:
-        # Each run has a microsecond of its own, see TTLS.
-        self._advance(1)
         self.runs += 1
         label = str(self.runs)
         envelope = published(label, names[0], priority, expiration, size)
         bodies = [str(number).zfill(size)[:size] for number in range(count)]
         messages = [Message(envelope, body.encode()) for body in bodies]
         for name in names:
+            # Each run has a microsecond of its own in each queue, see TTLS.
+            self._advance(1)
             side = self.sides[name]
             taken = side.real.publish(messages, size * count)
             contents = [Content(label, body, "", names[0], priority, expiration) for body in bodies]
@@ -353,10 +353,14 @@ class BoundedQueues(RuleBasedStateMachine):
     def _end_turn(self) -> None:
         # Not only what is due at the end of the turn, but also timers that are due at once.
         self.loop.advance(0)
+        assume(not self.broker.undecided)
 
     def _advance(self, microseconds: int) -> None:
-        self.loop.advance(microseconds / 1_000_000)
-        self.broker.advance(self.vhost.timers.now())
+        now = self.vhost.timers.now() + microseconds
+        # A little further and back: the timers due now must not miss it by a rounding error.
+        self.loop.advance(now / 1_000_000 + 0.000_000_4 - self.loop.now)
+        self.loop.now = now / 1_000_000
+        self.broker.advance(now)
 
     # -- what always holds ---------------------------------------------------------------------------------
 
