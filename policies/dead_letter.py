@@ -22,6 +22,8 @@ MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
 
 _DEATHS: Final = "x-death"
+#: The largest count that can be written.
+_LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +89,25 @@ def goes_in_circles(headers: Table, target: str) -> bool:
 
 def _with_death(earlier: list[Table], death: Death) -> list[Table]:
     """The x-death entries, newest first; a queue and reason that are there already count one up."""
-    for position, entry in enumerate(earlier):
-        fields = dict(entry)
-        if _text(fields.get("queue")) == death.queue and _text(fields.get("reason")) == death.reason:
-            count = fields.get("count", ("l", 1))
-            fields["count"] = ("l", (count[1] if isinstance(count[1], int) else 1) + 1)
-            return [_sorted(fields.items()), *earlier[:position], *earlier[position + 1 :]]
+    same = [entry for entry in earlier if _is_of(entry, death)]
+    if same:
+        # There is one, unless a publisher that is trusted has made up several.
+        count = min(1 + sum(map(_count, same)), _LARGEST)
+        others = [entry for entry in earlier if not _is_of(entry, death)]
+        return [_sorted((dict(same[0]) | {"count": ("l", count)}).items()), *others]
     fields = _new_entry(death)
     # The very first entry is in the order in which RabbitMQ builds it, a later one in that of its keys.
     return [_sorted(fields.items()) if earlier else tuple(fields.items()), *earlier]
+
+
+def _is_of(entry: Table, death: Death) -> bool:
+    fields = dict(entry)
+    return _text(fields.get("queue")) == death.queue and _text(fields.get("reason")) == death.reason
+
+
+def _count(entry: Table) -> int:
+    value = dict(entry).get("count", ("l", 1))[1]
+    return value if isinstance(value, int) else 1
 
 
 def _new_entry(death: Death) -> dict[str, Value]:

@@ -72,11 +72,14 @@ def _string(value: Any) -> bool:
 
 
 def _one_of(*values: Any) -> Valid:
-    return lambda value: not isinstance(value, bool) and value in values
+    return lambda value: any(type(value) is type(each) and value == each for each in values)
 
 
 def _max_age(value: Any) -> bool:
-    return isinstance(value, str) and value[-1:] in tuple("YMDhms") and value[:-1].isdigit() and int(value[:-1]) > 0
+    if not isinstance(value, str) or value[-1:] not in tuple("YMDhms"):
+        return False
+    number = value[:-1]
+    return number.isascii() and number.isdigit() and number.strip("0") != ""
 
 
 _C: Final = frozenset(("classic",))

@@ -98,7 +98,7 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
     if not isinstance(pattern, str):
         raise invalid(f"pattern should be a binary but was {format_json_term(pattern)}")
     apply_to = document.get("apply-to", "all")
-    if apply_to not in APPLY_TO:
+    if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
         raise invalid(f"apply-to {_quoted(apply_to)} unrecognised; should be one of: {_APPLY_TO_TEXT}")
     definition = document["definition"]
     if not isinstance(definition, Mapping):

@@ -6,8 +6,12 @@ Source: https://www.rabbitmq.com/docs/ttl
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.core.timers import Timer, Timers
+
+#: The longest that a timer waits, in microseconds: a policy may name any number. It then looks again.
+_LONGEST: Final = 86_400_000_000
 
 
 class HeadTimer:
@@ -36,8 +40,7 @@ class HeadTimer:
             return
         self.cancel()
         self._at = expires_at
-        delay = max(0, expires_at - self._timers.now()) / 1_000_000
-        self._timer = self._timers.call_later(delay, self._fire)
+        self._timer = self._timers.call_later(_seconds(expires_at - self._timers.now()), self._fire)
 
     def cancel(self) -> None:
         """Do not call."""
@@ -97,7 +100,7 @@ class Lease:
     def _arm(self) -> None:
         if self._milliseconds is not None and not self._held:
             left = self._since + self._milliseconds * 1000 - self._timers.now()
-            self._timer = self._timers.call_later(max(0, left) / 1_000_000, self._look)
+            self._timer = self._timers.call_later(_seconds(left), self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -107,3 +110,7 @@ class Lease:
             self._end()
         else:
             self._arm()
+
+
+def _seconds(microseconds: int) -> float:
+    return min(max(0, microseconds), _LONGEST) / 1_000_000
