@@ -69,9 +69,7 @@ class TestHeadTimer:
         loop.advance(0)
         assert fired == [1000.0]
 
-    def test_an_earlier_time_replaces_a_later_one(
-        self, loop: ManualLoop, timer: HeadTimer, fired: list[float]
-    ) -> None:
+    def test_an_earlier_time_replaces_a_later_one(self, loop: ManualLoop, timer: HeadTimer, fired: list[float]) -> None:
         timer.arm(1_005_000_000)
         timer.arm(1_002_000_000)
         timer.arm(1_003_000_000)

@@ -270,9 +270,7 @@ class TestRejectPublish:
 
     @pytest.mark.parametrize(("overflow", "letters"), [("reject-publish", []), ("reject-publish-dlx", ["b", "c"])])
     def test_only_one_of_the_two_dead_letters(self, vhost: VirtualHost, overflow: str, letters: list[str]) -> None:
-        queue = bounded(
-            vhost, max_length=1, overflow=overflow, dead_letter_exchange="", dead_letter_routing_key="d"
-        )
+        queue = bounded(vhost, max_length=1, overflow=overflow, dead_letter_exchange="", dead_letter_routing_key="d")
         dead = declare(vhost, "d")
         assert publish(queue, *"abc") == 1
         assert contents(dead) == letters

@@ -1,0 +1,87 @@
+"""What is in a queue, and putting messages into it, for tests of the queues themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.core.queues.queue import Queue
+from protocol import properties
+from protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
+from protocol.methods import encode_shortstr
+from protocol.properties import Properties, encode_content_header, encode_headers, encode_text
+from storage.message import Envelope, Message
+
+
+def arguments(**values: Any) -> FieldTable:
+    """Queue arguments, without their x- and with _ for -; strings become long strings, integers longs."""
+    return tuple(
+        (f"x-{name.replace('_', '-')}", longstr(value) if isinstance(value, str) else FieldValue("l", value))
+        for name, value in values.items()
+    )
+
+
+def envelope(
+    key: str = "q",
+    *,
+    exchange: str = "",
+    headers: FieldTable = (),
+    expiration: int | None = None,
+    priority: int = 0,
+    persistent: bool = False,
+    blind_keys: tuple[str, ...] = (),
+) -> Envelope:
+    """What messages say; with an expiration in milliseconds also as a property."""
+    values: dict[int, bytes] = {}
+    if headers:
+        values[properties.HEADERS] = encode_headers(headers)
+    if expiration is not None:
+        values[properties.EXPIRATION] = encode_text(str(expiration))
+    route = encode_shortstr(exchange) + encode_shortstr(key)
+    header = encode_content_header(0, values)
+    return Envelope(route, header, persistent, priority, expiration, blind_keys=blind_keys)
+
+
+def publish(queue: Queue, *texts: str, **said: Any) -> int:
+    """Publish messages of one size as a run; for what they may say see `envelope`. Return how many were taken."""
+    common = envelope(**{"key": queue.name} | said)
+    messages = [Message(common, text.encode()) for text in texts]
+    return queue.publish(messages, sum(map(len, texts)))
+
+
+def drain(queue: Queue) -> list[Message]:
+    """Take all messages that are ready, and settle them."""
+    found = []
+    while (entry := queue.get(None)) is not None:
+        found.append(entry[1])
+    return found
+
+
+def texts(messages: list[Message]) -> list[str]:
+    """The bodies of messages."""
+    return [message.body.decode() for message in messages]
+
+
+def contents(queue: Queue) -> list[str]:
+    """Take all messages that are ready; return their bodies."""
+    return texts(drain(queue))
+
+
+def headers_of(message: Message) -> FieldTable:
+    """The headers of a message."""
+    return Properties(message.envelope.header).headers()
+
+
+def deaths(message: Message) -> list[tuple[str, str, int]]:
+    """Queue, reason and count of the entries of x-death, newest first."""
+    found = find(headers_of(message), "x-death")
+    if found is None:
+        return []
+    plain = [plain_values(entry.value) for entry in found.value]
+    return [(entry["queue"], entry["reason"], entry["count"]) for entry in plain]
+
+
+def route_of(message: Message) -> tuple[str, str]:
+    """Exchange and routing key."""
+    octets = message.envelope.route
+    split = 1 + octets[0]
+    return octets[1:split].decode(), octets[split + 1 :].decode()
