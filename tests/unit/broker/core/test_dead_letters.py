@@ -278,7 +278,7 @@ class TestCircles:
 
     @pytest.mark.parametrize("given", [{"max_length": 1}, {"message_ttl": 0}])
     def test_a_queue_of_its_own_dead_letters(
-        self, vhost: VirtualHost, caplog: pytest.LogCaptureFixture, given: dict[str, int]
+        self, vhost: VirtualHost, caplog: pytest.LogCaptureFixture, given: dict[str, Any]
     ) -> None:
         queue = made(vhost, dlx="", **given)
         with caplog.at_level(logging.WARNING, "leveret.queue"):
@@ -290,7 +290,8 @@ class TestCircles:
         ]
 
     def test_there_and_back_by_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        there, back = made(vhost, "a", dlx="", key="b", message_ttl=10), made(vhost, "b", dlx="", key="a", message_ttl=10)
+        there = made(vhost, "a", dlx="", key="b", message_ttl=10)
+        back = made(vhost, "b", dlx="", key="a", message_ttl=10)
         publish(there, "m")
         loop.advance(0.011)
         assert back.ready_count() == 1
@@ -334,12 +335,13 @@ class TestChains:
 
     def test_each_push_out_one_of_the_next(self, vhost: VirtualHost) -> None:
         queues = self.chain(vhost, max_length=1)
-        for text in "ab":
-            for queue in queues:
-                publish(queue, text)
-        # Everything has moved on as far as there was no room.
-        assert all(queue.store.ready_count == 1 for queue in queues)
-        assert sum(queue.counters.dropped["maxlen"] for queue in queues) >= self.LENGTH
+        last = made(vhost, str(self.LENGTH))
+        for queue in queues:
+            publish(queue, f"from {queue.name}")
+        publish(queues[0], "new")
+        heads = [queue.store.take(1, 1)[0][1] for queue in queues]
+        assert texts(heads) == ["new", *(f"from {at}" for at in range(self.LENGTH - 1))]
+        assert contents(last) == [f"from {self.LENGTH - 1}"]
 
     def test_by_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queues = self.chain(vhost, message_ttl=0)

@@ -198,7 +198,8 @@ class TestMessages:
     def test_the_shorter_time_counts(
         self, vhost: VirtualHost, loop: ManualLoop, common: int | None, own: int | None, expected: int
     ) -> None:
-        queue = made(vhost, **({} if common is None else {"message_ttl": common}))
+        given: dict[str, Any] = {} if common is None else {"message_ttl": common}
+        queue = made(vhost, **given)
         publish(queue, "a", expiration=own)
         loop.advance((expected - 1) / 1000)
         assert queue.store.ready_count == 1

@@ -240,7 +240,7 @@ class TestRejectPublish:
 
     @pytest.mark.parametrize("limit", [{"max_length": 0}, {"max_length_bytes": 2}])
     def test_what_does_not_fit_is_refused_beside_an_idle_consumer(
-        self, vhost: VirtualHost, loop: ManualLoop, limit: dict[str, int]
+        self, vhost: VirtualHost, loop: ManualLoop, limit: dict[str, Any]
     ) -> None:
         queue = bounded(vhost, overflow="reject-publish", **limit)
         consumer = consume(queue, 5)

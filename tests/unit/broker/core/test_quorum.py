@@ -155,7 +155,7 @@ class TestRequeue:
 class TestTheDeliveryLimit:
     @pytest.mark.parametrize(("given", "limit"), [({}, 20), ({"delivery_limit": 2}, 2), ({"delivery_limit": 0}, 0)])
     def test_after_so_many_redeliveries_a_message_goes(
-        self, vhost: VirtualHost, given: dict[str, int], limit: int
+        self, vhost: VirtualHost, given: dict[str, Any], limit: int
     ) -> None:
         queue = made(vhost, dead_letter_exchange="", dead_letter_routing_key="d", **given)
         letters = declare(vhost, "d")
