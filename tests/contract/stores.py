@@ -8,6 +8,7 @@ from typing import Final
 from storage.interface import MessageStore
 from storage.memory_store import MemoryStore
 from storage.priority_store import PriorityStore
+from tests.support.segment_stores import new_cached_store, new_flushed_store, new_store
 
 #: Makes an empty store, by the name that a failing test shows.
 STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
@@ -15,5 +16,10 @@ STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     # The contract is of one priority; what several mean is tested beside the store.
     "priority": lambda: PriorityStore(10, MemoryStore),
     # What has been appended waits to be written ...
+    "segments": new_store,
     # ... or has been.
+    "segments-written": new_flushed_store,
+    # ... and some of it is in memory too.
+    "segments-cached": new_cached_store,
+    "priority-segments": lambda: PriorityStore(10, new_flushed_store),
 }

@@ -1,0 +1,183 @@
+"""The data directory: its layout, its format, its lock, and the numbers of its queues."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from storage.files import Files, replace_file
+from storage.format import FORMAT_VERSION, DirectoryFormat, pack_format, unpack_format
+
+FORMAT_FILE: Final = "FORMAT"
+LOCK_FILE: Final = "LOCK"
+QUEUE_FILE: Final = "QUEUE.json"
+
+
+class DataDirectoryError(Exception):
+    """The data directory cannot be used; the text says why and what to do."""
+
+
+class QueueRecord(NamedTuple):
+    """What is on disk of a queue beside its messages.
+
+    Attributes:
+        qid: Its number, which no other queue ever has.
+        salt: Goes into the checksums of its records; None if QUEUE.json is damaged.
+        durable: Whether it outlives the process.
+        attributes: What the broker wants to find again: virtual host, name and the like. Empty if damaged.
+    """
+
+    qid: int
+    salt: int | None
+    durable: bool
+    attributes: Mapping[str, Any]
+
+
+class DataDirectory:
+    """A data directory that no other process uses.
+
+    Args:
+        files: The seam to the operating system.
+        path: Where it is; made if there is none.
+        clock: Microseconds since 1970.
+    Raises:
+        DirectoryInUseError: Another process has it open.
+        DataDirectoryError: It was written by a newer version, or its file FORMAT is damaged.
+        OSError: It cannot be read or written.
+    """
+
+    def __init__(self, files: Files, path: str, clock: Callable[[], int]) -> None:
+        self._files = files
+        self.path = path.rstrip("/") or "/"
+        for name in ("events", "ckpt", "q", "trash"):
+            files.make_directory(f"{self.path}/{name}")
+        self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
+        try:
+            self.format = self._read_format(clock)
+        except BaseException:
+            self.close()
+            raise
+        qids = [record.qid for record in self.queues()]
+        self._next_qid = max(qids, default=0) + 1
+
+    @property
+    def next_qid(self) -> int:
+        """The number of the next queue."""
+        return self._next_qid
+
+    @property
+    def store_id(self) -> bytes:
+        """16 random bytes that name it."""
+        return self.format.store_id
+
+    @property
+    def events(self) -> str:
+        """Path of the event log."""
+        return f"{self.path}/events"
+
+    @property
+    def checkpoints(self) -> str:
+        """Path of the checkpoints."""
+        return f"{self.path}/ckpt"
+
+    @property
+    def trash(self) -> str:
+        """Path of what is to be removed: directories of deleted queues."""
+        return f"{self.path}/trash"
+
+    def queue_path(self, qid: int) -> str:
+        """Path of a queue's directory."""
+        return f"{self.path}/q/{qid:08x}"
+
+    def store_path(self, qid: int, priority: int) -> str:
+        """Path of the directory of one priority of a queue."""
+        path = self.queue_path(qid)
+        return f"{path}/p{priority:03d}" if priority else path
+
+    def priorities(self, qid: int) -> list[int]:
+        """The priorities of a queue that have directories, ascending; 0 always has."""
+        names = self._files.list_directory(self.queue_path(qid))
+        return [0] + [int(name[1:]) for name in names if len(name) == 4 and name[0] == "p" and name[1:].isdigit()]
+
+    def queues(self) -> list[QueueRecord]:
+        """All queues on disk, by number."""
+        found: list[QueueRecord] = []
+        for name in self._files.list_directory(f"{self.path}/q"):
+            try:
+                qid = int(name, 16)
+            except ValueError:
+                continue
+            if name == f"{qid:08x}":
+                found.append(self._read_queue(qid))
+        return found
+
+    def reserve_qids(self, used: int) -> None:
+        """Never give out a number up to `used`: a queue had it that is gone."""
+        self._next_qid = max(self._next_qid, used + 1)
+
+    def make_queue(self, durable: bool, attributes: Mapping[str, Any]) -> QueueRecord:
+        """Make the directory of a new queue, which is there after a crash.
+
+        Args:
+            durable: Whether it outlives the process.
+            attributes: Anything that JSON can hold.
+        Raises:
+            OSError: It could not be made.
+        """
+        qid = self._next_qid
+        self._next_qid += 1
+        record = QueueRecord(qid, secrets.randbits(32), durable, dict(attributes))
+        self._files.make_directory(self.queue_path(qid))
+        self.write_queue(record)
+        self._files.sync_directory(f"{self.path}/q")
+        return record
+
+    def write_queue(self, record: QueueRecord) -> None:
+        """Write what is on disk of a queue beside its messages."""
+        fields = {"qid": record.qid, "salt": record.salt, "durable": record.durable, "attributes": record.attributes}
+        octets = json.dumps(fields).encode() + b"\n"
+        replace_file(self._files, self.queue_path(record.qid), QUEUE_FILE, octets)
+
+    def discard_queue(self, qid: int) -> None:
+        """Move a queue's directory into the trash."""
+        self._files.rename(self.queue_path(qid), f"{self.trash}/{qid:08x}")
+
+    def empty_trash(self) -> None:
+        """Remove what is in the trash."""
+        for name in self._files.list_directory(self.trash):
+            self._files.remove_tree(f"{self.trash}/{name}")
+
+    def close(self) -> None:
+        """Let another process have it."""
+        self._files.close(self._lock)
+
+    def _read_format(self, clock: Callable[[], int]) -> DirectoryFormat:
+        path = f"{self.path}/{FORMAT_FILE}"
+        octets = self._files.read_all(path)
+        if octets is None:
+            if self._files.list_directory(f"{self.path}/q"):
+                raise DataDirectoryError(f"{path} is missing, but there are queues beside it; restore it from a backup")
+            octets = pack_format(os.urandom(16), clock())
+            replace_file(self._files, self.path, FORMAT_FILE, octets)
+        found = unpack_format(octets)
+        if found is None:
+            raise DataDirectoryError(f"{path} is damaged; restore it from a backup")
+        if found.min_reader > FORMAT_VERSION:
+            raise DataDirectoryError(
+                f"{self.path} was written by a newer version (format {found.format}); use that version or another "
+                "directory"
+            )
+        return found
+
+    def _read_queue(self, qid: int) -> QueueRecord:
+        try:
+            fields = json.loads(self._files.read_all(f"{self.queue_path(qid)}/{QUEUE_FILE}") or b"")
+            salt, attributes = fields["salt"], fields["attributes"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return QueueRecord(qid, None, True, {})
+        if not isinstance(salt, int) or not isinstance(attributes, dict) or not 0 <= salt < 1 << 32:
+            return QueueRecord(qid, None, True, {})
+        return QueueRecord(qid, salt, fields.get("durable") is not False, attributes)

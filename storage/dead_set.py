@@ -1,0 +1,164 @@
+"""Which messages of a store are dead, without an object for any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from storage.seq_ranges import SeqRanges
+
+#: So many sequence numbers share a bitmap.
+BLOCK: Final = 4096
+_BITMAP_BYTES: Final = BLOCK // 8
+
+
+class DeadSet:
+    """Sequence numbers whose messages are gone: all below a floor, and some above it.
+
+    Above the floor a block of 4,096 numbers costs nothing while all of it lives or all of it is dead, and a bitmap
+    of 512 bytes in between.
+
+    Args:
+        floor: All below it are dead.
+    """
+
+    __slots__ = ("_bitmaps", "_counts", "_full", "floor")
+
+    def __init__(self, floor: int = 1) -> None:
+        self.floor = floor
+        self._bitmaps: dict[int, bytearray] = {}
+        #: Bits set in each bitmap.
+        self._counts: dict[int, int] = {}
+        #: Blocks that are dead as a whole.
+        self._full = SeqRanges()
+
+    def __contains__(self, seq: int) -> bool:
+        if seq < self.floor:
+            return True
+        bitmap = self._bitmaps.get(seq // BLOCK)
+        if bitmap is not None:
+            return bool(bitmap[seq % BLOCK >> 3] >> (seq & 7) & 1)
+        return bool(self._full) and seq // BLOCK in self._full
+
+    def add(self, first: int, count: int) -> None:
+        """Mark a run dead; some of it may be already.
+
+        Args:
+            first: The lowest number.
+            count: How many, 1 or more.
+        """
+        end = first + count
+        if first <= self.floor:
+            if end > self.floor:
+                self._raise_floor(end)
+            return
+        at = first
+        while at < end:
+            block = at // BLOCK
+            stop = min(end, (block + 1) * BLOCK)
+            if at == block * BLOCK and stop == at + BLOCK:
+                last = end // BLOCK
+                for emptied in [each for each in self._bitmaps if block <= each < last]:
+                    del self._bitmaps[emptied], self._counts[emptied]
+                self._full.add(block, last)
+                at = last * BLOCK
+            else:
+                self._mark(block, at, stop)
+                at = stop
+
+    def live_runs(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What is not dead among the numbers from `first` on, as (first, end) of runs; ends are not inside."""
+        run_start = -1
+        for at, stop, alive in self._stretches(max(first, self.floor), end):
+            if alive and run_start < 0:
+                run_start = at
+            elif not alive and run_start >= 0:
+                yield run_start, at
+                run_start = -1
+            if stop == end and run_start >= 0:
+                yield run_start, end
+
+    def count_live(self, first: int, end: int) -> int:
+        """How many of the numbers from `first` on, `end` not included, are not dead."""
+        return sum(stop - start for start, stop in self.live_runs(first, end))
+
+    def bitmaps(self) -> Iterator[tuple[int, bytes]]:
+        """The bitmaps by number of block."""
+        return ((block, bytes(bitmap)) for block, bitmap in sorted(self._bitmaps.items()))
+
+    def full_blocks(self) -> SeqRanges:
+        """Ranges of blocks that are dead as a whole."""
+        return self._full
+
+    def load_bitmap(self, block: int, bitmap: bytes) -> None:
+        """Take over a bitmap that was saved."""
+        self._bitmaps[block] = bytearray(bitmap)
+        self._counts[block] = int.from_bytes(bitmap, "little").bit_count()
+
+    def _mark(self, block: int, first: int, end: int) -> None:
+        """Set bits of one block that is not dead as a whole."""
+        if block in self._full:
+            return
+        bitmap = self._bitmaps.get(block)
+        if bitmap is None:
+            bitmap = self._bitmaps[block] = bytearray(_BITMAP_BYTES)
+            self._counts[block] = 0
+            if block == self.floor // BLOCK:
+                self._set(block, block * BLOCK, self.floor)
+        self._set(block, first, end)
+        if self._counts[block] == BLOCK:
+            del self._bitmaps[block], self._counts[block]
+            self._full.add(block, block + 1)
+
+    def _set(self, block: int, first: int, end: int) -> None:
+        bitmap = self._bitmaps[block]
+        if end - first == 1:
+            at, bit = first % BLOCK >> 3, 1 << (first & 7)
+            if not bitmap[at] & bit:
+                bitmap[at] |= bit
+                self._counts[block] += 1
+        elif end > first:
+            whole = int.from_bytes(bitmap, "little") | ((1 << (end - first)) - 1) << (first % BLOCK)
+            bitmap[:] = whole.to_bytes(_BITMAP_BYTES, "little")
+            self._counts[block] = whole.bit_count()
+
+    def _raise_floor(self, floor: int) -> None:
+        """Raise the floor, and further over all that is dead behind it."""
+        old = self.floor // BLOCK
+        while True:
+            block = floor // BLOCK
+            bitmap = self._bitmaps.get(block)
+            if bitmap is not None:
+                # As many ones as there are from the floor on.
+                whole = int.from_bytes(bitmap, "little") >> (floor % BLOCK)
+                run = (~whole & whole + 1).bit_length() - 1
+                floor += run
+                if not run or floor % BLOCK:
+                    break
+            else:
+                self._full.drop_below(block)
+                if not self._full or self._full.first()[0] != block:
+                    break
+                floor = self._full.first()[1] * BLOCK
+        self.floor = floor
+        if block != old:
+            for gone in [each for each in self._bitmaps if each < block]:
+                del self._bitmaps[gone], self._counts[gone]
+
+    def _stretches(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
+        """Runs of numbers that are all alive or all dead; neighbours may be alike."""
+        at = first
+        while at < end:
+            block = at // BLOCK
+            bitmap = self._bitmaps.get(block)
+            if bitmap is None:
+                stop = min(end, (block + 1) * BLOCK)
+                yield at, stop, not self._full or block not in self._full
+            else:
+                whole = int.from_bytes(bitmap, "little") >> (at % BLOCK)
+                alive = not whole & 1
+                run = (whole & -whole if alive else ~whole & whole + 1).bit_length() - 1
+                # No further bit: all to the end of the block lives.
+                stop = min(end, (block + 1) * BLOCK, at + run if run >= 0 else end)
+                yield at, stop, alive
+            at = stop

@@ -1,0 +1,64 @@
+"""What the event log tells recovery: which messages are dead, and which numbers have been used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage.checkpoint import Checkpoint
+from storage.event_log import EventPosition, read_events
+from storage.files import Files
+from storage.format import LAST_REMOVAL, EventKind
+from storage.segment_store import StoreState
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What checkpoint and event log tell.
+
+    Attributes:
+        states: By qid and priority, as far as they are known from there.
+        deleted: Numbers of queues that have been deleted.
+        last_qid: The highest number of a queue that was spoken of.
+        events: Events behind the checkpoint.
+        damaged: Records that could not be read.
+    """
+
+    states: dict[tuple[int, int], StoreState] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
+    last_qid: int = 0
+    events: int = 0
+    damaged: int = 0
+
+
+def replay(
+    files: Files, directory: str, store_id: bytes, start: EventPosition, checkpoint: Checkpoint | None
+) -> Replayed:
+    """Begin with a checkpoint and hear what happened after it.
+
+    Args:
+        files: The seam to the operating system.
+        directory: Path of the event log.
+        store_id: Names the data directory.
+        start: Where the checkpoint ends.
+        checkpoint: The checkpoint, if there is one.
+    """
+    found = Replayed()
+    if checkpoint is not None:
+        found.last_qid = checkpoint.next_qid - 1
+        for key, store in checkpoint.stores.items():
+            found.states[key] = StoreState(
+                dead=store.dead, next_seq=store.next_seq, redelivered_below=store.redelivered_below
+            )
+    for event in read_events(files, directory, store_id, start):
+        if event is None:
+            found.damaged += 1
+            continue
+        found.events += 1
+        found.last_qid = max(found.last_qid, event.qid)
+        if event.kind == EventKind.QUEUE_DELETED:
+            found.deleted.add(event.qid)
+        elif 0 < event.kind <= LAST_REMOVAL and event.length:
+            state = found.states.setdefault((event.qid, event.priority), StoreState())
+            state.dead.add(event.seq, event.length)
+            state.next_seq = max(state.next_seq, event.seq + event.length)
+    return found

@@ -1,0 +1,483 @@
+r"""Every byte layout of the data directory: what the broker writes and what a reader without the broker reads.
+
+All numbers are little endian; AMQP's bytes inside stay as they were on the wire. Times are microseconds since 1970.
+`crc` is zlib's CRC-32.
+
+Segment file: header, records, and once it is sealed an index and a footer.
+
+    header, 64 bytes
+     0 8s magic "LVTSEG\1\n"  | 8 u16 header_len = 64 | 10 u16 format = 1 | 12 u8 checksum = 1 (CRC-32)
+    13 u8 priority | 14 u8 stream (0 durable, 1 spill) | 15 u8 0 | 16 u32 qid | 20 u32 generation
+    24 u64 first_seq | 32 i64 created | 40 16s store id | 56 u32 salt of the queue | 60 u32 crc of 0..59
+
+    record, 48 bytes and a payload, padded with zeros to a multiple of 8; starts at a multiple of 8
+     0 u32 magic "LVT1" | 4 u32 crc(8..47, crc(payload)) XOR salt | 8 u32 rec_len with padding | 12 u32 body_len
+    16 u64 seq | 24 i64 arrived | 32 i64 expires, 0 for never | 40 u32 props_len | 44 u8 flags | 45 u8 priority
+    46 u16 route_len | 48 payload: exchange and routing key as short strings, content-header payload, body, extension
+    flags: 1 persistent, 2 moved by compaction, 4 was redelivered, 8 dead-lettered into this queue, 16 and 32 reserved,
+    64 an extension follows the body
+
+    extension: u32 length of all that follows, then items: u8 tag | u32 length | bytes
+    tag 1: expiration property in milliseconds, u64; tag 2: one routing key of the BCC header. Others are skipped.
+
+    index: u32 file offset of every 64th record, the first one included
+    footer, 96 bytes
+     0 8s magic "LVTFOOT1" | 8 u32 count | 12 u32 entries of the index | 16 u64 first_seq | 24 u64 last_seq
+    32 i64 min_arrived | 40 i64 max_arrived | 48 i64 max_expires | 56 u64 data_len (header and records)
+    64 u64 body_bytes | 72 u32 crc of 0..data_len-1 of the file | 76 16 zeros | 92 u32 crc(index and 0..91)
+
+MANIFEST of a store: edits of 64 bytes.
+
+     0 u32 crc of 4..63 | 4 u8 op (1 NEW, 2 SEAL, 3 DEL, 4 COMPACTED) | 5 u8 stream | 6 u16 edits left in the group
+     8 u64 first_seq | 16 u64 last_seq | 24 i64 min_arrived | 32 i64 max_arrived (DEL: when) | 40 u32 count
+    44 u32 file_len | 48 u32 body_bytes | 52 u32 generation | 56 i64 max_expires
+
+Event log file: a header of 40 bytes, then records of 40 bytes.
+
+     0 8s magic "LVTEVT\1\n" | 8 u16 header_len = 40 | 10 u16 format = 1 | 12 u32 0 | 16 16s store id | 32 u32 0
+    36 u32 crc of 0..35
+
+     0 u64 seq | 8 i64 time | 16 u32 qid | 20 u32 count: seqs in a row | 24 u32 wait in ms, the longest of the run
+    28 u8 kind | 29 u8 priority | 30 u16 flags, from bit 8 on the number of redeliveries | 32 u32 body bytes
+    36 u32 crc of 0..35 XOR crc(store id)
+
+`max_expires` is the latest time at which one of a segment's messages expires, 2**63 - 1 if one never does.
+A reader skips what it does not know: longer headers, further flags, kinds of events, tags.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from storage.message import Envelope
+
+#: What is written; a directory whose `min_reader` is higher than this cannot be read.
+FORMAT_VERSION: Final = 1
+
+SEGMENT_MAGIC: Final = b"LVTSEG\x01\n"
+SEGMENT_HEADER_BYTES: Final = 64
+RECORD_MAGIC: Final = b"LVT1"
+RECORD_BYTES: Final = 48
+#: One in so many records is in the index of its segment.
+INDEX_STEP: Final = 64
+FOOTER_MAGIC: Final = b"LVTFOOT1"
+FOOTER_BYTES: Final = 96
+EDIT_BYTES: Final = 64
+EVENT_MAGIC: Final = b"LVTEVT\x01\n"
+EVENT_BYTES: Final = 40
+
+#: As `max_expires`: one of the messages never expires.
+NEVER: Final = (1 << 63) - 1
+
+PERSISTENT: Final = 1
+DEAD: Final = 8
+EXTENDED: Final = 64
+
+_SEGMENT_HEADER: Final = struct.Struct("<8sHHBBBBIIQq16sI")
+_RECORD: Final = struct.Struct("<4sIIIQqqIBBH")
+#: The part of a record's head that its checksum covers.
+_RECORD_TAIL: Final = struct.Struct("<IIQqqIBBH")
+_RECORD_START: Final = struct.Struct("<4sI")
+_ITEM: Final = struct.Struct("<BI")
+_FOOTER: Final = struct.Struct("<8sIIQQqqqQQI16x")
+_EDIT: Final = struct.Struct("<BBHQQqqIIIIq")
+_EVENT_HEADER: Final = struct.Struct("<8sHHI16sI")
+_EVENT: Final = struct.Struct("<QqIIIBBHI")
+_U32: Final = struct.Struct("<I")
+_EXPIRATION_TAG: Final = 1
+_BLIND_KEY_TAG: Final = 2
+_PADDING: Final = tuple(bytes(-length % 8) for length in range(8))
+
+
+class Stream(IntEnum):
+    """Which messages a segment holds."""
+
+    DURABLE = 0
+    #: Transient ones; the file is deleted at the next start.
+    SPILL = 1
+
+
+class EditOp(IntEnum):
+    """What became of a segment."""
+
+    NEW = 1
+    SEAL = 2
+    DEL = 3
+    COMPACTED = 4
+
+
+class EventKind(IntEnum):
+    """Why messages left a queue, or what else happened to them."""
+
+    ACK = 1
+    AUTO_ACK = 2
+    REJECT = 3
+    EXPIRED = 4
+    MAXLEN = 5
+    MAXLEN_BYTES = 6
+    DELIVERY_LIMIT = 7
+    PURGED = 8
+    #: `seq` is the oldest message that was left, `count` how many were: nothing of the queue lives on.
+    QUEUE_DELETED = 9
+    LOST = 10
+    TRANSIENT_DROPPED = 11
+    REQUEUE = 20
+    REFUSED = 21
+    UNROUTABLE = 22
+    TICK = 30
+
+
+#: Kinds up to this one remove the messages of their run.
+LAST_REMOVAL: Final = 19
+
+#: Flags of an event.
+DEAD_LETTERED: Final = 1
+ARCHIVED: Final = 2
+#: The message was settled before it was written.
+NEVER_STORED: Final = 4
+#: One redelivery, in the bits from 8 on.
+REDELIVERED_ONCE: Final = 1 << 8
+
+
+class SegmentHeader(NamedTuple):
+    """The head of a segment file."""
+
+    priority: int
+    stream: int
+    qid: int
+    generation: int
+    first_seq: int
+    created: int
+    store_id: bytes
+    salt: int
+
+
+class RecordHeader(NamedTuple):
+    """The head of a record that has been checked."""
+
+    rec_len: int
+    body_len: int
+    seq: int
+    arrived: int
+    expires: int
+    props_len: int
+    flags: int
+    priority: int
+    route_len: int
+
+
+class Footer(NamedTuple):
+    """The summary at the end of a sealed segment."""
+
+    records: int
+    first_seq: int
+    last_seq: int
+    min_arrived: int
+    max_arrived: int
+    max_expires: int
+    data_len: int
+    body_bytes: int
+    data_crc: int
+
+
+class Edit(NamedTuple):
+    """One edit of a manifest."""
+
+    op: int
+    stream: int
+    left: int
+    first_seq: int
+    last_seq: int
+    min_arrived: int
+    max_arrived: int
+    records: int
+    file_len: int
+    body_bytes: int
+    generation: int
+    max_expires: int
+
+
+class Event(NamedTuple):
+    """One record of the event log."""
+
+    seq: int
+    time: int
+    qid: int
+    length: int
+    wait_ms: int
+    kind: int
+    priority: int
+    flags: int
+    body_bytes: int
+
+
+class DirectoryFormat(NamedTuple):
+    """What the file FORMAT says of a data directory."""
+
+    format: int
+    min_reader: int
+    store_id: bytes
+    created: int
+
+
+def pack_format(store_id: bytes, created: int) -> bytes:
+    """The contents of a new directory's file FORMAT."""
+    found = DirectoryFormat(FORMAT_VERSION, FORMAT_VERSION, store_id, created)
+    fields = found._asdict() | {"store_id": store_id.hex(), "features": [], "crc": _format_crc(found)}
+    return json.dumps(fields).encode() + b"\n"
+
+
+def unpack_format(octets: bytes) -> DirectoryFormat | None:
+    """Read a file FORMAT; None if it is damaged."""
+    try:
+        fields = json.loads(octets)
+        found = DirectoryFormat(
+            int(fields["format"]),
+            int(fields["min_reader"]),
+            bytes.fromhex(fields["store_id"]),
+            int(fields["created"]),
+        )
+        return found if fields["crc"] == _format_crc(found) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _format_crc(found: DirectoryFormat) -> int:
+    return crc32(f"{found.format} {found.min_reader} {found.store_id.hex()} {found.created}".encode())
+
+
+def pack_segment_header(header: SegmentHeader) -> bytes:
+    """The first 64 bytes of a segment file."""
+    priority, stream, qid, generation, first_seq, created, store_id, salt = header
+    octets = _SEGMENT_HEADER.pack(
+        SEGMENT_MAGIC,
+        SEGMENT_HEADER_BYTES,
+        FORMAT_VERSION,
+        1,
+        priority,
+        stream,
+        0,
+        qid,
+        generation,
+        first_seq,
+        created,
+        store_id,
+        salt,
+    )
+    return octets + _U32.pack(crc32(octets))
+
+
+def unpack_segment_header(octets: bytes) -> SegmentHeader | None:
+    """Read the head of a segment file; None if it is damaged."""
+    if len(octets) < SEGMENT_HEADER_BYTES or crc32(octets[:60]) != _U32.unpack_from(octets, 60)[0]:
+        return None
+    magic, _, _, _, priority, stream, _, *rest = _SEGMENT_HEADER.unpack_from(octets)
+    return SegmentHeader(priority, stream, *rest) if magic == SEGMENT_MAGIC else None
+
+
+class EnvelopeImage:
+    """An envelope as records hold it, for all messages that share it.
+
+    Args:
+        envelope: Its route is at most 65,535 bytes long.
+
+    Attributes:
+        prefix: Route and content header.
+        prefix_crc: Their checksum.
+        extension: What follows the body.
+    """
+
+    __slots__ = ("extension", "flags", "prefix", "prefix_crc", "priority", "props_len", "route_len")
+
+    def __init__(self, envelope: Envelope) -> None:
+        self.prefix = envelope.route + envelope.header
+        self.prefix_crc = crc32(self.prefix)
+        self.route_len = len(envelope.route)
+        self.props_len = len(envelope.header)
+        self.priority = envelope.priority
+        self.extension = _pack_extension(envelope)
+        self.flags = (
+            (PERSISTENT if envelope.persistent else 0)
+            | (DEAD if envelope.dead else 0)
+            | (EXTENDED if self.extension else 0)
+        )
+
+
+def add_record(
+    parts: list[bytes], image: EnvelopeImage, seq: int, arrived: int, expires: int, body: bytes, salt: int
+) -> int:
+    """Append a record to a list of byte strings.
+
+    Args:
+        parts: Joined, they are what is to be written.
+        image: Its envelope.
+        seq: Its sequence number.
+        arrived: When it came, in microseconds.
+        expires: When it expires, 0 for never.
+        body: Its body.
+        salt: The queue's.
+    Returns:
+        The length of the record in bytes.
+    """
+    body_len = len(body)
+    extension = image.extension
+    used = RECORD_BYTES + len(image.prefix) + body_len + len(extension)
+    rec_len = (used + 7) & ~7
+    tail = _RECORD_TAIL.pack(
+        rec_len, body_len, seq, arrived, expires, image.props_len, image.flags, image.priority, image.route_len
+    )
+    crc = crc32(body, image.prefix_crc)
+    if extension:
+        crc = crc32(extension, crc)
+    parts += (_RECORD_START.pack(RECORD_MAGIC, crc32(tail, crc) ^ salt), tail, image.prefix, body, extension)
+    parts.append(_PADDING[used % 8])
+    return rec_len
+
+
+def check_record(octets: bytes, at: int, salt: int) -> RecordHeader | None:
+    """Read the head of a record and check the whole of it.
+
+    Args:
+        octets: Must hold all of the record.
+        at: Where it begins.
+        salt: The queue's.
+    Returns:
+        None if it is damaged or not all there.
+    """
+    if len(octets) - at < RECORD_BYTES:
+        return None
+    magic, found, rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len = _RECORD.unpack_from(
+        octets, at
+    )
+    end = at + RECORD_BYTES + route_len + props_len + body_len
+    stop = at + rec_len
+    if magic != RECORD_MAGIC or rec_len % 8 or stop > len(octets):
+        return None
+    if flags & EXTENDED and end + 4 <= stop:
+        end += 4 + int(_U32.unpack_from(octets, end)[0])
+    if end > stop or crc32(octets[at + 8 : at + RECORD_BYTES], crc32(octets[at + RECORD_BYTES : end])) ^ salt != found:
+        return None
+    return RecordHeader(rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len)
+
+
+def peek_record(octets: bytes, at: int) -> RecordHeader | None:
+    """Read the head of a record without its checksum; None where no record can begin."""
+    if len(octets) - at < RECORD_BYTES:
+        return None
+    magic, _, rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len = _RECORD.unpack_from(
+        octets, at
+    )
+    if magic != RECORD_MAGIC or rec_len % 8 or rec_len < RECORD_BYTES + route_len + props_len + body_len:
+        return None
+    return RecordHeader(rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len)
+
+
+def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
+    """Make the envelope of a checked record that begins at `at`."""
+    route_end = at + RECORD_BYTES + header.route_len
+    header_end = route_end + header.props_len
+    expiration_ms: int | None = None
+    blind_keys: list[str] = []
+    if header.flags & EXTENDED:
+        for tag, value in _items(octets, header_end + header.body_len):
+            if tag == _EXPIRATION_TAG:
+                expiration_ms = int.from_bytes(value, "little")
+            elif tag == _BLIND_KEY_TAG:
+                blind_keys.append(value.decode("utf-8", "surrogateescape"))
+    return Envelope(
+        octets[at + RECORD_BYTES : route_end],
+        octets[route_end:header_end],
+        bool(header.flags & PERSISTENT),
+        header.priority,
+        expiration_ms,
+        bool(header.flags & DEAD),
+        tuple(blind_keys),
+    )
+
+
+def pack_footer(footer: Footer, index: bytes) -> bytes:
+    """What follows the records of a segment once it is sealed.
+
+    Args:
+        footer: The summary.
+        index: File offsets of every 64th record, as u32.
+    """
+    records, *rest = footer
+    octets = index + _FOOTER.pack(FOOTER_MAGIC, records, len(index) // 4, *rest)
+    return octets + _U32.pack(crc32(octets))
+
+
+def unpack_footer(octets: bytes) -> tuple[Footer, bytes] | None:
+    """Read summary and index from the end of a sealed segment.
+
+    Args:
+        octets: The end of the file, all of the index included.
+    Returns:
+        None if it is damaged, or if it begins too late.
+    """
+    start = len(octets) - FOOTER_BYTES
+    if start < 0 or octets[start : start + 8] != FOOTER_MAGIC:
+        return None
+    _, records, entries, *rest = _FOOTER.unpack_from(octets, start)
+    index_start = start - 4 * entries
+    if index_start < 0 or crc32(octets[index_start:-4]) != _U32.unpack_from(octets, len(octets) - 4)[0]:
+        return None
+    return Footer(records, *rest), octets[index_start:start]
+
+
+def pack_edit(edit: Edit) -> bytes:
+    """An edit of a manifest."""
+    octets = _EDIT.pack(*edit)
+    return _U32.pack(crc32(octets)) + octets
+
+
+def unpack_edit(octets: bytes, at: int) -> Edit | None:
+    """Read an edit; None if it is damaged."""
+    if crc32(octets[at + 4 : at + EDIT_BYTES]) != _U32.unpack_from(octets, at)[0]:
+        return None
+    return Edit(*_EDIT.unpack_from(octets, at + 4))
+
+
+def pack_event_header(store_id: bytes) -> bytes:
+    """The head of a file of the event log."""
+    octets = _EVENT_HEADER.pack(EVENT_MAGIC, EVENT_BYTES, FORMAT_VERSION, 0, store_id, 0)
+    return octets + _U32.pack(crc32(octets))
+
+
+def pack_event(event: Event, salt: int) -> bytes:
+    """A record of the event log; the salt is the checksum of the store id."""
+    octets = _EVENT.pack(*event)
+    return octets + _U32.pack(crc32(octets) ^ salt)
+
+
+def unpack_event(octets: bytes, at: int, salt: int) -> Event | None:
+    """Read a record of the event log; None if it is damaged."""
+    if crc32(octets[at : at + 36]) ^ salt != _U32.unpack_from(octets, at + 36)[0]:
+        return None
+    return Event(*_EVENT.unpack_from(octets, at))
+
+
+def _pack_extension(envelope: Envelope) -> bytes:
+    items: list[bytes] = []
+    if envelope.expiration_ms is not None:
+        items += (_ITEM.pack(_EXPIRATION_TAG, 8), envelope.expiration_ms.to_bytes(8, "little"))
+    for key in envelope.blind_keys:
+        octets = key.encode("utf-8", "surrogateescape")
+        items += (_ITEM.pack(_BLIND_KEY_TAG, len(octets)), octets)
+    joined = b"".join(items)
+    return _U32.pack(len(joined)) + joined if joined else b""
+
+
+def _items(octets: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    end = at + 4 + _U32.unpack_from(octets, at)[0]
+    at += 4
+    while at + _ITEM.size <= end:
+        tag, length = _ITEM.unpack_from(octets, at)
+        at += _ITEM.size
+        yield tag, octets[at : at + length]
+        at += length

@@ -1,0 +1,374 @@
+"""Putting a store together again from its files. It never gives up: it repairs, quarantines and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+from storage.event_log import EventLog
+from storage.files import Files, write_file
+from storage.format import (
+    RECORD_MAGIC,
+    SEGMENT_HEADER_BYTES,
+    EditOp,
+    EventKind,
+    RecordHeader,
+    Stream,
+    check_record,
+    pack_footer,
+    peek_record,
+    unpack_footer,
+    unpack_segment_header,
+)
+from storage.manifest import Manifest, ManifestContents
+from storage.segment import RECORDS_MAX, Segment, StorePlace, index_bytes, segment_of_edit, segment_of_name
+from storage.segment_reader import SegmentReader, pread_around
+from storage.segment_store import StoreState
+from storage.trash import NAME as TRASH
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did.
+
+    Attributes:
+        queues: Queues found.
+        messages: Living messages.
+        body_bytes: Sum of their body lengths.
+        lost_messages: Messages that were there once, are not settled, and cannot be read.
+        damaged_spans: Places in segments that held no whole record.
+        cut_bytes: Bytes behind the last whole record of a segment, saved to a file `.bad`.
+        damaged_edits: Edits of manifests that could not be read.
+        damaged_events: Records of the event log that could not be read; what they removed comes back.
+        missing_segments: Segments that the manifest knows and that are not there.
+        failures: What could not be done, as text with the path.
+    """
+
+    queues: int = 0
+    messages: int = 0
+    body_bytes: int = 0
+    lost_messages: int = 0
+    damaged_spans: int = 0
+    cut_bytes: int = 0
+    damaged_edits: int = 0
+    damaged_events: int = 0
+    missing_segments: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+class Scan(NamedTuple):
+    """What a segment file holds.
+
+    Attributes:
+        headers: Of the whole records, in order.
+        offsets: Where they begin.
+        damaged: Sequence numbers before and behind each place that holds no whole record.
+        end: Where the last whole record ends.
+    """
+
+    headers: list[RecordHeader]
+    offsets: list[int]
+    damaged: list[tuple[int, int]]
+    end: int
+
+
+def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
+    """Find all whole records of a segment file.
+
+    Args:
+        octets: All of the file.
+        salt: The queue's.
+        first_seq: The lowest number that may be in it.
+    """
+    headers: list[RecordHeader] = []
+    offsets: list[int] = []
+    damaged: list[tuple[int, int]] = []
+    at = end = SEGMENT_HEADER_BYTES
+    last = first_seq - 1
+    while at >= 0:
+        header = check_record(octets, at, salt)
+        if header is None or header.seq <= last:
+            at = _resync(octets, at + 1, salt, last)
+            continue
+        if at > end:
+            damaged.append((last, header.seq))
+        headers.append(header)
+        offsets.append(at)
+        last = header.seq
+        at = end = at + header.rec_len
+    return Scan(headers, offsets, damaged, end)
+
+
+def recover_store(
+    place: StorePlace, manifest: Manifest, state: StoreState, events: EventLog, report: RecoveryReport
+) -> None:
+    """Find out what a store holds.
+
+    Args:
+        place: Where its files are.
+        manifest: Its manifest, not read yet.
+        state: Has what checkpoint and event log tell: which messages are dead, and the lowest possible next number.
+            All else is filled in.
+        events: Told which messages are lost.
+        report: Added to.
+    """
+    _Recovery(place, manifest, state, events, report).run()
+
+
+class _Recovery:
+    """The steps of recover_store()."""
+
+    def __init__(
+        self, place: StorePlace, manifest: Manifest, state: StoreState, events: EventLog, report: RecoveryReport
+    ) -> None:
+        self.place = place
+        self.files = place.files
+        self.manifest = manifest
+        self.state = state
+        self.events = events
+        self.report = report
+
+    def run(self) -> None:
+        place, state = self.place, self.state
+        contents = self.manifest.read()
+        self.report.damaged_edits += contents.damaged
+        found = self._segments(contents)
+        self._note_missing(contents, found)
+        state.segments = self._without_overlaps(found)
+        if state.segments:
+            state.next_seq = max(state.next_seq, state.segments[-1].last_seq + 1)
+        state.next_seq = max(state.next_seq, state.dead.floor)
+        at = state.dead.floor
+        for segment in state.segments:
+            if segment.first_seq > at:
+                state.dead.add(at, segment.first_seq - at)
+            at = max(at, segment.last_seq + 1)
+        if state.next_seq > at:
+            state.dead.add(at, state.next_seq - at)
+        reader = SegmentReader(place)
+        for segment in state.segments:
+            self._attempt(segment.name, lambda segment=segment: self._count(segment, reader))  # type: ignore[misc]
+        reader.release()
+        self.report.messages += state.count
+        self.report.body_bytes += state.body_bytes
+        if self.manifest.is_long(len(state.segments)):
+            edits = [each.edit(EditOp.SEAL if each.sealed else EditOp.NEW) for each in state.segments]
+            self._attempt("MANIFEST", lambda: self.manifest.rewrite(edits))
+
+    def _segments(self, contents: ManifestContents) -> list[Segment]:
+        """All segments that have files; those of which the manifest does not know all are read."""
+        found: list[Segment] = []
+        directory = self.place.directory
+        for name in self.files.list_directory(directory):
+            path = f"{directory}/{name}"
+            segment = segment_of_name(name)
+            if name == TRASH:
+                self.files.remove_tree(path)
+            elif name.endswith(".tmp") or (segment is not None and segment.stream is Stream.SPILL):
+                self._attempt(name, lambda path=path: self.files.unlink(path))  # type: ignore[misc]
+            elif segment is not None:
+                key = segment.stream, segment.first_seq, segment.generation
+                edit = contents.segments.get(key)
+                if key in contents.deleted:
+                    self._attempt(name, lambda path=path: self.files.unlink(path))  # type: ignore[misc]
+                elif edit is not None and edit.op != EditOp.NEW and self._size(path) >= edit.file_len:
+                    found.append(segment_of_edit(edit))
+                else:
+                    self._attempt(name, lambda segment=segment: self._read(segment))  # type: ignore[misc]
+                    if segment.count:
+                        found.append(segment)
+                        if edit is not None and edit.op != EditOp.NEW:
+                            # It was longer once.
+                            self._lose(segment.last_seq + 1, edit.last_seq + 1)
+        return found
+
+    def _note_missing(self, contents: ManifestContents, found: list[Segment]) -> None:
+        """Give up the living messages of sealed segments whose files are gone."""
+        there = {(each.stream, each.first_seq, each.generation) for each in found}
+        for key, edit in contents.segments.items():
+            if edit.op != EditOp.NEW and key not in there:
+                lost = self._lose(edit.first_seq, edit.last_seq + 1)
+                self.report.missing_segments += bool(lost)
+
+    def _without_overlaps(self, found: list[Segment]) -> list[Segment]:
+        """In order; of two that hold the same messages the one that was written last."""
+        kept: list[Segment] = []
+        for segment in sorted(found, key=lambda each: (each.first_seq, each.generation)):
+            if kept and kept[-1].last_seq >= segment.first_seq:
+                older = kept.pop() if segment.generation > kept[-1].generation else segment
+                path = f"{self.place.directory}/{older.name}"
+                self._attempt(older.name, lambda path=path: self.files.rename(path, f"{path}.bad"))  # type: ignore[misc]
+                self.report.failures.append(f"{path}: holds what another segment holds; set aside as .bad")
+                if older is segment:
+                    continue
+            kept.append(segment)
+        return kept
+
+    def _read(self, segment: Segment) -> None:
+        """Read a segment that was not sealed, cut what is behind its last record, and seal it."""
+        path = f"{self.place.directory}/{segment.name}"
+        size = self.files.size(path)
+        handle = self.files.open(path)
+        try:
+            octets, whole = self._contents(handle, size)
+            found = scan(octets, self.place.salt, segment.first_seq)
+            for header, offset in zip(found.headers, found.offsets, strict=True):
+                segment.data_len = offset
+                segment.note(header.seq, header.arrived, header.expires, header.body_len, header.rec_len)
+            self.report.damaged_spans += len(found.damaged)
+            for before, behind in found.damaged:
+                self._lose(before + 1, behind)
+            if not whole:
+                # Nothing of it is changed: another disk, or another day, may show more.
+                self.report.failures.append(f"{path}: the disk cannot read all of it")
+            elif segment.count or any(octets[found.end :]):
+                self._seal(segment, path, handle, octets, found.end)
+        finally:
+            self.files.close(handle)
+        if not segment.count and whole:
+            self.files.unlink(path)
+
+    def _contents(self, handle: int, size: int) -> tuple[bytes, bool]:
+        """All of a file, and whether all of it could be read."""
+        try:
+            return self.files.pread(handle, size, 0), True
+        except OSError:
+            return pread_around(self.files, handle, size, 0), False
+
+    def _seal(self, segment: Segment, path: str, handle: int, octets: bytes, end: int) -> None:
+        index = segment.index
+        assert index is not None
+        footer = pack_footer(segment.footer(crc32(octets[:end])), index_bytes(index))
+        tail = octets[end:]
+        if tail != footer:
+            self._set_aside(segment, path, tail)
+            if not segment.count:
+                return
+            self.files.truncate(handle, end)
+            write_file(self.files, handle, footer, end)
+        self.files.fdatasync(handle)
+        # The process may have ended before it had synced the file's name.
+        self.files.sync_directory(self.place.directory)
+        segment.sealed = True
+        segment.index = None
+        self.manifest.append([segment.edit(EditOp.SEAL)])
+
+    def _set_aside(self, segment: Segment, path: str, tail: bytes) -> None:
+        """Save what follows the last whole record, and give up those records of it that were complete once."""
+        if not any(tail):
+            return
+        last = segment.last_seq
+        at = 0
+        while (header := peek_record(tail, at)) is not None and at + header.rec_len <= len(tail):
+            if last < header.seq <= last + RECORDS_MAX:
+                last = header.seq
+            at += header.rec_len
+        footer = unpack_footer(tail)
+        if footer is not None:
+            last = max(last, footer[0].last_seq)
+        self._lose(segment.last_seq + 1, last + 1)
+        self.state.next_seq = max(self.state.next_seq, last + 1)
+        self.report.damaged_spans += last > segment.last_seq
+        self.report.cut_bytes += len(tail)
+        handle = self.files.open(f"{path}.bad", create=True)
+        try:
+            self.files.truncate(handle, 0)
+            write_file(self.files, handle, tail, 0)
+        finally:
+            self.files.close(handle)
+
+    def _count(self, segment: Segment, reader: SegmentReader) -> None:
+        """Count living messages and their bytes: from what is known if all live, else from the heads of records."""
+        dead, state = self.state.dead, self.state
+        live = dead.count_live(segment.first_seq, segment.last_seq + 1)
+        segment.live = 0
+        if live == segment.count:
+            segment.live = live
+            state.count += live
+            state.body_bytes += segment.body_bytes
+            return
+        if not live:
+            return
+        if not segment.gapless:
+            self._note_gaps(segment)
+        # How many live is known for certain; their bytes are as the heads of their records say.
+        segment.live = dead.count_live(segment.first_seq, segment.last_seq + 1)
+        state.count += segment.live
+        state.body_bytes += sum(header.body_len for header in reader.headers(segment) if header.seq not in dead)
+
+    def _note_gaps(self, segment: Segment) -> None:
+        """Mark the numbers dead that a segment has no record for: they were transient, or never written."""
+        path = f"{self.place.directory}/{segment.name}"
+        handle = self.files.open(path)
+        try:
+            octets, _ = self._contents(handle, segment.data_len)
+        finally:
+            self.files.close(handle)
+        found = scan(octets, self.place.salt, segment.first_seq)
+        damaged = [*found.damaged]
+        if found.end < segment.data_len:
+            damaged.append((found.headers[-1].seq if found.headers else segment.first_seq - 1, segment.last_seq + 1))
+        self.report.damaged_spans += len(damaged)
+        for before, behind in damaged:
+            # Which of them had records cannot be told.
+            self._lose(before + 1, behind)
+        at = segment.first_seq
+        for header in found.headers:
+            if header.seq > at:
+                self.state.dead.add(at, header.seq - at)
+            at = header.seq + 1
+        if at <= segment.last_seq:
+            self.state.dead.add(at, segment.last_seq + 1 - at)
+
+    def _lose(self, first: int, end: int) -> int:
+        """Note the messages in a range that are not dead as lost; return how many they are."""
+        lost = 0
+        for start, stop in [*self.state.dead.live_runs(first, end)]:
+            self.events.add(self.place.qid, self.place.priority, start, stop - start, EventKind.LOST, 0, 0, 0)
+            self.state.dead.add(start, stop - start)
+            lost += stop - start
+        self.report.lost_messages += lost
+        return lost
+
+    def _size(self, path: str) -> int:
+        try:
+            return self.files.size(path)
+        except OSError:
+            return 0
+
+    def _attempt(self, name: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self.report.failures.append(f"{self.place.directory}/{name}: {error}")
+
+
+def _resync(octets: bytes, at: int, salt: int, last: int) -> int:
+    """Where the next whole record begins whose number is higher than `last`; -1 if there is none."""
+    while (at := octets.find(RECORD_MAGIC, at)) >= 0:
+        if at % 8 == 0:
+            header = check_record(octets, at, salt)
+            if header is not None and header.seq > last:
+                break
+        at += 1
+    return at
+
+
+def salt_of_segments(files: Files, directory: str) -> int:
+    """The salt of a queue whose QUEUE.json is damaged, out of its segments; 0 if there is none."""
+    for name in files.list_directory(directory):
+        segment = segment_of_name(name)
+        if segment is not None:
+            try:
+                handle = files.open(f"{directory}/{name}")
+                try:
+                    header = unpack_segment_header(files.pread(handle, SEGMENT_HEADER_BYTES, 0))
+                finally:
+                    files.close(handle)
+            except OSError:
+                continue
+            if header is not None:
+                return header.salt
+    return 0

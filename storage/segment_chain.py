@@ -1,0 +1,255 @@
+"""The segments of one stream of a store, one behind the other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from storage.commit_group import CommitGroup
+from storage.format import Edit, EditOp, Stream
+from storage.manifest import Manifest
+from storage.segment import Arrival, Segment, SegmentWriter, StorePlace
+
+
+class SegmentChain:
+    """Appends to the last segment, begins the next one where it is full, and knows which segment a message is in.
+
+    Args:
+        place: Where the files are.
+        stream: Which messages it is for.
+        manifest: The store's.
+        segments: What recovery found, in order; all sealed.
+
+    Attributes:
+        segments: All segments, in order.
+        has_dead: There may be one for drop_dead().
+    """
+
+    __slots__ = (
+        "_dropped",
+        "_firsts",
+        "_manifest",
+        "_new_names",
+        "_place",
+        "_retired",
+        "_sealed",
+        "_stream",
+        "_unsynced",
+        "_writer",
+        "has_dead",
+        "segments",
+    )
+
+    def __init__(self, place: StorePlace, stream: Stream, manifest: Manifest, segments: Sequence[Segment] = ()) -> None:
+        self._place = place
+        self._stream = stream
+        self._manifest = manifest
+        self.segments = list(segments)
+        self.has_dead = any(segment.live <= 0 for segment in segments)
+        self._firsts = [segment.first_seq for segment in segments]
+        self._writer: SegmentWriter | None = None
+        self._unsynced = False
+        self._new_names = False
+        #: Full segments, to be synced before the manifest may call them sealed.
+        self._sealed: list[SegmentWriter] = []
+        #: Files to close, as their segments are gone.
+        self._retired: list[SegmentWriter] = []
+        #: Segments whose files are to be moved away.
+        self._dropped: list[Segment] = []
+
+    def append(self, batch: Sequence[Arrival]) -> None:
+        """Write messages.
+
+        Args:
+            batch: In the order of their sequence numbers, which are higher than all before.
+        Raises:
+            OSError: Those up to last_seq were written.
+        """
+        at = 0
+        while at < len(batch):
+            writer = self._writer
+            if writer is None or writer.full:
+                writer = self._begin(batch[at][0])
+            at = writer.write(batch, at)
+            self._unsynced = True
+
+    @property
+    def last_seq(self) -> int:
+        """The highest number in it; 0 if it has none."""
+        return self.segments[-1].last_seq if self.segments else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(segment.data_len for segment in self.segments)
+
+    def find(self, seq: int) -> Segment | None:
+        """The segment whose range has a number."""
+        at = bisect_right(self._firsts, seq) - 1
+        if at < 0 or self.segments[at].last_seq < seq:
+            return None
+        return self.segments[at]
+
+    def overlapping(self, first: int, end: int) -> list[Segment]:
+        """The segments that may have messages from a number on, `end` not included."""
+        at = max(0, bisect_right(self._firsts, first) - 1)
+        stop = bisect_right(self._firsts, end - 1)
+        return self.segments[at:stop]
+
+    def drop_dead(self, keep_active: bool) -> None:
+        """Give up the segments without a living message.
+
+        Args:
+            keep_active: Leave the one that is written to.
+        """
+        self.has_dead = False
+        active = self._writer.segment if self._writer is not None else None
+        dead = [each for each in self.segments if each.live <= 0 and not (keep_active and each is active)]
+        if not dead:
+            return
+        if self._stream is Stream.DURABLE:
+            now = self._place.clock()
+            try:
+                self._manifest.append([each.edit(EditOp.DEL)._replace(max_arrived=now) for each in dead])
+            except OSError:
+                # They stay until there is room for this note: a file that is missing has to be explained.
+                self.has_dead = True
+                return
+        if self._writer is not None and active in dead:
+            self._retired.append(self._writer)
+            self._writer = None
+        gone = set(dead)
+        self._retired += [writer for writer in self._sealed if writer.segment in gone]
+        self._sealed = [writer for writer in self._sealed if writer.segment not in gone]
+        self._dropped += dead
+        self.segments = [each for each in self.segments if each not in gone]
+        self._firsts = [each.first_seq for each in self.segments]
+
+    def seal_active(self) -> None:
+        """Begin the next segment with the next message."""
+        if self._writer is not None:
+            self._seal(self._writer)
+            self._writer = None
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether there is something for a commit group."""
+        return self._unsynced or bool(self._sealed or self._dropped or self._retired)
+
+    def collect(self, group: CommitGroup) -> None:
+        """Have what was written synced, and what was given up moved away after that."""
+        if self._stream is Stream.DURABLE:
+            writers = [*self._sealed, self._writer] if self._unsynced else self._sealed
+            for writer in writers:
+                if writer is not None:
+                    group.data[writer.handle] = None
+            if self._new_names:
+                group.directories[self._place.directory] = None
+        for sealed in self._sealed:
+            group.callbacks.append(_Synced(self, sealed))
+        for retired in self._retired:
+            group.callbacks.append(_Close(self._place, retired))
+        for segment in self._dropped:
+            group.file_actions.append(_MoveAway(self._place, segment))
+        self._unsynced = self._new_names = False
+        self._sealed, self._retired, self._dropped = [], [], []
+
+    def note_sealed(self, segment: Segment) -> None:
+        """Tell the manifest that a segment is complete and on the disk."""
+        if self._stream is Stream.DURABLE and self.find(segment.first_seq) is segment:
+            try:
+                self._manifest.append([segment.edit(EditOp.SEAL)])
+            except OSError:
+                # No room: the next start reads the whole segment instead.
+                pass
+
+    def edits(self) -> list[Edit]:
+        """What the manifest has to say of the segments."""
+        waiting = {id(writer.segment) for writer in self._sealed}
+        return [
+            segment.edit(EditOp.SEAL if segment.sealed and id(segment) not in waiting else EditOp.NEW)
+            for segment in self.segments
+        ]
+
+    def close(self) -> None:
+        """Close the files; nothing is given up."""
+        for writer in (*self._sealed, *self._retired, self._writer):
+            if writer is not None:
+                self._place.files.close(writer.handle)
+        self._sealed, self._retired, self._writer = [], [], None
+
+    def _begin(self, seq: int) -> SegmentWriter:
+        """Make the next segment, and seal the one before."""
+        place = self._place
+        segment = Segment(self._stream, seq)
+        writer = SegmentWriter(place, segment)
+        try:
+            if self._stream is Stream.DURABLE:
+                self._manifest.append([segment.edit(EditOp.NEW)])
+        except OSError:
+            place.files.close(writer.handle)
+            place.files.unlink(f"{place.directory}/{segment.name}")
+            raise
+        self.seal_active()
+        self._writer = writer
+        self._new_names = True
+        self.segments.append(segment)
+        self._firsts.append(seq)
+        if len(self.segments) > 1 and self.segments[-2].live <= 0:
+            # It was kept only as long as it was written to.
+            self.has_dead = True
+        return writer
+
+    def _seal(self, writer: SegmentWriter) -> None:
+        try:
+            writer.seal()
+        except OSError:
+            # No room for the footer: the index stays in memory, and the manifest will not call it sealed.
+            self._retired.append(writer)
+        else:
+            writer.segment.index = None
+            self._sealed.append(writer)
+
+
+class _Close:
+    """Closes the file of a segment that is no longer written to."""
+
+    __slots__ = ("_place", "_writer")
+
+    def __init__(self, place: StorePlace, writer: SegmentWriter) -> None:
+        self._place = place
+        self._writer = writer
+
+    def __call__(self) -> None:
+        self._place.files.close(self._writer.handle)
+
+
+class _Synced:
+    """Notes that a sealed segment is on the disk, and closes its file."""
+
+    __slots__ = ("_chain", "_writer")
+
+    def __init__(self, chain: SegmentChain, writer: SegmentWriter) -> None:
+        self._chain = chain
+        self._writer = writer
+
+    def __call__(self) -> None:
+        self._chain._place.files.close(self._writer.handle)
+        self._chain.note_sealed(self._writer.segment)
+
+
+class _MoveAway:
+    """Moves the file of a dead segment into the trash; that of a spill stream is unlinked."""
+
+    __slots__ = ("_place", "_segment")
+
+    def __init__(self, place: StorePlace, segment: Segment) -> None:
+        self._place = place
+        self._segment = segment
+
+    def __call__(self) -> None:
+        place, segment = self._place, self._segment
+        if segment.stream is Stream.DURABLE:
+            place.trash.put(place.directory, segment.name, place.clock())
+        else:
+            place.files.unlink(f"{place.directory}/{segment.name}")

@@ -1,0 +1,63 @@
+"""A set of sequence numbers that costs what it has gaps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+
+class SeqRanges:
+    """Ranges in order that neither touch nor overlap.
+
+    The lowest is at the end of the lists, so that taking from it moves nothing: that is where a queue takes.
+    """
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        # Negated, so that ascending lists have the lowest range last.
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """The ranges from the lowest on, as (first, end); end is not inside."""
+        return ((-start, -end) for start, end in zip(reversed(self._starts), reversed(self._ends), strict=True))
+
+    def __contains__(self, seq: int) -> bool:
+        # The only range that can hold it is the last whose start is at most seq: the first of -start >= -seq.
+        at = bisect_left(self._starts, -seq)
+        return at < len(self._starts) and seq < -self._ends[at]
+
+    def add(self, first: int, end: int) -> None:
+        """Add the numbers from `first` on, `end` not included; some may be in already."""
+        # Ranges that touch or overlap: those with start <= end and end >= first.
+        low = bisect_left(self._starts, -end)
+        high = bisect_right(self._ends, -first)
+        if low < high:
+            first = min(first, -self._starts[high - 1])
+            end = max(end, -self._ends[low])
+        self._starts[low:high] = [-first]
+        self._ends[low:high] = [-end]
+
+    def first(self) -> tuple[int, int]:
+        """The lowest range, as (first, end); there must be one."""
+        return -self._starts[-1], -self._ends[-1]
+
+    def drop_below(self, seq: int) -> None:
+        """Remove all numbers below `seq`."""
+        while self._starts and -self._ends[-1] <= seq:
+            self._starts.pop()
+            self._ends.pop()
+        if self._starts and -self._starts[-1] < seq:
+            self._starts[-1] = -seq
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._starts.clear()
+        self._ends.clear()

@@ -1,0 +1,210 @@
+"""A disk in memory that forgets at a crash what was not synced, and fails where a test tells it to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from typing import Final
+
+from storage.files import DirectoryInUseError
+
+
+class _Inode:
+    __slots__ = ("octets", "synced")
+
+    def __init__(self) -> None:
+        self.octets = bytearray()
+        #: What survives a crash for certain.
+        self.synced = b""
+
+
+class SimulatedFiles:
+    """Implements storage.files.Files.
+
+    Attributes:
+        room: So many bytes can still be appended; None for no limit. A write that meets the limit is short.
+        unreadable: Reading any of these paths fails.
+        sync_fails: Every sync fails.
+        appended: Bytes appended so far.
+        syncs: Calls of fdatasync so far.
+    """
+
+    def __init__(self) -> None:
+        self.room: int | None = None
+        self.unreadable: set[str] = set()
+        self.sync_fails = False
+        self.appended = 0
+        self.syncs = 0
+        self._names: dict[str, _Inode] = {}
+        self._synced_names: dict[str, _Inode] = {}
+        self._directories: set[str] = set()
+        self._handles: dict[int, tuple[str, _Inode]] = {}
+        self._locks: dict[int, str] = {}
+        self._next_handle = 3
+
+    def crash(self, rng: random.Random) -> None:
+        """Lose power: of what was not synced any part may be gone. All handles are.
+
+        Args:
+            rng: Decides what is kept of what was not synced.
+        """
+        names: dict[str, _Inode] = {}
+        for path in self._names.keys() | self._synced_names.keys():
+            synced, current = self._synced_names.get(path), self._names.get(path)
+            kept = synced if synced is current else rng.choice((synced, current))
+            if kept is not None:
+                names[path] = kept
+        for inode in {id(each): each for each in names.values()}.values():
+            inode.octets = self._after_crash(inode, rng)
+            inode.synced = bytes(inode.octets)
+        self._names, self._synced_names = names, dict(names)
+        self._handles.clear()
+        self._locks.clear()
+
+    def stop(self) -> None:
+        """End the process: nothing is lost but the handles."""
+        self._handles.clear()
+        self._locks.clear()
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The contents of all files by path."""
+        return {path: bytes(inode.octets) for path, inode in sorted(self._names.items())}
+
+    def restore(self, contents: dict[str, bytes]) -> None:
+        """Have just these files, all synced."""
+        self.stop()
+        self._names = {}
+        for path, octets in contents.items():
+            inode = self._names[path] = _Inode()
+            inode.octets[:] = octets
+            inode.synced = octets
+            self.make_directory(os.path.dirname(path))
+        self._synced_names = dict(self._names)
+
+    def open(self, path: str, create: bool = False) -> int:
+        inode = self._names.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            if os.path.dirname(path) not in self._directories:
+                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            inode = self._names[path] = _Inode()
+        return self._handle(path, inode)
+
+    def close(self, handle: int) -> None:
+        self._locks.pop(handle, None)
+        del self._handles[handle]
+
+    def append(self, handle: int, octets: bytes) -> int:
+        size = len(octets)
+        if self.room is not None:
+            if octets and not self.room:
+                raise OSError(errno.ENOSPC, "no space left on device")
+            size = min(size, self.room)
+            self.room -= size
+        self._handles[handle][1].octets += octets[:size]
+        self.appended += size
+        return size
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        path, inode = self._handles[handle]
+        if path in self.unreadable:
+            raise OSError(errno.EIO, "input/output error", path)
+        return bytes(inode.octets[offset : offset + size])
+
+    def truncate(self, handle: int, size: int) -> None:
+        inode = self._handles[handle][1]
+        del inode.octets[size:]
+        inode.synced = inode.synced[:size]
+
+    def fdatasync(self, handle: int) -> None:
+        if self.sync_fails:
+            raise OSError(errno.EIO, "input/output error")
+        inode = self._handles[handle][1]
+        inode.synced = bytes(inode.octets)
+        self.syncs += 1
+
+    def size(self, path: str) -> int:
+        return len(self._inode(path).octets)
+
+    def read_all(self, path: str) -> bytes | None:
+        if path in self.unreadable:
+            raise OSError(errno.EIO, "input/output error", path)
+        inode = self._names.get(path)
+        return None if inode is None else bytes(inode.octets)
+
+    def rename(self, source: str, target: str) -> None:
+        if source in self._directories:
+            self._rename_directory(source, target)
+        else:
+            self._names[target] = self._inode(source)
+            del self._names[source]
+
+    def unlink(self, path: str) -> None:
+        self._inode(path)
+        del self._names[path]
+
+    def remove_tree(self, path: str) -> None:
+        self._directories = {each for each in self._directories if not _within(each, path)}
+        for names in (self._names, self._synced_names):
+            for name in [each for each in names if _within(each, path)]:
+                del names[name]
+
+    def list_directory(self, path: str) -> list[str]:
+        inside = [name for name in (*self._names, *self._directories) if name.startswith(path + "/")]
+        return sorted({name[len(path) + 1 :].split("/")[0] for name in inside})
+
+    def make_directory(self, path: str) -> None:
+        while path and path not in self._directories:
+            self._directories.add(path)
+            path = os.path.dirname(path)
+
+    def sync_directory(self, path: str) -> None:
+        if self.sync_fails:
+            raise OSError(errno.EIO, "input/output error")
+        for name in [each for each in self._synced_names if os.path.dirname(each) == path]:
+            del self._synced_names[name]
+        self._synced_names |= {name: each for name, each in self._names.items() if os.path.dirname(name) == path}
+
+    def lock(self, path: str) -> int:
+        if path in self._locks.values():
+            raise DirectoryInUseError(path)
+        handle = self.open(path, create=True)
+        self._locks[handle] = path
+        return handle
+
+    def _handle(self, path: str, inode: _Inode) -> int:
+        self._next_handle += 1
+        self._handles[self._next_handle] = path, inode
+        return self._next_handle
+
+    def _inode(self, path: str) -> _Inode:
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return self._names[path]
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        def moved(path: str) -> str:
+            return target + path[len(source) :] if _within(path, source) else path
+
+        self._directories = {moved(path) for path in self._directories}
+        self._names = {moved(path): inode for path, inode in self._names.items()}
+        self._synced_names = {moved(path): inode for path, inode in self._synced_names.items()}
+
+    @staticmethod
+    def _after_crash(inode: _Inode, rng: random.Random) -> bytearray:
+        """All that was synced, and of what was appended since a beginning, the last part of it perhaps zeros."""
+        synced, current = inode.synced, inode.octets
+        if not current.startswith(synced):
+            return bytearray(synced)
+        kept = current[: rng.randint(len(synced), len(current))]
+        zeros = rng.choice((0, 0, rng.randint(0, len(kept) - len(synced))))
+        return kept[: len(kept) - zeros] + bytes(zeros)
+
+
+def _within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory + "/")
+
+
+ROOT: Final = "/data"
