@@ -197,9 +197,11 @@ class StorageEngine:
         self._uncommitted |= dirty
         self._untidy |= dirty
         self._events.flush()
-        for store in self._untidy:
-            store.tidy()
-        self._untidy.clear()
+        tidied, self._untidy = self._untidy, {}
+        for store in tidied:
+            if not store.tidy():
+                self._untidy[store] = None
+            self._uncommitted[store] = None
         return failures
 
     def commit(self, callback: Callable[[], None] | None = None, events: bool = False) -> None:

@@ -228,5 +228,6 @@ def read_events(files: Files, directory: str, store_id: bytes, start: EventPosit
         first = max(EVENT_BYTES, start.offset if file == start.file else 0)
         for at in range(first, len(octets) - EVENT_BYTES + 1, EVENT_BYTES):
             yield unpack_event(octets, at, salt)
-        if len(octets) > EVENT_BYTES and len(octets) % EVENT_BYTES:
+        if max(first, EVENT_BYTES + 1) < len(octets) and len(octets) % EVENT_BYTES:
+            # The last one was not written to its end.
             yield None

@@ -52,9 +52,7 @@ class Manifest:
             octets = self._files.read_all(f"{self._directory}/{NAME}") or b""
         except OSError:
             return ManifestContents({}, set(), 1)
-        edits, damaged = _edits_of(octets)
-        # What follows the last whole edit is cut by the first append.
-        self._size = len(octets) - len(octets) % EDIT_BYTES
+        edits, damaged, self._size = _edits_of(octets)
         self._edits = self._size // EDIT_BYTES
         segments: dict[tuple[int, int, int], Edit] = {}
         deleted: set[tuple[int, int, int]] = set()
@@ -115,8 +113,12 @@ class Manifest:
             self._handle = -1
 
 
-def _edits_of(octets: bytes) -> tuple[list[Edit], int]:
-    """The edits of whole groups, and how many places held none."""
+def _edits_of(octets: bytes) -> tuple[list[Edit], int, int]:
+    """The edits of whole groups, how many places held none, and where the last whole group ends.
+
+    What follows there is cut by the next append, which it could be taken to belong to.
+    """
+    end = 0
     edits: list[Edit] = []
     group: list[Edit] = []
     damaged = 0
@@ -133,4 +135,5 @@ def _edits_of(octets: bytes) -> tuple[list[Edit], int]:
         if not edit.left:
             edits += group
             group.clear()
-    return edits, damaged
+            end = at + EDIT_BYTES
+    return edits, damaged, end

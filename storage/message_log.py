@@ -144,11 +144,13 @@ class MessageLog:
                 return segment.body_bytes // max(1, segment.count)
         return 0
 
-    def drop_dead(self, keep_active: bool) -> None:
+    def drop_dead(self, keep_active: bool) -> bool:
         """Give up the segments without a living message; see SegmentChain.drop_dead()."""
+        done = True
         for chain in self._chains:
             if chain.has_dead or not keep_active:
-                chain.drop_dead(keep_active)
+                done = chain.drop_dead(keep_active) and done
+        return done
 
     def seal_active(self) -> None:
         """Begin a segment with the next message, so that the next start need not read the last one."""

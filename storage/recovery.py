@@ -284,7 +284,7 @@ class _Recovery:
         dead, state = self.state.dead, self.state
         live = dead.count_live(segment.first_seq, segment.last_seq + 1)
         segment.live = 0
-        if live == segment.count:
+        if segment.gapless and live == segment.count:
             segment.live = live
             state.count += live
             state.body_bytes += segment.body_bytes

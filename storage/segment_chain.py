@@ -96,17 +96,19 @@ class SegmentChain:
         stop = bisect_right(self._firsts, end - 1)
         return self.segments[at:stop]
 
-    def drop_dead(self, keep_active: bool) -> None:
+    def drop_dead(self, keep_active: bool) -> bool:
         """Give up the segments without a living message.
 
         Args:
             keep_active: Leave the one that is written to.
+        Returns:
+            False if there was no room to note it.
         """
         self.has_dead = False
         active = self._writer.segment if self._writer is not None else None
         dead = [each for each in self.segments if each.live <= 0 and not (keep_active and each is active)]
         if not dead:
-            return
+            return True
         if self._stream is Stream.DURABLE:
             now = self._place.clock()
             try:
@@ -114,7 +116,7 @@ class SegmentChain:
             except OSError:
                 # They stay until there is room for this note: a file that is missing has to be explained.
                 self.has_dead = True
-                return
+                return False
         if self._writer is not None and active in dead:
             self._retired.append(self._writer)
             self._writer = None
@@ -124,6 +126,7 @@ class SegmentChain:
         self._dropped += dead
         self.segments = [each for each in self.segments if each not in gone]
         self._firsts = [each.first_seq for each in self.segments]
+        return True
 
     def seal_active(self) -> None:
         """Begin the next segment with the next message."""

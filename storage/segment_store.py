@@ -259,13 +259,17 @@ class SegmentStore:
             self._note_dirty()
             raise failure
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         """Give up the segments without a living message.
 
         To be called once the events of what was settled have been written, and the messages that took their places.
+
+        Returns:
+            False if there was no room to note it, so that it is to be called again.
         """
-        self.log.drop_dead(keep_active=not self._drop_active)
-        self._drop_active = False
+        done = self.log.drop_dead(keep_active=not self._drop_active)
+        self._drop_active = self._drop_active and not done
+        return done
 
     def collect(self, group: CommitGroup) -> None:
         """Have what was written synced by a commit group, and files moved away that are no longer needed."""

@@ -162,6 +162,11 @@ class Channel:
                 last = holder
                 entries = runs.setdefault(holder, [])
             entries.append(entry)
+        if outcome == "requeue":
+            # What came earlier in this turn has been delivered by now: it is neither overtaken nor counted as ready.
+            for holder in runs:
+                if holder.queue.scheduled:
+                    holder.queue.deliver()
         for holder, settled in runs.items():
             holder.queue.release(holder, settled)
             self._released(holder, len(settled))

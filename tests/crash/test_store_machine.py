@@ -274,5 +274,5 @@ class DiskMachine(RuleBasedStateMachine):
 def test_any_history_agrees_with_plain_lists() -> None:
     run_state_machine_as_test(
         DiskMachine,
-        settings=settings(max_examples=150, stateful_step_count=50, deadline=None, derandomize=True, database=None),
+        settings=settings(max_examples=300, stateful_step_count=60, deadline=None, derandomize=True, database=None),
     )

@@ -50,7 +50,7 @@ class SimulatedFiles:
             rng: Decides what is kept of what was not synced.
         """
         names: dict[str, _Inode] = {}
-        for path in self._names.keys() | self._synced_names.keys():
+        for path in sorted(self._names.keys() | self._synced_names.keys()):
             synced, current = self._synced_names.get(path), self._names.get(path)
             kept = synced if synced is current else rng.choice((synced, current))
             if kept is not None:

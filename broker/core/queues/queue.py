@@ -78,6 +78,7 @@ class Queue:
     __slots__ = (
         "_head_timer",
         "_is_plain",
+        "_is_shrinking",
         "_limits",
         "_timed",
         "arguments",
@@ -145,6 +146,8 @@ class Queue:
         self._limits: Limits | None = None
         #: Neither limits nor a time to live are in force.
         self._is_plain = True
+        #: New settings demand that messages go, also if they let new ones be refused from now on.
+        self._is_shrinking = False
         #: Whether a message with an expiry time may be among those that wait.
         self._timed = False
 
@@ -242,7 +245,7 @@ class Queue:
     def _evict_batch(self) -> bool:
         """Drop the oldest messages while there are too many; return whether that is done."""
         limits, store = self._limits, self.store
-        if limits is None or limits.refuses:
+        if limits is None or (limits.refuses and not self._is_shrinking):
             return True
         entries: list[Entry] = []
         while len(entries) < _DROP_BATCH and limits.exceeded(store):
@@ -254,7 +257,10 @@ class Queue:
                 entries += store.take(budget, limits.excess_bytes(store))
         if entries:
             self._drop(entries, MAXLEN)
-        return not limits.exceeded(store)
+        if limits.exceeded(store):
+            return False
+        self._is_shrinking = False
+        return True
 
     def _expire_batch(self) -> bool:
         """Drop messages at the head that have expired; return whether that is done."""
@@ -440,12 +446,13 @@ class Queue:
         overflow = self.settings.overflow
         self._is_plain = new.max_length is None and new.max_length_bytes is None and new.message_ttl is None
         limited = new.max_length is not None or new.max_length_bytes is not None
+        self._is_shrinking = False
         for settings in (replace(new, overflow=overflow), new):
             self.settings = settings
             self._limits = self.make_limits(settings) if limited else None
-            # To the end, however long it takes: under the new overflow nobody might do the rest.
-            while not self._evict_batch():
-                pass
+            # What the overflow of before would have dropped goes, though the new one may refuse instead.
+            self._is_shrinking |= self._limits is not None and not self._limits.refuses
+        self._evict_batch()
         self.host.turn.deliver_later(self)
 
     def retain(self, messages: Sequence[Message], reason: str) -> None:

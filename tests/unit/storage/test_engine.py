@@ -245,6 +245,47 @@ def test_the_cache_is_the_head_and_no_larger_than_it_may_be(files: SimulatedFile
     assert len(store.ram) == 1
 
 
+# --- what longer histories found --------------------------------------------------------------------------------------
+
+
+def test_half_a_deletion_is_not_completed_by_the_next_edit(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    store = new_queue(engine)
+    add(store, *[b"x" * 300] * 5)
+    finish(engine)
+    manifest = f"{ROOT}/q/00000001/MANIFEST"
+    before = len(files.snapshot()[manifest])
+    kept = files.snapshot()
+    store.purge()
+    engine.flush()
+    deletion = files.snapshot()[manifest]
+    assert len(deletion) - before >= 2 * 64
+    files.restore(kept | {manifest: deletion[: before + 64]})
+    for _ in range(2):
+        engine = open_engine(files)
+        assert engine.report.messages == 5
+        assert engine.close()
+
+
+def test_a_stop_is_clean_after_a_log_that_was_cut(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    store = new_queue(engine)
+    add(store, b"a", b"b")
+    engine.flush()
+    store.settle(store.take(1, 1))
+    finish(engine)
+    (log,) = [path for path in files.snapshot() if "/events/" in path]
+    files.restore(files.snapshot() | {log: files.snapshot()[log][:-7]})
+    engine = open_engine(files)
+    assert engine.report.damaged_events == 1
+    store = engine.queues[1].stores[0]
+    store.settle(store.take(ALL, ALL))
+    add(store, b"new")
+    assert engine.close()
+    entries = open_engine(files).queues[1].stores[0].take(ALL, ALL)
+    assert [(entry[1].body, entry[2]) for entry in entries] == [(b"new", False)]
+
+
 # --- a disk that fails ------------------------------------------------------------------------------------------------
 
 

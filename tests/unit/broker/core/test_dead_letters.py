@@ -319,10 +319,12 @@ class TestCircles:
 
 class TestChains:
     LENGTH = 500
+    #: Enough to tell a stack that grows; a message carries its deaths along, so that the work grows with the square.
+    SHORT = 150
 
-    def chain(self, vhost: VirtualHost, **given: Any) -> list[Queue]:
+    def chain(self, vhost: VirtualHost, length: int = LENGTH, **given: Any) -> list[Queue]:
         """Queues each of which dead-letters to the next."""
-        return [made(vhost, str(at), dlx="", key=str(at + 1), **given) for at in range(self.LENGTH)]
+        return [made(vhost, str(at), dlx="", key=str(at + 1), **given) for at in range(length)]
 
     def test_a_long_one_needs_no_deep_stack(self, vhost: VirtualHost) -> None:
         queues = self.chain(vhost, max_length=0)
@@ -344,15 +346,15 @@ class TestChains:
         assert contents(last) == [f"from {self.LENGTH - 1}"]
 
     def test_by_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
-        queues = self.chain(vhost, message_ttl=0)
-        last = made(vhost, str(self.LENGTH))
+        queues = self.chain(vhost, self.SHORT, message_ttl=0)
+        last = made(vhost, str(self.SHORT))
         publish(queues[0], *"ab")
         loop.run()
         assert contents(last) == ["a", "b"]
 
     def test_refused_ones_travel_on_too(self, vhost: VirtualHost) -> None:
-        queues = self.chain(vhost, max_length=0, overflow="reject-publish-dlx")
-        last = made(vhost, str(self.LENGTH))
+        queues = self.chain(vhost, self.SHORT, max_length=0, overflow="reject-publish-dlx")
+        last = made(vhost, str(self.SHORT))
         assert publish(queues[0], *"ab") == 0
         assert contents(last) == ["a", "b"]
 

@@ -255,3 +255,22 @@ class TestExchanges:
         put(vhost, {"alternate-exchange": "one"}, pattern="")
         assert self.reached(vhost, "amq.direct") == ["behind one"]
         assert self.reached(vhost, "") == []
+
+
+class TestALargeShrink:
+    @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
+    def test_it_is_spread_over_turns_and_comes_to_its_end(
+        self, vhost: VirtualHost, loop: ManualLoop, overflow: str
+    ) -> None:
+        queue = made(vhost)
+        publish(queue, *["x"] * 10_000)
+        put(vhost, {"max-length": 10, "overflow": overflow})
+        assert queue.store.ready_count > 5_000, "one turn does not do it all"
+        loop.run()
+        assert queue.store.ready_count == 10
+
+    def test_who_asks_in_between_sees_the_end(self, vhost: VirtualHost) -> None:
+        queue = made(vhost)
+        publish(queue, *["x"] * 10_000)
+        put(vhost, {"max-length": 10, "overflow": "reject-publish"})
+        assert queue.ready_count() == 10

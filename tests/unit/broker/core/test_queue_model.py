@@ -421,5 +421,5 @@ def _recorder(pair: Pair) -> Recorder:
     return pair.real
 
 
-BoundedQueues.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+BoundedQueues.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestBoundedQueues = BoundedQueues.TestCase

@@ -1,0 +1,125 @@
+"""Nobody can tell where a turn ends: what arrives at once has the same effect as what arrives piece by piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pamqp import commands
+
+from tests.support import methods
+from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
+from tests.support.transport import BODY, METHOD
+
+OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
+
+#: What a client may do: publish a number of messages of one size; settle its oldest or its newest message, or all up
+#: to the middle one; get.
+ACTIONS = st.one_of(
+    st.tuples(st.just("publish"), st.integers(1, 4), st.sampled_from((0, 1, 3))),
+    st.tuples(st.sampled_from(("ack", "nack", "requeue")), st.sampled_from(("oldest", "newest", "half"))),
+    st.tuples(st.just("get")),
+)
+ARGUMENTS = st.fixed_dictionaries(
+    {"x-overflow": st.sampled_from(OVERFLOWS)},
+    optional={"x-max-length": st.integers(0, 3), "x-max-length-bytes": st.integers(0, 6)},
+)
+
+
+class Client:
+    """A client that consumes from a bounded queue with dead-letter queue, and publishes to it.
+
+    Args:
+        arguments: Of the queue.
+        prefetch: Of the consumer; 0 for no limit.
+    """
+
+    def __init__(self, arguments: dict[str, Any], prefetch: int) -> None:
+        self.broker = MemoryBroker()
+        self.client: MemoryClient = self.broker.open()
+        self.outstanding: list[int] = []
+        self.received: list[tuple[Any, ...]] = []
+        self.confirms: dict[int, str] = {}
+        self._published = 0
+        given = arguments | {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+        table = [(key, "S" if isinstance(value, str) else "l", value) for key, value in given.items()]
+        self.client.send(
+            method(1, commands.Queue.Declare, queue="letters"),
+            method(1, commands.Queue.Declare, queue="q", arguments=table),
+            method(1, commands.Basic.Qos, prefetch_count=prefetch),
+            method(1, commands.Confirm.Select),
+            method(1, commands.Basic.Consume, queue="q", consumer_tag="c"),
+        )
+        self.client.frames()
+
+    def frames(self, actions: list[tuple[Any, ...]]) -> list[bytes]:
+        """The frames of a number of actions; they may only settle what has been delivered before the first one."""
+        frames = []
+        for name, *how in actions:
+            if name == "publish":
+                for _ in range(how[0]):
+                    self._published += 1
+                    frames.append(publish(1, "q", str(self._published % 10).encode() * how[1]))
+            elif name == "get":
+                frames.append(method(1, commands.Basic.Get, queue="q", no_ack=True))
+            elif self.outstanding:
+                frames.append(self._settle(name, how[0]))
+        return frames
+
+    def _settle(self, name: str, which: str) -> bytes:
+        at = {"oldest": 0, "newest": len(self.outstanding) - 1, "half": len(self.outstanding) // 2}[which]
+        tag = self.outstanding[at]
+        multiple = which == "half"
+        del self.outstanding[0 if multiple else at : at + 1]
+        if name == "ack":
+            return method(1, commands.Basic.Ack, delivery_tag=tag, multiple=multiple)
+        return method(1, commands.Basic.Nack, delivery_tag=tag, multiple=multiple, requeue=name == "requeue")
+
+    def look(self) -> None:
+        """Note what has come since: messages in order, and what became of each publish."""
+        for each in self.client.frames():
+            if each.type == BODY:
+                self.received[-1] += (each.payload,)
+            if each.type != METHOD:
+                continue
+            came = methods.parse(each.payload)
+            if came.kind in (commands.Basic.Ack, commands.Basic.Nack):
+                self._confirm(came)
+                continue
+            if came.kind is commands.Basic.Deliver:
+                self.outstanding.append(came.delivery_tag)
+            self.received.append((came.kind.name, came.arguments))
+
+    def _confirm(self, came: methods.Method) -> None:
+        tags = range(1, came.delivery_tag + 1) if came.multiple else (came.delivery_tag,)
+        for tag in tags:
+            self.confirms.setdefault(tag, came.kind.name)
+
+    def rest(self) -> list[tuple[Any, ...]]:
+        """What is left in both queues, and what is held."""
+        self.received.clear()
+        self.client.send(method(1, commands.Basic.Cancel, consumer_tag="c"))
+        gets = [
+            method(1, commands.Basic.Get, queue=queue, no_ack=True) for queue in ("q", "letters") for _ in range(60)
+        ]
+        self.client.send(*gets)
+        self.look()
+        return self.received
+
+
+@settings(max_examples=150)
+@given(ARGUMENTS, st.integers(0, 3), st.lists(st.lists(ACTIONS, min_size=1, max_size=6), max_size=8))
+def test_what_comes_at_once_and_what_comes_piece_by_piece(
+    arguments: dict[str, Any], prefetch: int, bursts: list[list[tuple[Any, ...]]]
+) -> None:
+    at_once, by_piece = Client(arguments, prefetch), Client(arguments, prefetch)
+    for burst in bursts:
+        at_once.client.send(*at_once.frames(burst))
+        for frame in by_piece.frames(burst):
+            by_piece.client.send(frame)
+        for client in (at_once, by_piece):
+            client.look()
+        assert at_once.received == by_piece.received
+        assert at_once.confirms == by_piece.confirms
+    assert at_once.rest() == by_piece.rest()
