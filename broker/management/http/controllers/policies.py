@@ -9,6 +9,7 @@ from aiohttp import web
 from broker.core.broker import Broker
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import Access, bad_request, failure, not_found, read_object
+from broker.management.http.vhosts import find_vhost, listed_vhosts
 from policies.policy import Policy, PolicyError, read_policy
 
 
@@ -40,8 +41,7 @@ class Policies:
     async def list(self, request: web.Request) -> web.Response:
         """All policies, or those of one virtual host; ascending by priority."""
         self._access.require(request, "management")
-        wanted = request.match_info.get("vhost")
-        vhosts = self._broker.vhosts.values() if wanted is None else [self._vhost(request)]
+        vhosts = listed_vhosts(self._broker, request)
         described = [
             _describe(vhost, policy) for vhost in vhosts for policy in vhost.policies.table(_operator(request)).values()
         ]
@@ -50,7 +50,7 @@ class Policies:
     async def show(self, request: web.Request) -> web.Response:
         """One policy."""
         self._access.require(request, "management")
-        vhost = self._vhost(request)
+        vhost = find_vhost(self._broker, request)
         policy = vhost.policies.table(_operator(request)).get(request.match_info["name"])
         if policy is None:
             raise not_found()
@@ -76,15 +76,9 @@ class Policies:
         """Clear a policy."""
         operator = _operator(request)
         self._access.require(request, "administrator" if operator else "policymaker")
-        if not self._vhost(request).policies.clear(request.match_info["name"], operator):
+        if not find_vhost(self._broker, request).policies.clear(request.match_info["name"], operator):
             raise not_found()
         return web.Response(status=204)
-
-    def _vhost(self, request: web.Request) -> VirtualHost:
-        vhost = self._broker.vhosts.get(request.match_info["vhost"])
-        if vhost is None:
-            raise not_found()
-        return vhost
 
 
 def _operator(request: web.Request) -> bool:

@@ -14,9 +14,9 @@ from broker.core.definitions import table_from_json
 from broker.core.policies import effective_definition
 from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
 from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
 from broker.management.http.access import Access, bad_request, not_found, read_object
 from broker.management.http.json_tables import table_to_json
+from broker.management.http.vhosts import find_vhost, listed_vhosts
 from protocol.faults import AmqpFault
 
 
@@ -45,10 +45,7 @@ class Queues:
     async def list(self, request: web.Request) -> web.Response:
         """All queues, or those of one virtual host."""
         self._access.require(request, "management")
-        wanted = request.match_info.get("vhost")
-        if wanted is not None and wanted not in self._broker.vhosts:
-            raise not_found()
-        vhosts = self._broker.vhosts.values() if wanted is None else [self._broker.vhosts[wanted]]
+        vhosts = listed_vhosts(self._broker, request)
         return web.json_response([_describe(queue) for vhost in vhosts for queue in vhost.queues.values()])
 
     async def show(self, request: web.Request) -> web.Response:
@@ -59,7 +56,7 @@ class Queues:
     async def declare(self, request: web.Request) -> web.Response:
         """Declare a queue: durable, auto_delete and arguments come in the body."""
         user = self._access.require(request, "management")
-        vhost = self._vhost(request)
+        vhost = find_vhost(self._broker, request)
         name = request.match_info["name"]
         document = await read_object(request)
         arguments = document.get("arguments") or {}
@@ -85,21 +82,15 @@ class Queues:
             check_locked(queue, None)
         except AmqpFault as fault:
             raise bad_request(fault.explanation) from None
-        self._vhost(request).delete_queue(queue)
+        find_vhost(self._broker, request).delete_queue(queue)
         return web.Response(status=204)
 
     def _check_dead_letters(self, user: User, vhost_name: str, name: str, exchange: str) -> None:
         self._access.check(user, vhost_name, "read", "queue", name)
         self._access.check(user, vhost_name, "write", "exchange", exchange)
 
-    def _vhost(self, request: web.Request) -> VirtualHost:
-        vhost = self._broker.vhosts.get(request.match_info["vhost"])
-        if vhost is None:
-            raise not_found()
-        return vhost
-
     def _find(self, request: web.Request) -> Queue:
-        queue = self._vhost(request).queues.get(request.match_info["name"])
+        queue = find_vhost(self._broker, request).queues.get(request.match_info["name"])
         if queue is None:
             raise not_found()
         return queue
