@@ -145,16 +145,25 @@ def write_checkpoint(files: Files, directory: str, octets: bytes) -> None:
         files.unlink(f"{directory}/{_name(number)}")
 
 
-def read_checkpoints(files: Files, directory: str) -> list[Checkpoint]:
-    """The checkpoints that can be read, newest first; only the one that was written last can be clean."""
+def read_checkpoints(files: Files, directory: str, damaged: list[str]) -> list[Checkpoint]:
+    """The checkpoints that can be read, newest first; only the one that was written last can be clean.
+
+    Args:
+        files: The seam to the operating system.
+        directory: Where they are.
+        damaged: The paths of those that cannot be read are added.
+    """
     found: list[Checkpoint] = []
     numbers = _numbers(files.list_directory(directory))
     for number in reversed(numbers):
+        path = f"{directory}/{_name(number)}"
         try:
-            checkpoint = unpack_checkpoint(files.read_all(f"{directory}/{_name(number)}") or b"")
+            checkpoint = unpack_checkpoint(files.read_all(path) or b"")
         except OSError:
-            continue
-        if checkpoint is not None:
+            checkpoint = None
+        if checkpoint is None:
+            damaged.append(path)
+        else:
             found.append(checkpoint._replace(clean=checkpoint.clean and number == numbers[-1]))
     return found
 

@@ -4,57 +4,95 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Final
 
 from storage.files import Files
+from storage.redo_log import RedoLog, Tail
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("leveret.storage")
+#: So many syncs at once keep a disk busy; more than a few files are shared out among so many threads.
+SYNC_THREADS: Final = 8
+_FEW: Final = 2
 
 
 class CommitGroup:
     """Files to sync, what to do with files after that, and whom to tell.
 
     Attributes:
-        data: Handles of segments, synced first.
+        data: Handles of segments, synced first; with their ends, where the redo log may take these instead.
+        paths: Segments that were closed before they were synced.
         directories: Paths of directories that got new files, synced next.
         journals: Handles of event log and manifests, synced after what they speak of.
         file_actions: Done after the syncs, in the same thread. If one fails that is logged.
         callbacks: Called at the end, in the thread that owns the stores.
     """
 
-    __slots__ = ("callbacks", "data", "directories", "file_actions", "journals")
+    __slots__ = ("callbacks", "data", "directories", "file_actions", "journals", "paths")
 
     def __init__(self) -> None:
-        self.data: dict[int, None] = {}
+        self.data: dict[int, Tail | None] = {}
+        self.paths: dict[str, None] = {}
         self.directories: dict[str, None] = {}
         self.journals: dict[int, None] = {}
         self.file_actions: list[Callable[[], None]] = []
         self.callbacks: list[Callable[[], None]] = []
 
     def __bool__(self) -> bool:
-        return bool(self.data or self.directories or self.journals or self.file_actions or self.callbacks)
+        return bool(self.data or self.paths or self.directories or self.journals or self.file_actions or self.callbacks)
+
+    def add_tail(self, handle: int, tail: Tail) -> None:
+        """Have the end of a segment synced."""
+        before = self.data.get(handle, tail)
+        self.data[handle] = tail._replace(start=before.start) if before is not None else None
 
     def merge(self, later: CommitGroup) -> None:
         """Take in a group that was made after this one."""
-        self.data |= later.data
+        for handle, tail in later.data.items():
+            if tail is None:
+                self.data[handle] = None
+            else:
+                self.add_tail(handle, tail)
+        self.paths |= later.paths
         self.directories |= later.directories
         self.journals |= later.journals
         self.file_actions += later.file_actions
         self.callbacks += later.callbacks
 
-    def sync(self, files: Files) -> None:
+    def forget_syncs(self) -> None:
+        """Leave it to the operating system when things get to the disk."""
+        self.data.clear()
+        self.paths.clear()
+        self.directories.clear()
+        self.journals.clear()
+
+    def sync(self, files: Files, pool: Executor | None = None, redo: RedoLog | None = None) -> None:
         """Sync, then do what is to be done with files.
 
+        Args:
+            files: The seam to the operating system.
+            pool: Has SYNC_THREADS threads for the syncs of many segments; None to do them here.
+            redo: Takes in a little of many segments; None to sync these.
         Raises:
             OSError: A sync failed. What the files hold is no longer known: trying again would prove nothing, as the
                 kernel may have dropped what it could not write.
         """
-        for handle in self.data:
-            files.fdatasync(handle)
+        handles = [*self.data]
+        if redo is not None:
+            redo.settle_if_due(pool)
+            if redo.write({handle: tail for handle, tail in self.data.items() if tail is not None}):
+                handles = [handle for handle, tail in self.data.items() if tail is None]
+        if pool is None or len(handles) <= _FEW:
+            _sync_all(files, handles)
+        else:
+            parts = [handles[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(handles)))]
+            for syncing in [pool.submit(_sync_all, files, part) for part in parts]:
+                syncing.result()
+        for path in self.paths:
+            _sync_path(files, path)
         for directory in self.directories:
             files.sync_directory(directory)
-        for handle in self.journals:
-            files.fdatasync(handle)
+        _sync_all(files, [*self.journals])
         for action in self.file_actions:
             try:
                 action()
@@ -65,8 +103,25 @@ class CommitGroup:
                 # Nothing depends on it: a file stays that is no longer needed, or an older checkpoint holds.
                 _LOG.warning("Could not tidy up the data directory: %s", error)
 
-    def commit(self, files: Files) -> None:
+    def commit(self, files: Files, redo: RedoLog | None = None) -> None:
         """Do all of it in this thread."""
-        self.sync(files)
+        self.sync(files, None, redo)
         for callback in self.callbacks:
             callback()
+
+
+def _sync_all(files: Files, handles: list[int]) -> None:
+    for handle in handles:
+        files.fdatasync(handle)
+
+
+def _sync_path(files: Files, path: str) -> None:
+    try:
+        handle = files.open(path)
+    except FileNotFoundError:
+        # Nothing in it lives any more.
+        return
+    try:
+        files.fdatasync(handle)
+    finally:
+        files.close(handle)

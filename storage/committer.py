@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from functools import partial
+from time import monotonic
+from typing import Final
 
-from storage.commit_group import CommitGroup
+from storage.commit_group import SYNC_THREADS, CommitGroup
 from storage.files import Files
+from storage.redo_log import RedoLog
+
+_LOG: Final = logging.getLogger("leveret.storage")
+
+
+class SyncMode(Enum):
+    """When what was written is synced."""
+
+    #: At once; promises wait for it.
+    ALWAYS = "always"
+    #: From time to time; promises do not wait. A crash of the process loses nothing, that of the machine what was
+    #: promised since the last sync.
+    INTERVAL = "interval"
+    #: When the broker stops. Before that the operating system decides.
+    OFF = "off"
 
 
 class Committer:
@@ -20,6 +40,11 @@ class Committer:
             of an event loop.
         on_failure: Called there, once, with the error of a sync. Nothing is committed after that and no callback is
             called: what the disk holds is not known, so the process has to end and recover.
+        interval: Seconds from one group's syncs to the next ones', at least.
+        redo: The redo log, if there is one.
+
+    Attributes:
+        deliver: Hands a function to the thread that owns the stores.
     """
 
     def __init__(
@@ -27,10 +52,14 @@ class Committer:
         files: Files,
         deliver: Callable[[Callable[[], None]], object],
         on_failure: Callable[[OSError], None],
+        interval: float = 0.0,
+        redo: RedoLog | None = None,
     ) -> None:
         self._files = files
-        self._deliver = deliver
+        self.deliver = deliver
         self._on_failure = on_failure
+        self._interval = interval
+        self._redo = redo
         self._condition = threading.Condition()
         self._waiting: CommitGroup | None = None
         self._completed: deque[CommitGroup] = deque()
@@ -58,22 +87,39 @@ class Committer:
         return not self._failed
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                while self._waiting is None and not self._closing:
-                    self._condition.wait()
-                group, self._waiting = self._waiting, None
-            if group is None:
-                return
-            try:
-                group.sync(self._files)
-            except OSError as error:
-                self._failed = True
-                self._deliver(partial(self._on_failure, error))
-                return
-            if group.callbacks:
-                self._completed.append(group)
-                self._deliver(self._drain)
+        with ThreadPoolExecutor(SYNC_THREADS, "committer") as pool:
+            while (group := self._next()) is not None:
+                started = monotonic()
+                try:
+                    group.sync(self._files, pool, self._redo)
+                except Exception as error:  # noqa: BLE001 - whatever it is, promises must not hang for ever
+                    self._fail(error)
+                    return
+                if group.callbacks:
+                    self._completed.append(group)
+                    self.deliver(self._drain)
+                if self._interval:
+                    self._rest(started + self._interval)
+
+    def _next(self) -> CommitGroup | None:
+        """Wait for a group; None at the end."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._waiting is not None or self._closing)
+            group, self._waiting = self._waiting, None
+            return group
+
+    def _rest(self, until: float) -> None:
+        """Let groups gather until a time, or until the end."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._closing, max(0.0, until - monotonic()))
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        if not isinstance(error, OSError):
+            # A mistake of ours. What was synced is not known either.
+            _LOG.error("The thread that syncs has died", exc_info=error)
+            error = OSError(f"the thread that syncs has died: {error!r}")
+        self.deliver(partial(self._on_failure, error))
 
     def _drain(self) -> None:
         """Call the callbacks of the groups that are done."""

@@ -52,7 +52,7 @@ class DataDirectory:
     def __init__(self, files: Files, path: str, clock: Callable[[], int]) -> None:
         self._files = files
         self.path = path.rstrip("/") or "/"
-        for name in ("events", "ckpt", "q", "trash"):
+        for name in ("events", "ckpt", "q", "redo", "trash"):
             files.make_directory(f"{self.path}/{name}")
         self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
         try:
@@ -82,6 +82,11 @@ class DataDirectory:
     def checkpoints(self) -> str:
         """Path of the checkpoints."""
         return f"{self.path}/ckpt"
+
+    @property
+    def redo(self) -> str:
+        """Path of the redo log."""
+        return f"{self.path}/redo"
 
     @property
     def trash(self) -> str:
@@ -130,8 +135,13 @@ class DataDirectory:
         qid = self._next_qid
         self._next_qid += 1
         record = QueueRecord(qid, secrets.randbits(32), durable, dict(attributes))
-        self._files.make_directory(self.queue_path(qid))
-        self.write_queue(record)
+        path = self.queue_path(qid)
+        self._files.make_directory(path)
+        try:
+            self.write_queue(record)
+        except OSError:
+            self._files.remove_tree(path)
+            raise
         self._files.sync_directory(f"{self.path}/q")
         return record
 

@@ -68,19 +68,56 @@ class DeadSet:
 
     def live_runs(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """What is not dead among the numbers from `first` on, as (first, end) of runs; ends are not inside."""
+        at = max(first, self.floor)
         run_start = -1
-        for at, stop, alive in self._stretches(max(first, self.floor), end):
-            if alive and run_start < 0:
+        while at < end:
+            block = at // BLOCK
+            stop = min(end, (block + 1) * BLOCK)
+            bitmap = self._bitmaps.get(block)
+            if bitmap is not None:
+                base = block * BLOCK
+                for is_dead, where in _changes(bitmap, at - base, stop - base):
+                    if not is_dead:
+                        run_start = run_start if run_start >= 0 else base + where
+                    elif run_start >= 0:
+                        yield run_start, base + where
+                        run_start = -1
+            elif self._full and block in self._full:
+                if run_start >= 0:
+                    yield run_start, at
+                    run_start = -1
+            elif run_start < 0:
                 run_start = at
-            elif not alive and run_start >= 0:
-                yield run_start, at
-                run_start = -1
-            if stop == end and run_start >= 0:
-                yield run_start, end
+            at = stop
+        if run_start >= 0:
+            yield run_start, end
 
     def count_live(self, first: int, end: int) -> int:
         """How many of the numbers from `first` on, `end` not included, are not dead."""
-        return sum(stop - start for start, stop in self.live_runs(first, end))
+        at = max(first, self.floor)
+        count = 0
+        while at < end:
+            block = at // BLOCK
+            stop = min(end, (block + 1) * BLOCK)
+            bitmap = self._bitmaps.get(block)
+            if bitmap is not None:
+                part = int.from_bytes(bitmap, "little") >> (at % BLOCK) & ((1 << (stop - at)) - 1)
+                count += stop - at - part.bit_count()
+            elif not self._full or block not in self._full:
+                count += stop - at
+            at = stop
+        return count
+
+    def part(self, first: int, end: int) -> DeadSet:
+        """A copy that is right for the numbers from `first` on, `end` not included."""
+        part = DeadSet(self.floor)
+        low, high = first // BLOCK, (end - 1) // BLOCK
+        known = self._bitmaps
+        blocks = range(low, high + 1) if high - low < len(known) else [each for each in known if low <= each <= high]
+        part._bitmaps = {block: known[block][:] for block in blocks if block in known}
+        part._counts = {block: self._counts[block] for block in part._bitmaps}
+        part._full = self._full.between(low, high + 1)
+        return part
 
     def bitmaps(self) -> Iterator[tuple[int, bytes]]:
         """The bitmaps by number of block."""
@@ -145,20 +182,21 @@ class DeadSet:
             for gone in [each for each in self._bitmaps if each < block]:
                 del self._bitmaps[gone], self._counts[gone]
 
-    def _stretches(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """Runs of numbers that are all alive or all dead; neighbours may be alike."""
-        at = first
-        while at < end:
-            block = at // BLOCK
-            bitmap = self._bitmaps.get(block)
-            if bitmap is None:
-                stop = min(end, (block + 1) * BLOCK)
-                yield at, stop, not self._full or block not in self._full
-            else:
-                whole = int.from_bytes(bitmap, "little") >> (at % BLOCK)
-                alive = not whole & 1
-                run = (whole & -whole if alive else ~whole & whole + 1).bit_length() - 1
-                # No further bit: all to the end of the block lives.
-                stop = min(end, (block + 1) * BLOCK, at + run if run >= 0 else end)
-                yield at, stop, alive
-            at = stop
+
+def _changes(bitmap: bytearray, at: int, end: int) -> Iterator[tuple[bool, int]]:
+    """Where a bitmap begins to be dead or alive, from a bit on, that one included."""
+    whole = int.from_bytes(bitmap, "little")
+    is_dead = bool(whole >> at & 1)
+    yield is_dead, at
+    rest = whole >> at
+    run = ((~rest & rest + 1) if is_dead else (rest & -rest)).bit_length() - 1
+    if run < 0 or at + run >= end:
+        return
+    at += run
+    yield not is_dead, at
+    # Whoever wants more than that wants many: in a text they are found fast.
+    text = f"{whole:0{BLOCK}b}"[::-1]
+    sought = "1" if is_dead else "0"
+    while (at := text.find(sought, at, end)) >= 0:
+        yield sought == "1", at
+        sought = "0" if sought == "1" else "1"

@@ -2,6 +2,10 @@
 
 Changes are collected and committed together, once per turn of the event loop and before anyone is told that
 they are done. SQLite runs in WAL mode with synchronous=FULL: what is committed survives a loss of power.
+
+SQLite does not checksum what it stores, so each row has a CRC-32 and the number of rows and the sum of their CRCs are
+kept beside them: a database that is damaged is not believed. It is not replaced by a copy either, as then what was
+declared since would be gone without a word; a copy is made at each start, and the error says how to use it.
 """
 
 from __future__ import annotations
@@ -9,8 +13,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
+from zlib import crc32
 
 #: What identifies a definition of its kind, for example virtual host and name.
 Key: TypeAlias = tuple[str, ...]
@@ -20,9 +26,16 @@ create table if not exists definitions (
     kind text not null,
     key text not null,
     value text not null,
+    crc integer not null,
     primary key (kind, key)
-) without rowid
+) without rowid;
+create table if not exists summary (id integer primary key check (id = 0), rows integer not null, sum integer not null);
+insert or ignore into summary select 0, count(*), coalesce(sum(crc), 0) from definitions;
 """
+
+
+class DefinitionsDamagedError(Exception):
+    """The database cannot be believed; the text says why and what to do, in one line."""
 
 
 class Journal(Protocol):
@@ -51,21 +64,53 @@ class NoJournal:
         """Remove nothing."""
 
 
+#: Takes the row of a kind and key out of the summary, if there is one.
+_UNCOUNT: Final = """
+update summary set rows = rows - 1, sum = sum - found.crc
+from (select crc from definitions where kind = ? and key = ?) as found
+"""
+#: What SQLite says when it is not its own limits, or the disk, that it complains of.
+_DAMAGE: Final = frozenset(
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
+)
+
+
+#: Bytes that a database has at least.
+_SMALLEST: Final = 512
+
+
 class DefinitionsDatabase:
     """The definitions of one data directory. It implements Journal.
 
     Args:
         path: The database file; made if it is not there.
     Raises:
+        DefinitionsDamagedError: It is damaged.
         sqlite3.Error: It cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._changes: dict[tuple[str, str], str | None] = {}
+        size = path.stat().st_size if path.exists() else 0
+        if 0 < size < _SMALLEST or (not size and _copy_of(path).exists()):
+            # SQLite would take it for a new one.
+            raise DefinitionsDamagedError(self._advice("nothing is left of it"))
         self._database = sqlite3.connect(path, isolation_level=None)
-        self._database.execute("pragma journal_mode = wal")
-        self._database.execute("pragma synchronous = full")
-        self._database.execute(_SCHEMA)
+        # What cannot be decoded does not have its checksum either.
+        self._database.text_factory = partial(str, encoding="utf-8", errors="replace")
+        try:
+            self._database.execute("pragma journal_mode = wal")
+            self._database.execute("pragma synchronous = full")
+            self._migrate()
+            self._database.executescript(_SCHEMA)
+            self._check()
+        except (sqlite3.Error, DefinitionsDamagedError, ValueError) as error:
+            self._database.close()
+            if _is_damage(error):
+                raise DefinitionsDamagedError(self._advice(error)) from error
+            raise
+        self._copy()
 
     def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
         """Write a definition with the next commit."""
@@ -83,12 +128,19 @@ class DefinitionsDatabase:
         """
         if not self._changes:
             return
-        put = [(kind, key, value) for (kind, key), value in self._changes.items() if value is not None]
-        deleted = [change for change, value in self._changes.items() if value is None]
+        put = [
+            (kind, key, value, _crc(kind, key, value))
+            for (kind, key), value in self._changes.items()
+            if value is not None
+        ]
+        replaced = [*self._changes]
         self._database.execute("begin immediate")
         try:
-            self._database.executemany("delete from definitions where kind = ? and key = ?", deleted)
-            self._database.executemany("insert or replace into definitions values (?, ?, ?)", put)
+            self._database.executemany(_UNCOUNT, replaced)
+            self._database.executemany("delete from definitions where kind = ? and key = ?", replaced)
+            self._database.executemany("insert into definitions values (?, ?, ?, ?)", put)
+            count = len(put), sum(crc for *_, crc in put)
+            self._database.execute("update summary set rows = rows + ?, sum = sum + ?", count)
             self._database.execute("commit")
         except sqlite3.Error:
             self._database.execute("rollback")
@@ -109,3 +161,68 @@ class DefinitionsDatabase:
         """Commit and close."""
         self.commit()
         self._database.close()
+
+    def _migrate(self) -> None:
+        """Add the checksums to a database that was made before there were any."""
+        columns = [name for _, name, *_ in self._database.execute("pragma table_info(definitions)")]
+        if columns and "crc" not in columns:
+            self._database.create_function("crc_of", 3, _crc, deterministic=True)
+            self._database.executescript(
+                "begin; alter table definitions add column crc integer not null default 0;"
+                "update definitions set crc = crc_of(kind, key, value); commit"
+            )
+
+    def _check(self) -> None:
+        """Read all of it once.
+
+        Raises:
+            DefinitionsDamagedError: Something in it is not as it was written.
+            sqlite3.Error: The same, or it cannot be read.
+        """
+        (found,) = self._database.execute("pragma quick_check(1)").fetchone()
+        if found != "ok":
+            raise DefinitionsDamagedError(str(found).splitlines()[-1])
+        count = total = 0
+        for kind, key, value, crc in self._database.execute("select kind, key, value, crc from definitions"):
+            if crc != _crc(kind, key, value):
+                raise DefinitionsDamagedError(f"{kind} {key} is not as it was written")
+            count += 1
+            total += crc
+        if self._database.execute("select rows, sum from summary").fetchone() != (count, total):
+            raise DefinitionsDamagedError("definitions are missing")
+
+    def _copy(self) -> None:
+        """Make a copy of what is known to be whole, in place of the one before."""
+        draft = self._path.with_suffix(".copy.tmp")
+        try:
+            draft.unlink(missing_ok=True)
+            self._database.execute("vacuum into ?", (str(draft),))
+            draft.replace(_copy_of(self._path))
+        except (OSError, sqlite3.Error):
+            # No room, as a rule. The copy before this one stays.
+            draft.unlink(missing_ok=True)
+
+    def _advice(self, error: object) -> str:
+        """What is wrong, and what to do, in one line."""
+        path, copy = self._path, _copy_of(self._path)
+        why = " ".join(str(error).split())
+        instead = "use another data directory"
+        if copy.exists():
+            instead = (
+                f"move it and {path.name}-wal away and rename {copy.name}, its copy from the last start, to {path.name}"
+                " (queues declared since then are lost with their messages)"
+            )
+        return f"{path} is damaged ({why}); restore it from a backup, or {instead}"
+
+
+def _copy_of(path: Path) -> Path:
+    return path.with_suffix(".copy" + path.suffix)
+
+
+def _crc(kind: object, key: object, value: object) -> int:
+    return crc32(f"{kind}\0{key}\0{value}".encode("utf-8", "surrogatepass"))
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether it is the file's contents that are wrong, and not that it cannot be read now."""
+    return not isinstance(error, sqlite3.Error) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE

@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from time import time_ns
 from typing import Any, Final
 
-from storage.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, read_checkpoints, write_checkpoint
+from storage.checkpointer import Checkpointer
 from storage.commit_group import CommitGroup
-from storage.committer import Committer
-from storage.data_directory import DataDirectory, QueueRecord
-from storage.event_log import EventLog, EventPosition, event_files, file_name
-from storage.event_replay import replay
-from storage.files import DiskFiles, Files
-from storage.manifest import Manifest
-from storage.recovery import RecoveryReport, recover_store, salt_of_segments
+from storage.committer import Committer, SyncMode
+from storage.compactor import Compactor
+from storage.data_directory import DataDirectory
+from storage.dead_set import DeadSet
+from storage.descriptors import Descriptors
+from storage.disk_space import DiskSpace
+from storage.engine_options import EngineOptions
+from storage.event_log import EventLog
+from storage.files import DiskFiles, Files, sync_files
+from storage.recovery_report import RecoveryReport
+from storage.redo_log import RedoLog, remove_redo
+from storage.restart import Restart
 from storage.segment import StorePlace
 from storage.segment_store import SegmentStore, StoreState
 from storage.trash import Trash
 
-#: After a crash this many sequence numbers are passed over: what was written and not synced may have used them.
-_SKIPPED: Final = 1 << 20
-#: A checkpoint is due after so many bytes of events, or so many microseconds with changes.
-_CHECKPOINT_BYTES: Final = 16 << 20
-_CHECKPOINT_US: Final = 60_000_000
+__all__ = ["EngineOptions", "StorageEngine", "StoredQueue"]
+
+_LOG: Final = logging.getLogger("leveret.storage")
+#: More than this of a store is not left for the next commit: the disk would stall the write after it for long.
+_DIRTY_BYTES: Final = 4 << 20
 _SECOND: Final = 1_000_000
-_DAY: Final = 86_400 * _SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """What can be set.
-
-    Attributes:
-        segment_bytes: A segment takes no further record once it is so long.
-        event_retention: Microseconds that events are kept, at least until a checkpoint covers them.
-        trash_us: Microseconds that segments are kept after they have been dropped, for readers.
-        trash_bytes: The oldest of them go earlier while all are longer than this.
-    """
-
-    segment_bytes: int = 16 << 20
-    event_retention: int = 7 * _DAY
-    trash_us: int = 60 * _SECOND
-    trash_bytes: int = 64 << 20
+_END_OF_TIME: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -64,6 +52,11 @@ class StoredQueue:
     attributes: Mapping[str, Any]
     stores: dict[int, SegmentStore] = field(default_factory=dict)
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether transient messages outlive the process too; one of the attributes, as it is kept with them."""
+        return bool(self.attributes.get("keeps_all"))
+
 
 class StorageEngine:
     """All stores of a data directory. It belongs to one thread; only the committer's syncs run in another.
@@ -78,6 +71,7 @@ class StorageEngine:
         files: The seam to the operating system.
         clock: Microseconds since 1970.
         options: What can be set.
+        on_disk_alarm: Called with True when the disk gets full and with False when there is room again.
     Raises:
         DirectoryInUseError: Another process has it open.
         DataDirectoryError: It cannot be used; the text says why.
@@ -86,6 +80,8 @@ class StorageEngine:
     Attributes:
         queues: All durable queues that were found and those made since, by number.
         report: What recovery found and did.
+        disk: How much room there is.
+        on_work: Called when there is something for flush(), once until it is called.
     """
 
     def __init__(
@@ -96,6 +92,7 @@ class StorageEngine:
         files: Files | None = None,
         clock: Callable[[], int] | None = None,
         options: EngineOptions | None = None,
+        on_disk_alarm: Callable[[bool], None] | None = None,
     ) -> None:
         self._files = files or DiskFiles()
         self._wall_clock = clock or _now
@@ -103,25 +100,48 @@ class StorageEngine:
         self._options = options or EngineOptions()
         self._directory = DataDirectory(self._files, path, self._clock)
         self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)
+        self._descriptors = Descriptors(self._options.append_files, self._options.read_files)
         self._trash = Trash(self._files, self._options.trash_us, self._options.trash_bytes)
         self.queues: dict[int, StoredQueue] = {}
         self.report = RecoveryReport()
+        self.on_work: Callable[[], None] = _do_nothing
         self._dirty: dict[SegmentStore, None] = {}
-        self._uncommitted: dict[SegmentStore, None] = {}
+        #: With the bytes that were written since they were committed.
+        self._uncommitted: dict[SegmentStore, int] = {}
         self._untidy: dict[SegmentStore, None] = {}
         self._salts: dict[int, int] = {}
+        self._events_refused = False
+        #: To be told once the events that could not be written are on the disk.
+        self._held_up: list[Callable[[], None]] = []
         self._committer: Committer | None = None
-        self._checkpointed = 0, self._clock()
+        self._compactor = Compactor(deliver, self._compacted, self._sync)
+        self._checkpointer = Checkpointer(
+            self._files, self._directory, self._events, self._options.event_retention, self._clock
+        )
         self._ticked = 0
-        #: Events in files before this one are in both checkpoints that are kept.
-        self._covered = 0
+        self._redo = RedoLog(
+            self._files,
+            self._directory.redo,
+            self._directory.store_id,
+            self._options.redo_segments,
+            self._options.redo_bytes,
+        )
+        self.disk = DiskSpace(
+            self._files,
+            self._directory.path,
+            self._options.disk_free_limit,
+            self._options.bytes_needed,
+            self._options.ballast_bytes,
+            on_disk_alarm or _ignore,
+        )
         try:
             self._recover()
         except BaseException:
             self._directory.close()
             raise
         if deliver is not None:
-            self._committer = Committer(self._files, deliver, on_failure or _raise)
+            interval = self._options.sync_interval / _SECOND if self._options.sync is SyncMode.INTERVAL else 0.0
+            self._committer = Committer(self._files, deliver, on_failure or _raise, interval, self._redo)
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
@@ -139,25 +159,33 @@ class StorageEngine:
         self._salts[record.qid] = record.salt or 0
         return queue
 
-    def store(self, queue: StoredQueue, priority: int = 0) -> SegmentStore:
+    def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
         """The store of one priority of a queue; made if there is none.
 
+        Args:
+            queue: The queue.
+            priority: 0..255.
+            first_seq: Number of the first message of a new store: it takes the place of another, whose messages that
+                have been taken have lower ones.
         Raises:
             OSError: It could not be made.
         """
         store = queue.stores.get(priority)
         if store is None:
-            place = self._place(queue.qid, priority)
+            place = self._place(queue.qid, priority, self._salts[queue.qid])
             self._files.make_directory(place.directory)
             if priority:
                 self._files.sync_directory(self._directory.queue_path(queue.qid))
-            store = queue.stores[priority] = SegmentStore(place, self._events, queue.durable, self._note_dirty)
+            state = StoreState(dead=DeadSet(first_seq), next_seq=first_seq)
+            store = SegmentStore(place, self._events, queue.durable, self._note_dirty, None, state, queue.keeps_all)
+            queue.stores[priority] = store
         return store
 
     def delete_queue(self, queue: StoredQueue) -> None:
         """Remove a queue; its directory goes with the next commit group."""
         group = CommitGroup()
         for store in queue.stores.values():
+            self._compactor.forget(store)
             store.close()
             store.flush()
             self._dirty.pop(store, None)
@@ -166,11 +194,8 @@ class StorageEngine:
             store.tidy()
             store.collect(group)
         del self.queues[queue.qid], self._salts[queue.qid]
-        try:
-            self._events.flush()
-        except OSError:
-            # No room: they are kept, and the queue goes all the same.
-            pass
+        # If there is no room for them they are kept, and the queue goes all the same.
+        self._flush_events()
         self._events.collect(group)
         group.file_actions.append(partial(self._directory.discard_queue, queue.qid))
         group.file_actions.append(self._directory.empty_trash)
@@ -181,35 +206,43 @@ class StorageEngine:
     def flush(self) -> dict[SegmentStore, OSError]:
         """Write what all stores have been given since the last time, and then what became of messages.
 
+        A disk that is full is not raised: it sets the alarm. Events that cannot be written are kept.
+
         Returns:
             The stores of which not all could be written, which is tried again next time. Their publishers must not
             be told that their messages are safe.
-        Raises:
-            OSError: Events could not be written; they are kept.
         """
         failures: dict[SegmentStore, OSError] = {}
         dirty, self._dirty = self._dirty, {}
+        files, uncommitted = self._files, self._uncommitted
+        most = 0
         for store in dirty:
+            before = files.appended
             try:
                 store.flush()
             except OSError as error:
                 failures[store] = error
-        self._uncommitted |= dirty
+            written = uncommitted[store] = uncommitted.get(store, 0) + files.appended - before
+            most = max(most, written)
         self._untidy |= dirty
-        self._events.flush()
-        tidied, self._untidy = self._untidy, {}
-        for store in tidied:
-            if not store.tidy():
-                self._untidy[store] = None
-            self._uncommitted[store] = None
+        settled = self._flush_events()
+        if settled:
+            self._tidy()
+        self.disk.note(bool(failures) or not settled)
+        if self.disk.due:
+            self.disk.look()
+        if most > _DIRTY_BYTES:
+            self.commit()
         return failures
 
     def commit(self, callback: Callable[[], None] | None = None, events: bool = False) -> None:
-        """Have all that flush() wrote synced.
+        """Have all that flush() wrote synced, as the sync mode will have it.
 
         Args:
-            callback: Called once that has been done; in the thread that owns the engine.
-            events: Sync the event log too: a settlement has been promised.
+            callback: Called once that has been done, or at once if the sync mode says not to wait; in the thread that
+                owns the engine.
+            events: Sync the event log too: a settlement has been promised. If it could not be written the callback
+                waits until it can.
         """
         group = CommitGroup()
         for store in self._uncommitted:
@@ -217,35 +250,47 @@ class StorageEngine:
         self._uncommitted.clear()
         if events or group.file_actions:
             self._events.collect(group)
-        if callback is not None:
+        if callback is None:
+            pass
+        elif events and self._events_refused:
+            self._held_up.append(callback)
+        elif self._options.sync is SyncMode.ALWAYS or self._committer is None:
             group.callbacks.append(callback)
+        else:
+            self._committer.deliver(callback)
         if group:
             self._submit(group)
+
+    def watch_disk(self) -> float:
+        """Look how much room there is; return in how many seconds to call this again."""
+        pause = self.disk.look()
+        if self.disk.alarm:
+            # What has been dropped is kept for readers only as long as there is room.
+            group = CommitGroup()
+            group.file_actions.append(partial(self._trash.expire, _END_OF_TIME))
+            self._submit(group)
+        return pause
 
     def housekeeping(self) -> None:
         """Do what is due: close idle files, sync events, tick, remove old trash, write a checkpoint.
 
         To be called about once a second, after flush().
-
-        Raises:
-            OSError: Events could not be written; they are kept.
         """
+        self._descriptors.look()
         for queue in self.queues.values():
             for store in queue.stores.values():
                 store.idle()
-        if self._events.appended != self._ticked:
+        if self._events.appended != self._ticked and not self._events_refused:
             self._events.tick()
-            self._events.flush()
+            self._flush_events()
             self._ticked = self._events.appended
         self.flush()
+        self._compactor.rest(self._clock())
         self.commit(events=True)
         group = CommitGroup()
         group.file_actions.append(partial(self._trash.expire, self._clock()))
         self._submit(group)
-        appended, when = self._checkpointed
-        if self._events.appended - appended >= _CHECKPOINT_BYTES or (
-            self._events.appended != appended and self._clock() - when >= _CHECKPOINT_US
-        ):
+        if self._checkpointer.due:
             self.checkpoint()
 
     def checkpoint(self, clean: bool = False) -> None:
@@ -254,155 +299,180 @@ class StorageEngine:
         Args:
             clean: Nothing is done after it.
         """
-        stores = {
-            (queue.qid, priority): StoreCheckpoint(
-                queue.qid,
-                priority,
-                store.log.dead,
-                store.next_seq,
-                store.redelivered_below,
-                store.ready_count + store.taken_count,
-                store.ready_bytes + store.taken_bytes,
-            )
+        stores = (
+            (queue.qid, priority, store)
             for queue in self.queues.values()
             if queue.durable
             for priority, store in queue.stores.items()
-        }
-        directory = self._directory
-        next_qid = directory.next_qid
-        position, now = self._events.position, self._clock()
-        octets = pack_checkpoint(Checkpoint(clean, directory.store_id, position, now, next_qid, stores))
+        )
         group = CommitGroup()
-        self._events.collect(group)
-        group.file_actions.append(partial(self._write_checkpoint, octets, position, now))
+        self._checkpointer.add(group, stores, clean)
         self._submit(group)
-        self._checkpointed = self._events.appended, now
 
     def close(self) -> bool:
         """Stop: all is written and synced, nothing is forgotten. Tell whether that succeeded."""
-        try:
-            succeeded = not self.flush()
-        except OSError:
-            succeeded = False
+        self._compactor.close()
+        succeeded = not self.flush() and not self._events.waiting
         for queue in self.queues.values():
             for store in queue.stores.values():
                 store.log.seal_active()
-                self._uncommitted[store] = None
+                self._uncommitted[store] = 0
         committer, self._committer = self._committer, None
         if committer is not None:
             succeeded = committer.close() and succeeded
         if succeeded:
-            # The second time for what the first one has to say to the manifests.
-            for _ in range(2):
-                self.commit(events=True)
-                self._uncommitted = {store: None for queue in self.queues.values() for store in queue.stores.values()}
-            self.checkpoint(clean=True)
+            try:
+                self._finish()
+            except OSError as error:
+                _LOG.error("The data directory could not be closed cleanly: %s", error)
+                succeeded = False
         for queue in self.queues.values():
             for store in queue.stores.values():
                 store.shut()
+        self._redo.close()
         self._events.close()
         self._directory.close()
         return succeeded
+
+    def _finish(self) -> None:
+        """Sync all, and say that nothing follows."""
+        stores = {
+            self._directory.store_path(queue.qid, priority): store
+            for queue in self.queues.values()
+            for priority, store in queue.stores.items()
+        }
+        if self._options.sync is SyncMode.OFF:
+            for path in stores:
+                sync_files(self._files, path)
+        # The second time for what the first one has to say to the manifests.
+        for _ in range(2):
+            self.commit(events=True)
+            self._uncommitted = dict.fromkeys(stores.values(), 0)
+        self.checkpoint(clean=True)
+        self._redo.clear()
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
         """Put all stores together again, and write down what came of it."""
-        directory, report = self._directory, self.report
-        directory.empty_trash()
-        checkpoint = next(
-            (
-                each
-                for each in read_checkpoints(self._files, directory.checkpoints)
-                if each.store_id == directory.store_id
-            ),
-            None,
-        )
-        position = checkpoint.position if checkpoint is not None else EventPosition(0, 0)
-        replayed = replay(self._files, directory.events, directory.store_id, position, checkpoint)
-        report.damaged_events = replayed.damaged
-        clean = checkpoint is not None and checkpoint.clean and not replayed.events and not replayed.damaged
-        for record in directory.queues():
-            if record.durable and record.qid not in replayed.deleted:
-                self._recover_queue(record, replayed.states, clean)
-            else:
-                self._attempt(directory.queue_path(record.qid), partial(directory.discard_queue, record.qid))
-        directory.reserve_qids(replayed.last_qid)
-        directory.empty_trash()
-        self._attempt(directory.path, self._settle_recovery)
+        report, files, directory = self.report, self._files, self._directory
+        if files.list_directory(directory.redo) and files.free_space(directory.path) < self.disk.limit:
+            # To complete segments from the redo log takes room.
+            self.disk.give_up_ballast()
+        restart = Restart(files, directory, self._events, self._place, report)
+        for record, stores in restart.run():
+            self._salts[record.qid] = record.salt or 0
+            queue = self.queues[record.qid] = StoredQueue(record.qid, True, record.attributes)
+            for priority, place, manifest, state in stores:
+                store = SegmentStore(place, self._events, True, self._note_dirty, manifest, state, queue.keeps_all)
+                store.tidy()
+                queue.stores[priority] = store
+                self._uncommitted[store] = 0
+                self._untidy[store] = None
+        try:
+            self._flush_events()
+            self.commit(events=True)
+            self.checkpoint()
+            if not report.failures:
+                remove_redo(files, directory.redo)
+        except OSError as error:
+            report.failures.append(f"{directory.path}: {error}")
+        for line in report.lines():
+            _LOG.warning("recovery: %s", line)
 
-    def _recover_queue(self, record: QueueRecord, states: Mapping[tuple[int, int], StoreState], clean: bool) -> None:
-        salt = record.salt
-        if salt is None:
-            salt = salt_of_segments(self._files, self._directory.queue_path(record.qid))
-            self.report.failures.append(f"{self._directory.queue_path(record.qid)}/QUEUE.json is damaged")
-        self._salts[record.qid] = salt
-        queue = self.queues[record.qid] = StoredQueue(record.qid, True, record.attributes)
-        self.report.queues += 1
-        for priority in self._directory.priorities(record.qid):
-            state = states.get((record.qid, priority)) or StoreState()
-            place = self._place(record.qid, priority)
-            manifest = Manifest(self._files, place.directory)
-            recover_store(place, manifest, state, self._events, self.report)
-            if not clean:
-                state.redelivered_below = state.next_seq
-                state.dead.add(state.next_seq, _SKIPPED)
-                state.next_seq += _SKIPPED
-            store = SegmentStore(place, self._events, True, self._note_dirty, manifest, state)
-            store.tidy()
-            queue.stores[priority] = store
-            self._uncommitted[store] = None
-
-    def _settle_recovery(self) -> None:
-        self._events.flush()
-        self.commit(events=True)
-        self.checkpoint()
-
-    def _place(self, qid: int, priority: int) -> StorePlace:
+    def _place(self, qid: int, priority: int, salt: int) -> StorePlace:
         return StorePlace(
             self._files,
             self._directory.store_path(qid, priority),
             qid,
             priority,
-            self._salts[qid],
+            salt,
             self._directory.store_id,
             self._clock,
             self._trash,
             self._options.segment_bytes,
+            self._descriptors,
         )
 
     def _note_dirty(self, store: SegmentStore) -> None:
+        if not self._dirty:
+            self.on_work()
         self._dirty[store] = None
 
+    def _flush_events(self) -> bool:
+        """Write events, if need be into the room of the ballast; tell whether none is left."""
+        while self._events.waiting:
+            try:
+                self._events.flush()
+            except OSError:
+                if not self.disk.give_up_ballast():
+                    self._events_refused = True
+                    return False
+        self._events_refused = False
+        if self._held_up:
+            held_up, self._held_up = self._held_up, []
+            for callback in held_up:
+                self.commit(callback, events=True)
+        return True
+
+    def _tidy(self) -> None:
+        """Give up what is dead, now that the events that say so have been written."""
+        untidy, self._untidy = self._untidy, {}
+        for store in untidy:
+            if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
+                self._untidy[store] = None
+            self._uncommitted.setdefault(store, 0)
+        if any(chain.has_dropped for store in untidy for chain in store.log.chains):
+            # The next confirm or settlement that has to be on the disk may be far away.
+            self.commit()
+        for store in untidy:
+            self._compactor.consider(store)
+
+    def _compacted(self, store: SegmentStore) -> None:
+        """Segments of a store have been replaced: have the old files go, and see whether there is more to do."""
+        self._uncommitted.setdefault(store, 0)
+        self.commit()
+        self._look_again(store)
+
+    def _look_again(self, store: SegmentStore) -> None:
+        self._untidy[store] = None
+        if self._committer is not None:
+            # What died since is to be left out, and events have to be on their way before that.
+            self.flush()
+        else:
+            self._compactor.consider(store)
+
+    def _sync(self, store: SegmentStore) -> None:
+        """Have a store's segments synced, whatever the sync mode says, and see what can be done with them then."""
+        group = CommitGroup()
+        store.collect(group)
+        self._events.collect(group)
+        group.callbacks.append(partial(self._look_again, store))
+        self._submit(group)
+
     def _submit(self, group: CommitGroup) -> None:
+        if self._options.sync is SyncMode.OFF and self._committer is not None:
+            group.forget_syncs()
         if self._committer is not None:
             self._committer.submit(group)
         else:
-            group.commit(self._files)
-
-    def _write_checkpoint(self, octets: bytes, position: EventPosition, now: int) -> None:
-        """Write a checkpoint, and remove the files of the event log that nobody needs any more."""
-        write_checkpoint(self._files, self._directory.checkpoints, octets)
-        covered, self._covered = self._covered, position.file
-        names = event_files(self._files, self._directory.events)
-        for file, following in pairwise(names):
-            # Its events are older than the first one of the file behind it.
-            if file < covered and following < now - self._options.event_retention:
-                self._files.unlink(f"{self._directory.events}/{file_name(file)}")
+            group.commit(self._files, self._redo)
 
     def _clock(self) -> int:
         self._last_time = max(self._last_time, self._wall_clock())
         return self._last_time
 
-    def _attempt(self, path: str, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except OSError as error:
-            self.report.failures.append(f"{path}: {error}")
+
+def _ignore(alarm: bool) -> None:
+    pass
 
 
 def _now() -> int:
     return time_ns() // 1000
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _raise(error: OSError) -> None:

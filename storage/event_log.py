@@ -158,6 +158,11 @@ class EventLog:
         self._packed.clear()
 
     @property
+    def waiting(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._open_runs or self._packed)
+
+    @property
     def unsynced(self) -> bool:
         """Whether something was written that no commit group has."""
         return self._unsynced
@@ -173,10 +178,11 @@ class EventLog:
             group.journals[retired] = None
             group.callbacks.append(lambda handle=retired: self._files.close(handle))  # type: ignore[misc]
         self._retired.clear()
-        if self._unsynced:
+        if self._unsynced or self._new:
+            # A new file may have nothing but its head, if there was no room for more.
             group.journals[self._handle] = None
-            if self._new:
-                group.directories[self._directory] = None
+        if self._new:
+            group.directories[self._directory] = None
         self._unsynced = self._new = False
 
     def close(self) -> None:
@@ -214,20 +220,42 @@ def event_files(files: Files, directory: str) -> list[int]:
     return [int(time) for time in times if len(time) == 20 and time.isascii() and time.isdigit()]
 
 
-def read_events(files: Files, directory: str, store_id: bytes, start: EventPosition) -> Iterator[Event | None]:
-    """The events from a position on, in order; None for one that is damaged."""
+def read_events(
+    files: Files, directory: str, store_id: bytes, start: EventPosition, damaged: dict[str, int] | None = None
+) -> Iterator[Event | None]:
+    """The events from a position on, in order; None for one that is damaged.
+
+    Args:
+        files: The seam to the operating system.
+        directory: Path of the event log.
+        store_id: Names the data directory.
+        start: Where to begin.
+        damaged: Is told how many records of which file are damaged; 0 if it is but none of these is.
+    """
     salt = crc32(store_id)
+    damaged = {} if damaged is None else damaged
+    head = pack_event_header(store_id)
     for file in event_files(files, directory):
         if file < start.file:
             continue
+        path = f"{directory}/{file_name(file)}"
         try:
-            octets = files.read_all(f"{directory}/{file_name(file)}") or b""
+            octets = files.read_all(path) or b""
         except OSError:
+            damaged[path] = 1
             yield None
             continue
+        if octets[:EVENT_BYTES] != head:
+            damaged[path] = 0
         first = max(EVENT_BYTES, start.offset if file == start.file else 0)
         for at in range(first, len(octets) - EVENT_BYTES + 1, EVENT_BYTES):
-            yield unpack_event(octets, at, salt)
-        if max(first, EVENT_BYTES + 1) < len(octets) and len(octets) % EVENT_BYTES:
+            event = unpack_event(octets, at, salt)
+            if event is None:
+                damaged[path] = damaged.get(path, 0) + 1
+            yield event
+        if len(octets) < first:
+            damaged.setdefault(path, 0)
+        elif len(octets) > first and len(octets) % EVENT_BYTES:
             # The last one was not written to its end.
+            damaged[path] = damaged.get(path, 0) + 1
             yield None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storage.checkpoint import Checkpoint
-from storage.event_log import EventPosition, read_events
+from storage.event_log import EventPosition, event_files, file_name, read_events
 from storage.files import Files
 from storage.format import LAST_REMOVAL, EventKind
 from storage.segment_store import StoreState
@@ -20,14 +20,14 @@ class Replayed:
         deleted: Numbers of queues that have been deleted.
         last_qid: The highest number of a queue that was spoken of.
         events: Events behind the checkpoint.
-        damaged: Records that could not be read.
+        damage: What was wrong with which file, after how many of its records could not be read.
     """
 
     states: dict[tuple[int, int], StoreState] = field(default_factory=dict)
     deleted: set[int] = field(default_factory=set)
     last_qid: int = 0
     events: int = 0
-    damaged: int = 0
+    damage: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
 def replay(
@@ -49,9 +49,9 @@ def replay(
             found.states[key] = StoreState(
                 dead=store.dead, next_seq=store.next_seq, redelivered_below=store.redelivered_below
             )
-    for event in read_events(files, directory, store_id, start):
+    damaged: dict[str, int] = {}
+    for event in read_events(files, directory, store_id, start, damaged):
         if event is None:
-            found.damaged += 1
             continue
         found.events += 1
         found.last_qid = max(found.last_qid, event.qid)
@@ -61,4 +61,13 @@ def replay(
             state = found.states.setdefault((event.qid, event.priority), StoreState())
             state.dead.add(event.seq, event.length)
             state.next_seq = max(state.next_seq, event.seq + event.length)
+    for path, count in damaged.items():
+        what = f"{count} of its records cannot be read; messages that they removed come back"
+        found.damage[path] = count, what if count else "is damaged, but not in a place that is needed"
+    first = f"{directory}/{file_name(start.file)}"
+    if start.file and start.file not in event_files(files, directory):
+        found.damage[first] = 0, "is missing; messages that it removed after the last checkpoint come back"
+    if checkpoint is not None and checkpoint.clean and not found.events and not found.damage:
+        for key, store in checkpoint.stores.items():
+            found.states[key].told = store.messages, store.body_bytes
     return found

@@ -13,7 +13,13 @@ class DirectoryInUseError(Exception):
 
 
 class Files(Protocol):
-    """Files by path and by handle. Every method but read_all() on a missing file may raise OSError."""
+    """Files by path and by handle. Every method but read_all() on a missing file may raise OSError.
+
+    Attributes:
+        appended: Bytes appended so far, to all files.
+    """
+
+    appended: int
 
     def open(self, path: str, create: bool = False) -> int:
         """Open a file for reading and appending; return its handle.
@@ -34,6 +40,12 @@ class Files(Protocol):
 
     def truncate(self, handle: int, size: int) -> None:
         """Cut a file."""
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Have a file take up so many bytes of the disk, written or not."""
+
+    def free_space(self, path: str) -> int:
+        """Bytes that may still be written to the file system that a path is in."""
 
     def fdatasync(self, handle: int) -> None:
         """Return once the contents are on the disk."""
@@ -73,6 +85,11 @@ class Files(Protocol):
 class DiskFiles:
     """The operating system's files. It implements Files."""
 
+    __slots__ = ("appended",)
+
+    def __init__(self) -> None:
+        self.appended = 0
+
     def open(self, path: str, create: bool = False) -> int:
         """Open a file for reading and appending; return its handle."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -84,7 +101,9 @@ class DiskFiles:
 
     def append(self, handle: int, octets: bytes) -> int:
         """Write at the end of a file; return how many bytes were written."""
-        return os.write(handle, octets)
+        written = os.write(handle, octets)
+        self.appended += written
+        return written
 
     def pread(self, handle: int, size: int, offset: int) -> bytes:
         """Read from a place in a file; less than asked for only at its end."""
@@ -93,6 +112,15 @@ class DiskFiles:
     def truncate(self, handle: int, size: int) -> None:
         """Cut a file."""
         os.ftruncate(handle, size)
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Have a file take up so many bytes of the disk, written or not."""
+        os.posix_fallocate(handle, 0, size)
+
+    def free_space(self, path: str) -> int:
+        """Bytes that may still be written to the file system that a path is in."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
 
     def fdatasync(self, handle: int) -> None:
         """Return once the contents are on the disk."""
@@ -191,7 +219,29 @@ def replace_file(files: Files, directory: str, name: str, octets: bytes) -> None
         files.truncate(handle, 0)
         write_file(files, handle, octets, 0)
         files.fdatasync(handle)
+    except OSError:
+        # What is half done takes room that may be scarce.
+        files.unlink(draft)
+        raise
     finally:
         files.close(handle)
     files.rename(draft, path)
+    files.sync_directory(directory)
+
+
+def sync_files(files: Files, directory: str) -> None:
+    """Sync all files in a directory, in the order of their names, and the directory itself.
+
+    Raises:
+        OSError: A sync failed.
+    """
+    for name in files.list_directory(directory):
+        try:
+            handle = files.open(f"{directory}/{name}")
+        except (IsADirectoryError, FileNotFoundError):
+            continue
+        try:
+            files.fdatasync(handle)
+        finally:
+            files.close(handle)
     files.sync_directory(directory)

@@ -18,7 +18,8 @@ Segment file: header, records, and once it is sealed an index and a footer.
     64 an extension follows the body
 
     extension: u32 length of all that follows, then items: u8 tag | u32 length | bytes
-    tag 1: expiration property in milliseconds, u64; tag 2: one routing key of the BCC header. Others are skipped.
+    tag 1: expiration property in milliseconds, u64; tag 2: one routing key of the BCC header; tag 3: delivery count,
+    u64. Others are skipped.
 
     index: u32 file offset of every 64th record, the first one included
     footer, 96 bytes
@@ -82,6 +83,8 @@ _SEGMENT_HEADER: Final = struct.Struct("<8sHHBBBBIIQq16sI")
 _RECORD: Final = struct.Struct("<4sIIIQqqIBBH")
 #: The part of a record's head that its checksum covers.
 _RECORD_TAIL: Final = struct.Struct("<IIQqqIBBH")
+#: What is needed to go from one record to the next.
+_RECORD_LENGTHS: Final = struct.Struct("<4s4xIIQ")
 _RECORD_START: Final = struct.Struct("<4sI")
 _ITEM: Final = struct.Struct("<BI")
 _FOOTER: Final = struct.Struct("<8sIIQQqqqQQI16x")
@@ -91,6 +94,7 @@ _EVENT: Final = struct.Struct("<QqIIIBBHI")
 _U32: Final = struct.Struct("<I")
 _EXPIRATION_TAG: Final = 1
 _BLIND_KEY_TAG: Final = 2
+_DELIVERY_COUNT_TAG: Final = 3
 _PADDING: Final = tuple(bytes(-length % 8) for length in range(8))
 
 
@@ -126,6 +130,8 @@ class EventKind(IntEnum):
     QUEUE_DELETED = 9
     LOST = 10
     TRANSIENT_DROPPED = 11
+    #: Put at the tail again, under another number.
+    RETURNED = 12
     REQUEUE = 20
     REFUSED = 21
     UNROUTABLE = 22
@@ -287,20 +293,34 @@ class EnvelopeImage:
         envelope: Its route is at most 65,535 bytes long.
 
     Attributes:
+        envelope: The envelope.
         prefix: Route and content header.
         prefix_crc: Their checksum.
         extension: What follows the body.
+        bodiless_len: Length of a record without body and padding.
     """
 
-    __slots__ = ("extension", "flags", "prefix", "prefix_crc", "priority", "props_len", "route_len")
+    __slots__ = (
+        "bodiless_len",
+        "envelope",
+        "extension",
+        "flags",
+        "prefix",
+        "prefix_crc",
+        "priority",
+        "props_len",
+        "route_len",
+    )
 
     def __init__(self, envelope: Envelope) -> None:
+        self.envelope = envelope
         self.prefix = envelope.route + envelope.header
         self.prefix_crc = crc32(self.prefix)
         self.route_len = len(envelope.route)
         self.props_len = len(envelope.header)
         self.priority = envelope.priority
         self.extension = _pack_extension(envelope)
+        self.bodiless_len = RECORD_BYTES + len(self.prefix) + len(self.extension)
         self.flags = (
             (PERSISTENT if envelope.persistent else 0)
             | (DEAD if envelope.dead else 0)
@@ -325,17 +345,16 @@ def add_record(
         The length of the record in bytes.
     """
     body_len = len(body)
-    extension = image.extension
-    used = RECORD_BYTES + len(image.prefix) + body_len + len(extension)
+    used = image.bodiless_len + body_len
     rec_len = (used + 7) & ~7
     tail = _RECORD_TAIL.pack(
         rec_len, body_len, seq, arrived, expires, image.props_len, image.flags, image.priority, image.route_len
     )
     crc = crc32(body, image.prefix_crc)
-    if extension:
-        crc = crc32(extension, crc)
-    parts += (_RECORD_START.pack(RECORD_MAGIC, crc32(tail, crc) ^ salt), tail, image.prefix, body, extension)
-    parts.append(_PADDING[used % 8])
+    if image.extension:
+        crc = crc32(image.extension, crc)
+        body += image.extension
+    parts += (_RECORD_START.pack(RECORD_MAGIC, crc32(tail, crc) ^ salt), tail, image.prefix, body, _PADDING[used % 8])
     return rec_len
 
 
@@ -377,11 +396,20 @@ def peek_record(octets: bytes, at: int) -> RecordHeader | None:
     return RecordHeader(rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len)
 
 
+def quick_head(octets: bytes, at: int) -> tuple[int, int, int] | None:
+    """Read length, body length and number of a record without a further look at it; None where none can begin."""
+    if len(octets) - at < RECORD_BYTES:
+        return None
+    magic, rec_len, body_len, seq = _RECORD_LENGTHS.unpack_from(octets, at)
+    return (rec_len, body_len, seq) if magic == RECORD_MAGIC and rec_len >= RECORD_BYTES + body_len else None
+
+
 def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
     """Make the envelope of a checked record that begins at `at`."""
     route_end = at + RECORD_BYTES + header.route_len
     header_end = route_end + header.props_len
     expiration_ms: int | None = None
+    delivery_count: int | None = None
     blind_keys: list[str] = []
     if header.flags & EXTENDED:
         for tag, value in _items(octets, header_end + header.body_len):
@@ -389,6 +417,8 @@ def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
                 expiration_ms = int.from_bytes(value, "little")
             elif tag == _BLIND_KEY_TAG:
                 blind_keys.append(value.decode("utf-8", "surrogateescape"))
+            elif tag == _DELIVERY_COUNT_TAG:
+                delivery_count = int.from_bytes(value, "little")
     return Envelope(
         octets[at + RECORD_BYTES : route_end],
         octets[route_end:header_end],
@@ -397,6 +427,7 @@ def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
         expiration_ms,
         bool(header.flags & DEAD),
         tuple(blind_keys),
+        delivery_count,
     )
 
 
@@ -463,14 +494,18 @@ def unpack_event(octets: bytes, at: int, salt: int) -> Event | None:
 
 
 def _pack_extension(envelope: Envelope) -> bytes:
+    if envelope.expiration_ms is None and not envelope.blind_keys and envelope.delivery_count is None:
+        return b""
     items: list[bytes] = []
     if envelope.expiration_ms is not None:
         items += (_ITEM.pack(_EXPIRATION_TAG, 8), envelope.expiration_ms.to_bytes(8, "little"))
     for key in envelope.blind_keys:
         octets = key.encode("utf-8", "surrogateescape")
         items += (_ITEM.pack(_BLIND_KEY_TAG, len(octets)), octets)
+    if envelope.delivery_count is not None:
+        items += (_ITEM.pack(_DELIVERY_COUNT_TAG, 8), envelope.delivery_count.to_bytes(8, "little"))
     joined = b"".join(items)
-    return _U32.pack(len(joined)) + joined if joined else b""
+    return _U32.pack(len(joined)) + joined
 
 
 def _items(octets: bytes, at: int) -> Iterator[tuple[int, bytes]]:

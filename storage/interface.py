@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
+from storage.format import EventKind
 from storage.message import Message
 
 #: A message out of a store: its sequence number, the message, whether it was delivered before.
 #: Sequence numbers rise in the order of arrival and are never used again.
 Entry: TypeAlias = tuple[int, Message, bool]
+
+
+def mark_returned(entries: list[Entry]) -> list[Entry]:
+    """Entries of a queue that puts returned messages at its tail: they too say that they were delivered before."""
+    return [(seq, each, redelivered or each.envelope.delivery_count is not None) for seq, each, redelivered in entries]
 
 
 class MessageStore(Protocol):
@@ -52,6 +58,25 @@ class MessageStore(Protocol):
             count: At most so many, 1 or more.
         """
 
+    def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
+        """Forget messages at the head for good; not more than one turn has time for.
+
+        Args:
+            count: At most so many, 1 or more.
+            body_bytes: No further one once the dropped bodies have reached so many bytes.
+            kind: Why.
+        Returns:
+            How many they were, and the sum of their body lengths.
+        """
+
+    def drop_expired(self, now: int, count: int) -> tuple[int, int]:
+        """Forget messages at the head for good as long as they have expired; see drop().
+
+        Args:
+            now: Microseconds since 1970.
+            count: At most so many, 1 or more.
+        """
+
     def peek(self) -> Message | None:
         """The message at the head, without taking it."""
 
@@ -62,8 +87,23 @@ class MessageStore(Protocol):
             entries: In any order.
         """
 
-    def settle(self, entries: Sequence[Entry]) -> None:
-        """Forget taken messages for good."""
+    def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
+        """Forget taken messages for good.
+
+        Args:
+            entries: In any order, best in that of their numbers.
+            kind: Why.
+            flags: storage.format.DEAD_LETTERED, or 0.
+        """
+
+    def note(self, kind: EventKind, count: int, body_bytes: int) -> None:
+        """Note what became of messages that never were in the store.
+
+        Args:
+            kind: What.
+            count: How many.
+            body_bytes: Sum of their body lengths.
+        """
 
     def purge(self) -> int:
         """Forget all ready messages; return how many they were."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
+from storage.format import EventKind
 from storage.interface import Entry
 from storage.message import Message
+
+#: So many messages are dropped in one call.
+_DROP_MAX: Final = 4096
 
 
 def _newest_first(entry: Entry) -> int:
@@ -19,18 +24,22 @@ class MemoryStore:
 
     A message that never left the deque needs no sequence number of its own: it is that of the head plus its
     place. Only requeued messages carry theirs; they are older than all in the deque.
+
+    Attributes:
+        taken_count: Messages taken and neither settled nor requeued.
     """
 
-    __slots__ = ("_fresh", "_largest", "_next_seq", "_requeued", "ready_bytes", "ready_count")
+    __slots__ = ("_fresh", "_largest", "_next_seq", "_requeued", "ready_bytes", "ready_count", "taken_count")
 
     def __init__(self) -> None:
         self.ready_count = 0
         self.ready_bytes = 0
+        self.taken_count = 0
         self._fresh: deque[Message] = deque()
         #: The largest body that was ever appended; those of one append are equally long.
         self._largest = 0
         #: Sequence number of the head of the deque.
-        self._next_seq = 0
+        self._next_seq = 1
         #: Oldest last, so that taking the oldest is a pop.
         self._requeued: list[Entry] = []
 
@@ -56,6 +65,7 @@ class MemoryStore:
             taken_bytes += self._take_fresh(entries, count - len(entries), body_bytes - taken_bytes)
         self.ready_count -= len(entries)
         self.ready_bytes -= taken_bytes
+        self.taken_count += len(entries)
         return entries
 
     def _take_fresh(self, entries: list[Entry], count: int, body_bytes: int) -> int:
@@ -92,8 +102,23 @@ class MemoryStore:
             seq += 1
         self._next_seq = seq
         self.ready_count -= len(entries)
+        self.taken_count += len(entries)
         self.ready_bytes -= sum([len(entry[1].body) for entry in entries])
         return entries
+
+    def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
+        """Forget messages at the head for good; not more than one turn has time for."""
+        bytes_before = self.ready_bytes
+        entries = self.take(min(count, _DROP_MAX), body_bytes)
+        self.settle(entries, kind)
+        return len(entries), bytes_before - self.ready_bytes
+
+    def drop_expired(self, now: int, count: int) -> tuple[int, int]:
+        """Forget messages at the head for good as long as they have expired."""
+        bytes_before = self.ready_bytes
+        entries = self.take_expired(now, min(count, _DROP_MAX))
+        self.settle(entries, EventKind.EXPIRED)
+        return len(entries), bytes_before - self.ready_bytes
 
     def peek(self) -> Message | None:
         """The message at the head, without taking it."""
@@ -112,10 +137,23 @@ class MemoryStore:
             # Both halves are runs already as a rule, which sort() merges in linear time.
             requeued.sort(key=_newest_first)
         self.ready_count += len(back)
+        self.taken_count -= len(back)
         self.ready_bytes += sum(len(message.body) for _, message, _ in back)
 
-    def settle(self, entries: Sequence[Entry]) -> None:
+    def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
         """Forget taken messages for good: nothing is kept of them here."""
+        self.taken_count -= len(entries)
+
+    def note(self, kind: EventKind, count: int, body_bytes: int) -> None:
+        """Note what became of other messages: nothing is kept of that here."""
+
+    def hand_over(self) -> tuple[int, Sequence[Message], Sequence[Entry]]:
+        """What another store needs to take the place of this one.
+
+        Returns:
+            The number of the first message that was never taken, those messages, and the requeued ones.
+        """
+        return self._next_seq, self._fresh, self._requeued
 
     def purge(self) -> int:
         """Forget all ready messages; return how many they were."""

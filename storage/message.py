@@ -14,9 +14,11 @@ class Envelope:
         expiration_ms: The expiration property in milliseconds; None where absent.
         dead: It was dead-lettered: its x-death header is the broker's own.
         blind_keys: Routing keys of its BCC header, which is gone.
+        delivery_count: How often it was returned to a queue that counts that; the header says it too. None where
+            that is not counted.
     """
 
-    __slots__ = ("blind_keys", "dead", "expiration_ms", "header", "persistent", "priority", "route")
+    __slots__ = ("blind_keys", "dead", "delivery_count", "expiration_ms", "header", "persistent", "priority", "route")
 
     def __init__(
         self,
@@ -27,6 +29,7 @@ class Envelope:
         expiration_ms: int | None = None,
         dead: bool = False,
         blind_keys: tuple[str, ...] = (),
+        delivery_count: int | None = None,
     ) -> None:
         self.route = route
         self.header = header
@@ -35,6 +38,7 @@ class Envelope:
         self.expiration_ms = expiration_ms
         self.dead = dead
         self.blind_keys = blind_keys
+        self.delivery_count = delivery_count
 
 
 class Message:

@@ -1,143 +1,209 @@
-"""The messages of a store that are in memory: those that wait to be written, and those kept beside the disk."""
+"""The messages of a store that are in memory: the newest ones, and single ones before them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final
 
-from storage.format import Stream
 from storage.interface import Entry
 from storage.message import Message
-from storage.segment import Arrival
 from storage.stored_message import StoredMessage
+
+#: So many times of arrival are kept at the most; beyond that they become coarser.
+_ARRIVALS_MAX: Final = 8192
 
 
 class RamMessages:
-    """Messages by number, with the time of their arrival.
+    """Messages by number.
 
-    Without a limit to speak of, the lazy mode, all messages are written and none is kept. With one, transient
-    messages are not written until the limit is reached, and persistent ones are kept beside the disk as long as all
-    messages before them are in memory too: what is kept is the head of the queue.
-
-    Args:
-        next_seq: Number of the next message; those before it are on disk.
+    The *window* are all messages from some number on that have never been taken, in a deque without numbers: it
+    ends where the queue ends. Before it, single messages are kept by number: such as have returned, or were fetched
+    from the disk ahead of their turn. All of them are ready; what is taken leaves.
 
     Attributes:
-        limit: Bytes of bodies that may be kept; 0 for the lazy mode.
-        held_bytes: Bytes of bodies that are kept or wait.
+        window: The window.
+        first_seq: Number of its first message; that of the next message while it is empty.
+        window_bytes: Bytes of its bodies.
+        held_bytes: Bytes of the bodies of all messages here.
     """
 
-    __slots__ = ("_cached", "_gap_end", "_waiting", "held_bytes", "limit")
+    __slots__ = ("_arrival_seqs", "_arrivals", "_kept", "_largest", "first_seq", "held_bytes", "window", "window_bytes")
 
     def __init__(self, next_seq: int) -> None:
-        self.limit = 0
-        self.held_bytes = 0
-        #: Not on disk, or not yet.
-        self._waiting: dict[int, tuple[Message, int]] = {}
-        #: On disk too; never taken.
-        self._cached: dict[int, tuple[Message, int]] = {}
-        #: A message below this that was never taken may be on disk only.
-        self._gap_end = next_seq
+        self.window: deque[Message] = deque()
+        self.first_seq = next_seq
+        self.window_bytes = self.held_bytes = 0
+        #: The largest body that was ever appended; those of one append are equally long.
+        self._largest = 0
+        self._kept: dict[int, Message] = {}
+        #: When messages came that were not read from the disk: from that number on, at that time.
+        self._arrival_seqs = array("Q")
+        self._arrivals = array("q")
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._cached)
+        return len(self.window) + len(self._kept)
 
-    def append(self, seq: int, messages: Iterable[Message], arrived: int, body_bytes: int) -> int:
-        """Have messages wait; return the number behind the last one.
+    def append(self, seq: int, messages: Sequence[Message], arrived: int, body_bytes: int) -> None:
+        """Put messages at the end of the window.
 
         Args:
             seq: Number of the first.
-            messages: In order.
+            messages: In order; their bodies are equally long.
             arrived: When they came, in microseconds.
             body_bytes: Sum of their body lengths.
         """
-        waiting = self._waiting
-        for message in messages:
-            waiting[seq] = message, arrived
-            seq += 1
+        if not self.window:
+            self.first_seq = seq
+        self.window.extend(messages)
+        size = len(messages[0].body)
+        if size > self._largest:
+            self._largest = size
+        self.window_bytes += body_bytes
         self.held_bytes += body_bytes
-        return seq
+        arrivals = self._arrivals
+        if not arrivals or arrivals[-1] != arrived:
+            self._arrival_seqs.append(seq)
+            arrivals.append(arrived)
+            if len(arrivals) > _ARRIVALS_MAX:
+                # Every second one of the older half: what has waited long is known less exactly.
+                del self._arrival_seqs[1 : _ARRIVALS_MAX // 2 : 2], arrivals[1 : _ARRIVALS_MAX // 2 : 2]
 
-    def read_run(self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool) -> list[Entry]:
-        """Messages whose numbers follow each other; see SegmentReader.read_run()."""
-        entries: list[Entry] = []
-        if not self._waiting and not self._cached:
-            return entries
-        waiting, cached = self._waiting, self._cached
-        for at in range(seq, seq + count):
-            found = waiting.get(at) or cached.get(at)
-            if found is None or body_bytes <= 0:
-                break
-            message, arrived = found
-            expires_at = message.expires_at
-            if expired_at and not 0 < expires_at <= expired_at:
-                break
-            entries.append((at, StoredMessage(message.envelope, message.body, expires_at, arrived), redelivered))
-            body_bytes -= len(message.body)
-        return entries
+    def arrival(self, seq: int) -> tuple[int, int]:
+        """When a message came that was appended here, and the number up to which all came then (not included)."""
+        at = bisect_right(self._arrival_seqs, seq)
+        if not at:
+            return 0, seq + 1
+        return self._arrivals[at - 1], self._arrival_seqs[at] if at < len(self._arrivals) else 1 << 63
 
-    def taken(self, entries: Iterable[Entry]) -> None:
-        """Keep messages no longer that are on disk and have been taken."""
-        cached = self._cached
-        if cached:
-            for seq, message, _ in entries:
-                if cached.pop(seq, None) is not None:
-                    self.held_bytes -= len(message.body)
+    def forget_arrivals(self) -> None:
+        """Nothing that was appended here lives any more."""
+        if len(self._arrivals) > 1:
+            del self._arrival_seqs[:], self._arrivals[:]
 
-    def settle(self, seq: int) -> bool:
-        """Forget a taken message; tell whether it was not on disk."""
-        found = self._waiting.pop(seq, None)
-        if found is None:
-            return False
-        self.held_bytes -= len(found[0].body)
-        return True
+    # --- the window ---------------------------------------------------------------------------------------------------
 
-    def to_write(self, stream_of: Callable[[bool], Stream]) -> list[Arrival]:
-        """What has to be written now, in order."""
-        spill = not self.limit or self.held_bytes > self.limit
-        return [
-            (seq, message, arrived)
-            for seq, (message, arrived) in self._waiting.items()
-            if spill or stream_of(message.envelope.persistent) is Stream.DURABLE
-        ]
-
-    def written(self, batch: Iterable[Arrival], cursor: int, next_seq: int) -> None:
-        """Note that messages are on disk now.
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
+        """Take from the head of the window.
 
         Args:
-            batch: All or some of those that had to be written.
-            cursor: The first message that was never taken.
-            next_seq: Number of the next message.
+            count: At most so many.
+            body_bytes: No further one once their bodies have reached so many bytes; more than 0.
+        Returns:
+            What was taken, and its body bytes.
         """
-        keep = 0 < self.limit >= self.held_bytes and cursor >= self._gap_end
-        for seq, message, arrived in batch:
-            del self._waiting[seq]
-            if keep and seq >= cursor:
-                self._cached[seq] = message, arrived
-            else:
-                self.held_bytes -= len(message.body)
-        self._gap_end = 0 if keep else next_seq
+        window, seq = self.window, self.first_seq
+        count = min(count, len(window))
+        pop = window.popleft
+        if count * self._largest <= body_bytes:
+            # The bytes cannot be what ends it.
+            entries: list[Entry] = [(number, pop(), False) for number in range(seq, seq + count)]
+            taken = sum([len(entry[1].body) for entry in entries])
+        else:
+            entries, taken = [], 0
+            for number in range(seq, seq + count):
+                if taken >= body_bytes:
+                    break
+                message = pop()
+                entries.append((number, message, False))
+                taken += len(message.body)
+        self._left(len(entries), taken)
+        return entries, taken
 
-    def next_seq(self, seq: int, end: int) -> int:
-        """The lowest number from `seq` on that is here; `end` if there is none below it."""
-        return min([end, *(at for each in (self._waiting, self._cached) for at in each if at >= seq)])
+    def take_expired(self, now: int, count: int) -> tuple[list[Entry], int]:
+        """Take from the head of the window as long as messages have expired; see take()."""
+        window, seq = self.window, self.first_seq
+        entries: list[Entry] = []
+        while window and len(entries) < count and 0 < window[0].expires_at <= now:
+            entries.append((seq, window.popleft(), False))
+            seq += 1
+        taken = sum([len(entry[1].body) for entry in entries])
+        self._left(len(entries), taken)
+        return entries, taken
 
-    def forget(self, is_ready: Callable[[int], bool]) -> None:
-        """Forget all messages for whose numbers `is_ready` holds."""
-        for seq in [at for at in self._waiting if is_ready(at)]:
-            self.settle(seq)
-        self.drop_cache()
+    def oldest(self, body_bytes: int) -> list[Message]:
+        """The head of the window, as much as has so many bytes."""
+        if self.window_bytes <= body_bytes:
+            return list(self.window)
+        count = 0
+        for message in self.window:
+            if body_bytes <= 0:
+                break
+            body_bytes -= len(message.body) + 1
+            count += 1
+        return list(islice(self.window, count))
 
-    def drop_cache(self) -> None:
+    def drop_oldest(self, count: int) -> None:
+        """Have messages at the head of the window leave memory; they are on disk."""
+        window = self.window
+        if count == len(window):
+            dropped = self.window_bytes
+            window.clear()
+        else:
+            dropped = sum([len(window.popleft().body) for _ in range(count)])
+        self._left(count, dropped)
+
+    def _left(self, count: int, body_bytes: int) -> None:
+        self.first_seq += count
+        self.window_bytes -= body_bytes
+        self.held_bytes -= body_bytes
+
+    # --- before the window --------------------------------------------------------------------------------------------
+
+    def keep(self, seq: int, message: Message) -> None:
+        """Keep a ready message that stands before the window."""
+        self._kept[seq] = message
+        self.held_bytes += len(message.body)
+
+    def kept_run(
+        self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool
+    ) -> tuple[list[Entry], int]:
+        """Kept messages whose numbers follow each other; see SegmentReader.read_run()."""
+        entries: list[Entry] = []
+        taken = 0
+        kept = self._kept
+        if kept:
+            for at in range(seq, seq + count):
+                message = kept.get(at)
+                if message is None or taken >= body_bytes:
+                    break
+                if expired_at and not 0 < message.expires_at <= expired_at:
+                    break
+                entries.append((at, message, redelivered))
+                taken += len(message.body)
+        return entries, taken
+
+    def drop_kept(self, entries: Iterable[Entry]) -> None:
+        """Keep messages no longer that have been taken."""
+        kept = self._kept
+        if kept:
+            for seq, message, _ in entries:
+                if kept.pop(seq, None) is not None:
+                    self.held_bytes -= len(message.body)
+
+    def next_kept(self, seq: int, end: int) -> int:
+        """The lowest number from `seq` on that is kept; `end` if there is none below it."""
+        return min([end, *(at for at in self._kept if at >= seq)])
+
+    def drop_stored(self, is_stored: Callable[[int, Message], bool]) -> None:
         """Keep only what is not on disk."""
-        self.held_bytes -= sum(len(message.body) for message, _ in self._cached.values())
-        if self._cached:
-            self._gap_end = max(self._cached) + 1
-        self._cached.clear()
+        if self._kept:
+            self._kept = {seq: each for seq, each in self._kept.items() if not is_stored(seq, each)}
+            self.held_bytes = self.window_bytes + sum(len(each.body) for each in self._kept.values())
 
-    def count(self, stream: Stream, stream_of: Callable[[bool], Stream]) -> int:
-        """How many wait that go to a stream."""
-        return sum(stream_of(message.envelope.persistent) is stream for message, _ in self._waiting.values())
+    def clear(self, next_seq: int) -> None:
+        """Forget all messages."""
+        self.window.clear()
+        self._kept.clear()
+        self.first_seq = next_seq
+        self.window_bytes = self.held_bytes = 0
 
-    def oldest(self) -> int:
-        """When the first one came that waits; 0 if none does."""
-        return next(iter(self._waiting.values()))[1] if self._waiting else 0
+    def oldest_arrival(self) -> int:
+        """When the first message of the window came; 0 if there is none."""
+        if not self.window:
+            return 0
+        head = self.window[0]
+        return head.arrived_at if isinstance(head, StoredMessage) else self.arrival(self.first_seq)[0]

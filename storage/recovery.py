@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from storage.data_directory import DataDirectoryError
 from storage.event_log import EventLog
-from storage.files import Files, write_file
+from storage.files import Files, replace_file, write_file
 from storage.format import (
     RECORD_MAGIC,
     SEGMENT_HEADER_BYTES,
@@ -22,40 +23,21 @@ from storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
+from storage.manifest import NAME as MANIFEST
 from storage.manifest import Manifest, ManifestContents
-from storage.segment import RECORDS_MAX, Segment, StorePlace, index_bytes, segment_of_edit, segment_of_name
+from storage.recovery_report import RecoveryReport
+from storage.segment import (
+    RECORDS_MAX,
+    Segment,
+    StorePlace,
+    header_bytes,
+    index_bytes,
+    segment_of_edit,
+    segment_of_name,
+)
 from storage.segment_reader import SegmentReader, pread_around
 from storage.segment_store import StoreState
 from storage.trash import NAME as TRASH
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What recovery found and did.
-
-    Attributes:
-        queues: Queues found.
-        messages: Living messages.
-        body_bytes: Sum of their body lengths.
-        lost_messages: Messages that were there once, are not settled, and cannot be read.
-        damaged_spans: Places in segments that held no whole record.
-        cut_bytes: Bytes behind the last whole record of a segment, saved to a file `.bad`.
-        damaged_edits: Edits of manifests that could not be read.
-        damaged_events: Records of the event log that could not be read; what they removed comes back.
-        missing_segments: Segments that the manifest knows and that are not there.
-        failures: What could not be done, as text with the path.
-    """
-
-    queues: int = 0
-    messages: int = 0
-    body_bytes: int = 0
-    lost_messages: int = 0
-    damaged_spans: int = 0
-    cut_bytes: int = 0
-    damaged_edits: int = 0
-    damaged_events: int = 0
-    missing_segments: int = 0
-    failures: list[str] = field(default_factory=list)
 
 
 class Scan(NamedTuple):
@@ -102,7 +84,12 @@ def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
 
 
 def recover_store(
-    place: StorePlace, manifest: Manifest, state: StoreState, events: EventLog, report: RecoveryReport
+    place: StorePlace,
+    manifest: Manifest,
+    state: StoreState,
+    events: EventLog,
+    report: RecoveryReport,
+    redo: Mapping[int, bytes],
 ) -> None:
     """Find out what a store holds.
 
@@ -113,15 +100,24 @@ def recover_store(
             All else is filled in.
         events: Told which messages are lost.
         report: Added to.
+        redo: Records of the redo log by sequence number; segments that lack some of them get them.
+    Raises:
+        DataDirectoryError: There is no room for that. Nothing is lost.
     """
-    _Recovery(place, manifest, state, events, report).run()
+    _Recovery(place, manifest, state, events, report, redo).run()
 
 
 class _Recovery:
     """The steps of recover_store()."""
 
     def __init__(
-        self, place: StorePlace, manifest: Manifest, state: StoreState, events: EventLog, report: RecoveryReport
+        self,
+        place: StorePlace,
+        manifest: Manifest,
+        state: StoreState,
+        events: EventLog,
+        report: RecoveryReport,
+        redo: Mapping[int, bytes],
     ) -> None:
         self.place = place
         self.files = place.files
@@ -129,11 +125,16 @@ class _Recovery:
         self.state = state
         self.events = events
         self.report = report
+        self.redo = redo
+        #: The first numbers of all segments of the durable stream.
+        self.firsts: list[int] = []
 
     def run(self) -> None:
         place, state = self.place, self.state
         contents = self.manifest.read()
         self.report.damaged_edits += contents.damaged
+        if contents.damaged:
+            self._note(MANIFEST, f"{contents.damaged} of its edits cannot be read; segments are read instead")
         found = self._segments(contents)
         self._note_missing(contents, found)
         state.segments = self._without_overlaps(found)
@@ -149,8 +150,8 @@ class _Recovery:
             state.dead.add(at, state.next_seq - at)
         reader = SegmentReader(place)
         for segment in state.segments:
-            self._attempt(segment.name, lambda segment=segment: self._count(segment, reader))  # type: ignore[misc]
-        reader.release()
+            self._attempt(segment.name, lambda segment=segment: self._count(segment))  # type: ignore[misc]
+        self._measure([segment for segment in state.segments if 0 < segment.live < segment.count])
         self.report.messages += state.count
         self.report.body_bytes += state.body_bytes
         if self.manifest.is_long(len(state.segments)):
@@ -161,12 +162,16 @@ class _Recovery:
         """All segments that have files; those of which the manifest does not know all are read."""
         found: list[Segment] = []
         directory = self.place.directory
-        for name in self.files.list_directory(directory):
+        names = self.files.list_directory(directory)
+        unfinished = self._unfinished_copies(contents, names)
+        named = [segment_of_name(name) for name in names if name not in unfinished]
+        self.firsts = sorted([each.first_seq for each in named if each is not None and each.stream is Stream.DURABLE])
+        for name in names:
             path = f"{directory}/{name}"
             segment = segment_of_name(name)
             if name == TRASH:
                 self.files.remove_tree(path)
-            elif name.endswith(".tmp") or (segment is not None and segment.stream is Stream.SPILL):
+            elif name.endswith(".tmp") or name in unfinished or (segment and segment.stream is Stream.SPILL):
                 self._attempt(name, lambda path=path: self.files.unlink(path))  # type: ignore[misc]
             elif segment is not None:
                 key = segment.stream, segment.first_seq, segment.generation
@@ -180,17 +185,50 @@ class _Recovery:
                     if segment.count:
                         found.append(segment)
                         if edit is not None and edit.op != EditOp.NEW:
-                            # It was longer once.
-                            self._lose(segment.last_seq + 1, edit.last_seq + 1)
+                            lost = self._lose(segment.last_seq + 1, edit.last_seq + 1)
+                            self._note(name, "is shorter than it was once", lost)
         return found
+
+    def _unfinished_copies(self, contents: ManifestContents, names: list[str]) -> set[str]:
+        """What a compaction made that had not been noted yet: its sources are all there."""
+        directory = self.place.directory
+        known = sorted(
+            (edit.first_seq, edit)
+            for key, edit in contents.segments.items()
+            if edit.stream == Stream.DURABLE and (name := segment_of_edit(edit).name) in names
+            if edit.op == EditOp.NEW or self._size(f"{directory}/{name}") >= edit.file_len
+        )
+        unfinished: set[str] = set()
+        for name in names:
+            segment = segment_of_name(name)
+            if segment is None or not segment.generation or segment.stream is not Stream.DURABLE:
+                continue
+            key = segment.stream, segment.first_seq, segment.generation
+            at = bisect_right(known, segment.first_seq, key=lambda each: each[0]) - 1
+            if key in contents.segments or key in contents.deleted or at < 0:
+                continue
+            edit = known[at][1]
+            if edit.generation < segment.generation and (edit.op == EditOp.NEW or segment.first_seq <= edit.last_seq):
+                unfinished.add(name)
+        return unfinished
 
     def _note_missing(self, contents: ManifestContents, found: list[Segment]) -> None:
         """Give up the living messages of sealed segments whose files are gone."""
         there = {(each.stream, each.first_seq, each.generation) for each in found}
+        copies = [each for each in found if each.generation]
         for key, edit in contents.segments.items():
             if edit.op != EditOp.NEW and key not in there:
+                if any(
+                    each.generation > edit.generation
+                    and each.first_seq <= edit.last_seq
+                    and each.last_seq >= edit.first_seq
+                    for each in copies
+                ):
+                    # It was copied, and the note of that is damaged. What the copy does not have was dead.
+                    continue
                 lost = self._lose(edit.first_seq, edit.last_seq + 1)
                 self.report.missing_segments += bool(lost)
+                self._note(segment_of_edit(edit).name, "is missing or holds no whole record", lost)
 
     def _without_overlaps(self, found: list[Segment]) -> list[Segment]:
         """In order; of two that hold the same messages the one that was written last."""
@@ -200,7 +238,7 @@ class _Recovery:
                 older = kept.pop() if segment.generation > kept[-1].generation else segment
                 path = f"{self.place.directory}/{older.name}"
                 self._attempt(older.name, lambda path=path: self.files.rename(path, f"{path}.bad"))  # type: ignore[misc]
-                self.report.failures.append(f"{path}: holds what another segment holds; set aside as .bad")
+                self._note(older.name, "holds what another segment holds; set aside as .bad")
                 if older is segment:
                     continue
             kept.append(segment)
@@ -214,12 +252,20 @@ class _Recovery:
         try:
             octets, whole = self._contents(handle, size)
             found = scan(octets, self.place.salt, segment.first_seq)
+            missing = self._missing(segment, found) if whole else None
+            if missing:
+                completed = self._complete(segment, path, octets, found, missing)
+                self.files.close(handle)
+                handle = completed
+                octets, whole = self._contents(handle, self.files.size(path))
+                found = scan(octets, self.place.salt, segment.first_seq)
             for header, offset in zip(found.headers, found.offsets, strict=True):
                 segment.data_len = offset
                 segment.note(header.seq, header.arrived, header.expires, header.body_len, header.rec_len)
-            self.report.damaged_spans += len(found.damaged)
-            for before, behind in found.damaged:
-                self._lose(before + 1, behind)
+            # An empty one is no damage: the process ended before its first write.
+            if octets and unpack_segment_header(octets) is None:
+                self._note(segment.name, "its head is damaged; its records are read all the same")
+            self._note_spans(segment, found.damaged)
             if not whole:
                 # Nothing of it is changed: another disk, or another day, may show more.
                 self.report.failures.append(f"{path}: the disk cannot read all of it")
@@ -229,6 +275,37 @@ class _Recovery:
             self.files.close(handle)
         if not segment.count and whole:
             self.files.unlink(path)
+
+    def _missing(self, segment: Segment, found: Scan) -> dict[int, bytes]:
+        """The records of the redo log that belong to a segment, live, and are not in it."""
+        if not self.redo:
+            return {}
+        end = next((first for first in self.firsts if first > segment.first_seq), 1 << 64)
+        there = {header.seq for header in found.headers}
+        dead = self.state.dead
+        return {
+            seq: record
+            for seq, record in self.redo.items()
+            if segment.first_seq <= seq < end and seq not in there and seq not in dead
+        }
+
+    def _complete(self, segment: Segment, path: str, octets: bytes, found: Scan, missing: Mapping[int, bytes]) -> int:
+        """Put the records into a segment that it lacks; return a new handle of its file."""
+        records = dict(missing)
+        for header, offset in zip(found.headers, found.offsets, strict=True):
+            records[header.seq] = octets[offset : offset + header.rec_len]
+        head = octets[:SEGMENT_HEADER_BYTES]
+        if unpack_segment_header(head) is None:
+            head = header_bytes(self.place, segment)
+        whole = head + b"".join([records[seq] for seq in sorted(records)])
+        try:
+            replace_file(self.files, self.place.directory, segment.name, whole)
+        except OSError as error:
+            # To go on would be to give up messages that the redo log has.
+            raise DataDirectoryError(
+                f"{path} cannot be completed from the redo log: {error}; {len(whole)} free bytes are needed for it"
+            ) from error
+        return self.files.open(path)
 
     def _contents(self, handle: int, size: int) -> tuple[bytes, bool]:
         """All of a file, and whether all of it could be read."""
@@ -251,7 +328,7 @@ class _Recovery:
         self.files.fdatasync(handle)
         # The process may have ended before it had synced the file's name.
         self.files.sync_directory(self.place.directory)
-        segment.sealed = True
+        segment.sealed = segment.synced = True
         segment.index = None
         self.manifest.append([segment.edit(EditOp.SEAL)])
 
@@ -268,10 +345,12 @@ class _Recovery:
         footer = unpack_footer(tail)
         if footer is not None:
             last = max(last, footer[0].last_seq)
-        self._lose(segment.last_seq + 1, last + 1)
+        lost = self._lose(segment.last_seq + 1, last + 1)
         self.state.next_seq = max(self.state.next_seq, last + 1)
         self.report.damaged_spans += last > segment.last_seq
         self.report.cut_bytes += len(tail)
+        what = f"{len(tail)} bytes behind its last whole record, saved to {segment.name}.bad"
+        self._note(segment.name, what + ("" if lost else "; a write that was cut short, as far as one can tell"), lost)
         handle = self.files.open(f"{path}.bad", create=True)
         try:
             self.files.truncate(handle, 0)
@@ -279,24 +358,38 @@ class _Recovery:
         finally:
             self.files.close(handle)
 
-    def _count(self, segment: Segment, reader: SegmentReader) -> None:
-        """Count living messages and their bytes: from what is known if all live, else from the heads of records."""
-        dead, state = self.state.dead, self.state
+    def _count(self, segment: Segment) -> None:
+        """Count living messages."""
+        dead = self.state.dead
         live = dead.count_live(segment.first_seq, segment.last_seq + 1)
-        segment.live = 0
-        if segment.gapless and live == segment.count:
-            segment.live = live
-            state.count += live
-            state.body_bytes += segment.body_bytes
-            return
-        if not live:
-            return
-        if not segment.gapless:
+        explained = segment.gapless or (segment.settled and live <= segment.count and not self.report.damaged_events)
+        if live and not explained:
+            segment.settled = False
             self._note_gaps(segment)
-        # How many live is known for certain; their bytes are as the heads of their records say.
-        segment.live = dead.count_live(segment.first_seq, segment.last_seq + 1)
-        state.count += segment.live
-        state.body_bytes += sum(header.body_len for header in reader.headers(segment) if header.seq not in dead)
+            live = dead.count_live(segment.first_seq, segment.last_seq + 1)
+        segment.set_live(live)
+        self.state.count += live
+
+    def _measure(self, sparse: Sequence[Segment]) -> None:
+        """Find out how many bytes the living messages have: it is known, or the heads of records say it.
+
+        Args:
+            sparse: The segments of which some messages live.
+        """
+        state = self.state
+        if sparse and (state.told is None or state.told[0] != state.count):
+            reader = SegmentReader(self.place)
+            for segment in sparse:
+                try:
+                    segment.live_bytes = reader.live_bytes(segment, state.dead)
+                except OSError as error:
+                    self.report.failures.append(f"{self.place.directory}/{segment.name}: {error}")
+            reader.release()
+            state.told = None
+        state.body_bytes = sum(segment.live_bytes for segment in state.segments)
+        if sparse and state.told is not None:
+            # How they are shared out is an estimate, what they come to is not.
+            state.body_bytes = state.told[1]
 
     def _note_gaps(self, segment: Segment) -> None:
         """Mark the numbers dead that a segment has no record for: they were transient, or never written."""
@@ -310,10 +403,8 @@ class _Recovery:
         damaged = [*found.damaged]
         if found.end < segment.data_len:
             damaged.append((found.headers[-1].seq if found.headers else segment.first_seq - 1, segment.last_seq + 1))
-        self.report.damaged_spans += len(damaged)
-        for before, behind in damaged:
-            # Which of them had records cannot be told.
-            self._lose(before + 1, behind)
+        # Which of the numbers in them had records cannot be told.
+        self._note_spans(segment, damaged)
         at = segment.first_seq
         for header in found.headers:
             if header.seq > at:
@@ -321,6 +412,16 @@ class _Recovery:
             at = header.seq + 1
         if at <= segment.last_seq:
             self.state.dead.add(at, segment.last_seq + 1 - at)
+
+    def _note_spans(self, segment: Segment, damaged: list[tuple[int, int]]) -> None:
+        """Give up what was in places that hold no whole record: the numbers before and behind each."""
+        if damaged:
+            lost = sum([self._lose(before + 1, behind) for before, behind in damaged])
+            self.report.damaged_spans += len(damaged)
+            self._note(segment.name, f"{len(damaged)} places in it hold no whole record", lost)
+
+    def _note(self, name: str, what: str, lost_messages: int = 0) -> None:
+        self.report.note(f"{self.place.directory}/{name}", what, lost_messages)
 
     def _lose(self, first: int, end: int) -> int:
         """Note the messages in a range that are not dead as lost; return how many they are."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, TypeAlias
 from zlib import crc32
 
+from storage.descriptors import Descriptors
 from storage.files import Files, write_file
 from storage.format import (
+    FOOTER_BYTES,
     INDEX_STEP,
     NEVER,
     SEGMENT_HEADER_BYTES,
@@ -24,7 +26,7 @@ from storage.format import (
     pack_footer,
     pack_segment_header,
 )
-from storage.message import Envelope, Message
+from storage.message import Message
 from storage.trash import Trash
 
 #: A message on its way into a segment: sequence number, message, time of arrival in microseconds.
@@ -51,6 +53,7 @@ class StorePlace:
         clock: Microseconds since 1970, never going back.
         trash: Where segments go that are no longer needed.
         segment_bytes: A segment takes no further record once it is so long.
+        descriptors: Closes files that are not in use.
     """
 
     files: Files
@@ -62,6 +65,7 @@ class StorePlace:
     clock: Callable[[], int]
     trash: Trash
     segment_bytes: int = 16 << 20
+    descriptors: Descriptors = field(default_factory=Descriptors)
 
 
 class Segment:
@@ -76,24 +80,37 @@ class Segment:
         min_arrived, max_arrived, max_expires: Times in microseconds.
         data_len: Length of header and records.
         live: Records whose messages are not dead.
+        live_bytes: Sum of their body lengths; what is known is shared out where segments meet.
         sealed: Nothing is appended any more.
+        synced: It is sealed, and on the disk.
+        settled: Whatever number it has no record for was settled, and the event log says so.
+        busy: What lives in it is being copied into another one.
+        frozen: It is not to be copied: something in it is damaged.
+        seen_live, quiet_since: What `live` was, in microseconds since when; for whoever waits until it rests.
         index: File offset of every 64th record; None if it has to be read from the file.
     """
 
     __slots__ = (
         "body_bytes",
+        "busy",
         "count",
         "data_len",
         "first_seq",
+        "frozen",
         "generation",
         "index",
         "last_seq",
         "live",
+        "live_bytes",
         "max_arrived",
         "max_expires",
         "min_arrived",
+        "quiet_since",
         "sealed",
+        "seen_live",
+        "settled",
         "stream",
+        "synced",
     )
 
     def __init__(self, stream: Stream, first_seq: int, generation: int = 0) -> None:
@@ -101,10 +118,11 @@ class Segment:
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
         self.generation = generation
-        self.count = self.body_bytes = self.live = 0
+        self.count = self.body_bytes = self.live = self.live_bytes = 0
         self.min_arrived = self.max_arrived = self.max_expires = 0
         self.data_len = SEGMENT_HEADER_BYTES
-        self.sealed = False
+        self.sealed = self.synced = self.settled = self.busy = self.frozen = False
+        self.seen_live = self.quiet_since = 0
         self.index: array[int] | None = array("I")
 
     @property
@@ -116,6 +134,38 @@ class Segment:
     def gapless(self) -> bool:
         """Whether it has a record for each number from its first to its last."""
         return self.last_seq - self.first_seq + 1 == self.count
+
+    @property
+    def size(self) -> int:
+        """Length of its file."""
+        return self.data_len + (self._footer_bytes if self.sealed else 0)
+
+    @property
+    def live_size(self) -> int:
+        """Bytes that the records of its living messages take, about."""
+        if self.live == self.count:
+            return self.data_len - SEGMENT_HEADER_BYTES
+        return self.live * self._head_bytes + min(max(0, self.live_bytes), self.body_bytes)
+
+    def bury(self, count: int, body_bytes: int) -> int:
+        """Note that messages died; return how many bytes of the file that makes useless, about."""
+        self.live -= count
+        self.live_bytes -= body_bytes
+        return count * self._head_bytes + body_bytes
+
+    def set_live(self, count: int) -> None:
+        """Note how many live, where it is not known how long they are."""
+        self.live = count
+        self.live_bytes = self.body_bytes * count // max(1, self.count)
+
+    @property
+    def _head_bytes(self) -> int:
+        """What a record takes beside its body, on average."""
+        return (self.data_len - SEGMENT_HEADER_BYTES - self.body_bytes) // max(1, self.count)
+
+    @property
+    def _footer_bytes(self) -> int:
+        return FOOTER_BYTES + 4 * ((self.count + INDEX_STEP - 1) // INDEX_STEP)
 
     def note(self, seq: int, arrived: int, expires: int, body_len: int, rec_len: int) -> None:
         """Count a record that follows those counted so far."""
@@ -137,6 +187,10 @@ class Segment:
             batch: What they are of; not empty.
             lengths: Theirs, in bytes.
         """
+        if len(batch) == 1:
+            seq, message, arrived = batch[0]
+            self.note(seq, arrived, message.expires_at, len(message.body), lengths[0])
+            return
         if self.index is not None:
             offsets = [*accumulate(lengths, initial=self.data_len)]
             self.index.extend(offsets[-self.count % INDEX_STEP : -1 : INDEX_STEP])
@@ -198,11 +252,12 @@ def segment_of_edit(edit: Edit) -> Segment:
     segment = Segment(Stream(edit.stream), edit.first_seq, edit.generation)
     segment.last_seq = edit.last_seq
     segment.count = segment.live = edit.records
-    segment.body_bytes = edit.body_bytes
+    segment.body_bytes = segment.live_bytes = edit.body_bytes
     segment.min_arrived, segment.max_arrived = edit.min_arrived, edit.max_arrived
     segment.max_expires = edit.max_expires
     segment.data_len = edit.file_len
-    segment.sealed = True
+    segment.sealed = segment.synced = True
+    segment.settled = edit.op == EditOp.COMPACTED
     segment.index = None
     return segment
 
@@ -216,27 +271,16 @@ class SegmentWriter:
 
     Attributes:
         segment: What is known of it.
-        handle: Its file.
+        handle: Its file; -1 while it is closed.
     """
 
-    __slots__ = ("_crc", "_place", "handle", "segment")
+    __slots__ = ("_crc", "_image", "_place", "handle", "segment")
 
     def __init__(self, place: StorePlace, segment: Segment) -> None:
         self._place = place
         self.segment = segment
         files = place.files
-        header = pack_segment_header(
-            SegmentHeader(
-                place.priority,
-                segment.stream,
-                place.qid,
-                segment.generation,
-                segment.first_seq,
-                place.clock(),
-                place.store_id,
-                place.salt,
-            )
-        )
+        header = header_bytes(place, segment)
         self.handle = files.open(f"{place.directory}/{segment.name}", create=True)
         try:
             write_file(files, self.handle, header, 0)
@@ -245,6 +289,8 @@ class SegmentWriter:
             files.unlink(f"{place.directory}/{segment.name}")
             raise
         self._crc = crc32(header)
+        #: Of the last message: the next one often says the same.
+        self._image: EnvelopeImage | None = None
 
     @property
     def full(self) -> bool:
@@ -268,23 +314,25 @@ class SegmentWriter:
         segment, salt = self.segment, self._place.salt
         room = min(_WRITE_BYTES, self._place.segment_bytes - segment.data_len)
         stop = min(len(batch), start + RECORDS_MAX - segment.count)
-        envelope: Envelope | None = None
-        image = EnvelopeImage(batch[start][1].envelope)
+        image = self._image
         at = start
         while at < stop and room > 0:
             seq, message, arrived = batch[at]
-            if message.envelope is not envelope:
-                envelope = message.envelope
-                image = EnvelopeImage(envelope)
+            if image is None or message.envelope is not image.envelope:
+                image = EnvelopeImage(message.envelope)
             length = add_record(parts, image, seq, arrived, message.expires_at, message.body, salt)
             lengths.append(length)
             room -= length
             at += 1
+        self._image = image
         octets = b"".join(parts)
+        self._open()
         write_file(self._place.files, self.handle, octets, segment.data_len)
         self._crc = crc32(octets, self._crc)
+        before = segment.body_bytes
         segment.note_all(batch[start:at], lengths)
         segment.live += at - start
+        segment.live_bytes += segment.body_bytes - before
         return at
 
     def seal(self) -> None:
@@ -296,8 +344,35 @@ class SegmentWriter:
         segment = self.segment
         assert segment.index is not None
         footer = pack_footer(segment.footer(self._crc), index_bytes(segment.index))
+        self._open()
         write_file(self._place.files, self.handle, footer, segment.data_len)
         segment.sealed = True
+
+    def close(self) -> None:
+        """Close the file; it is opened again when there is something to write."""
+        handle, self.handle = self.handle, -1
+        if handle >= 0:
+            self._place.files.close(handle)
+
+    def _open(self) -> None:
+        if self.handle < 0:
+            self.handle = self._place.files.open(f"{self._place.directory}/{self.segment.name}")
+
+
+def header_bytes(place: StorePlace, segment: Segment) -> bytes:
+    """What a segment's file begins with."""
+    return pack_segment_header(
+        SegmentHeader(
+            place.priority,
+            segment.stream,
+            place.qid,
+            segment.generation,
+            segment.first_seq,
+            place.clock(),
+            place.store_id,
+            place.salt,
+        )
+    )
 
 
 def index_bytes(index: array[int]) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from storage.commit_group import CommitGroup
 from storage.format import Edit, EditOp, Stream
 from storage.manifest import Manifest
+from storage.redo_log import Tail
 from storage.segment import Arrival, Segment, SegmentWriter, StorePlace
 
 
@@ -21,35 +22,45 @@ class SegmentChain:
         segments: What recovery found, in order; all sealed.
 
     Attributes:
+        stream: Which messages it is for.
         segments: All segments, in order.
         has_dead: There may be one for drop_dead().
     """
 
     __slots__ = (
+        "_collected",
         "_dropped",
         "_firsts",
+        "_in_flight",
         "_manifest",
         "_new_names",
         "_place",
         "_retired",
         "_sealed",
-        "_stream",
+        "_to_sync",
         "_unsynced",
         "_writer",
         "has_dead",
         "segments",
+        "stream",
     )
 
     def __init__(self, place: StorePlace, stream: Stream, manifest: Manifest, segments: Sequence[Segment] = ()) -> None:
         self._place = place
-        self._stream = stream
+        self.stream = stream
         self._manifest = manifest
         self.segments = list(segments)
         self.has_dead = any(segment.live <= 0 for segment in segments)
         self._firsts = [segment.first_seq for segment in segments]
         self._writer: SegmentWriter | None = None
+        #: How much of the segment that is written to commit groups have had.
+        self._collected = 0
         self._unsynced = False
         self._new_names = False
+        #: Commit groups on their way that have the handle of the segment that is written to.
+        self._in_flight = 0
+        #: Paths of files that were closed before they were synced.
+        self._to_sync: list[str] = []
         #: Full segments, to be synced before the manifest may call them sealed.
         self._sealed: list[SegmentWriter] = []
         #: Files to close, as their segments are gone.
@@ -66,6 +77,7 @@ class SegmentChain:
             OSError: Those up to last_seq were written.
         """
         at = 0
+        self._place.descriptors.note_append(self)
         while at < len(batch):
             writer = self._writer
             if writer is None or writer.full:
@@ -81,7 +93,12 @@ class SegmentChain:
     @property
     def size(self) -> int:
         """Bytes of its files."""
-        return sum(segment.data_len for segment in self.segments)
+        return sum([segment.size for segment in self.segments])
+
+    @property
+    def active(self) -> Segment | None:
+        """The segment that is written to."""
+        return self._writer.segment if self._writer is not None else None
 
     def find(self, seq: int) -> Segment | None:
         """The segment whose range has a number."""
@@ -105,11 +122,14 @@ class SegmentChain:
             False if there was no room to note it.
         """
         self.has_dead = False
-        active = self._writer.segment if self._writer is not None else None
-        dead = [each for each in self.segments if each.live <= 0 and not (keep_active and each is active)]
+        active = self.active
+        keep_active = keep_active and self._writer is not None and not self._writer.full
+        dead = [
+            each for each in self.segments if each.live <= 0 and not (keep_active and each is active) and not each.busy
+        ]
         if not dead:
             return True
-        if self._stream is Stream.DURABLE:
+        if self.stream is Stream.DURABLE:
             now = self._place.clock()
             try:
                 self._manifest.append([each.edit(EditOp.DEL)._replace(max_arrived=now) for each in dead])
@@ -128,6 +148,39 @@ class SegmentChain:
         self._firsts = [each.first_seq for each in self.segments]
         return True
 
+    def replace(self, sources: Sequence[Segment], copy: Segment | None) -> bool:
+        """Put a segment in the place of others, all of whose living messages it has.
+
+        Args:
+            sources: Neighbours, marked busy; they are not any more.
+            copy: None if nothing of them lives on.
+        Returns:
+            False if that was not done: there was no room to note it, or some of them are gone.
+        """
+        for source in sources:
+            source.busy = False
+        self.has_dead = self.has_dead or any(source.live <= 0 for source in sources)
+        at = bisect_right(self._firsts, sources[0].first_seq) - 1
+        if at < 0 or self.segments[at : at + len(sources)] != list(sources):
+            return False
+        if copy is None:
+            return True
+        if self.stream is Stream.DURABLE:
+            now = self._place.clock()
+            try:
+                self._manifest.append(
+                    [
+                        copy.edit(EditOp.COMPACTED if copy.settled else EditOp.SEAL),
+                        *[each.edit(EditOp.DEL)._replace(max_arrived=now) for each in sources],
+                    ]
+                )
+            except OSError:
+                return False
+        self._dropped += sources
+        self.segments[at : at + len(sources)] = [copy]
+        self._firsts[at : at + len(sources)] = [copy.first_seq]
+        return True
+
     def seal_active(self) -> None:
         """Begin the next segment with the next message."""
         if self._writer is not None:
@@ -139,27 +192,63 @@ class SegmentChain:
         """Whether there is something for a commit group."""
         return self._unsynced or bool(self._sealed or self._dropped or self._retired)
 
+    @property
+    def has_dropped(self) -> bool:
+        """Whether files that are no longer needed take up room until the next commit."""
+        return bool(self._dropped)
+
     def collect(self, group: CommitGroup) -> None:
         """Have what was written synced, and what was given up moved away after that."""
-        if self._stream is Stream.DURABLE:
-            writers = [*self._sealed, self._writer] if self._unsynced else self._sealed
-            for writer in writers:
-                if writer is not None:
-                    group.data[writer.handle] = None
+        if self.stream is Stream.DURABLE:
+            for writer in self._sealed:
+                group.data[writer.handle] = None
+            for writer in self._retired:
+                if self.find(writer.segment.first_seq) is writer.segment:
+                    # It lives on, without a footer, for which there was no room.
+                    group.paths[f"{self._place.directory}/{writer.segment.name}"] = None
+            if self._unsynced and self._writer is not None and self._writer.handle >= 0:
+                self._add_tail(group, self._writer)
+            group.paths |= dict.fromkeys(self._to_sync)
             if self._new_names:
                 group.directories[self._place.directory] = None
         for sealed in self._sealed:
             group.callbacks.append(_Synced(self, sealed))
         for retired in self._retired:
-            group.callbacks.append(_Close(self._place, retired))
+            group.callbacks.append(_Close(retired))
         for segment in self._dropped:
             group.file_actions.append(_MoveAway(self._place, segment))
         self._unsynced = self._new_names = False
-        self._sealed, self._retired, self._dropped = [], [], []
+        self._sealed, self._retired, self._dropped, self._to_sync = [], [], [], []
+
+    def release(self) -> bool:
+        """Close the file that is written to until there is more to write; tell whether it could be done now."""
+        writer = self._writer
+        if writer is None or writer.handle < 0:
+            return True
+        if self._in_flight:
+            # It may be synced at this very moment.
+            return False
+        if self._unsynced and self.stream is Stream.DURABLE:
+            self._to_sync.append(f"{self._place.directory}/{writer.segment.name}")
+        self._collected = writer.segment.data_len
+        writer.close()
+        return True
+
+    def _landed(self) -> None:
+        self._in_flight -= 1
+
+    def _add_tail(self, group: CommitGroup, writer: SegmentWriter) -> None:
+        place, end = self._place, writer.segment.data_len
+        path = f"{place.directory}/{writer.segment.name}"
+        group.add_tail(writer.handle, Tail(place.qid, place.priority, path, self._collected, end))
+        self._collected = end
+        self._in_flight += 1
+        group.callbacks.append(self._landed)
 
     def note_sealed(self, segment: Segment) -> None:
         """Tell the manifest that a segment is complete and on the disk."""
-        if self._stream is Stream.DURABLE and self.find(segment.first_seq) is segment:
+        segment.synced = True
+        if self.stream is Stream.DURABLE and self.find(segment.first_seq) is segment:
             try:
                 self._manifest.append([segment.edit(EditOp.SEAL)])
             except OSError:
@@ -178,23 +267,24 @@ class SegmentChain:
         """Close the files; nothing is given up."""
         for writer in (*self._sealed, *self._retired, self._writer):
             if writer is not None:
-                self._place.files.close(writer.handle)
+                writer.close()
         self._sealed, self._retired, self._writer = [], [], None
 
     def _begin(self, seq: int) -> SegmentWriter:
         """Make the next segment, and seal the one before."""
         place = self._place
-        segment = Segment(self._stream, seq)
+        segment = Segment(self.stream, seq)
         writer = SegmentWriter(place, segment)
         try:
-            if self._stream is Stream.DURABLE:
+            if self.stream is Stream.DURABLE:
                 self._manifest.append([segment.edit(EditOp.NEW)])
         except OSError:
-            place.files.close(writer.handle)
+            writer.close()
             place.files.unlink(f"{place.directory}/{segment.name}")
             raise
         self.seal_active()
         self._writer = writer
+        self._collected = 0
         self._new_names = True
         self.segments.append(segment)
         self._firsts.append(seq)
@@ -217,14 +307,13 @@ class SegmentChain:
 class _Close:
     """Closes the file of a segment that is no longer written to."""
 
-    __slots__ = ("_place", "_writer")
+    __slots__ = ("_writer",)
 
-    def __init__(self, place: StorePlace, writer: SegmentWriter) -> None:
-        self._place = place
+    def __init__(self, writer: SegmentWriter) -> None:
         self._writer = writer
 
     def __call__(self) -> None:
-        self._place.files.close(self._writer.handle)
+        self._writer.close()
 
 
 class _Synced:
@@ -237,7 +326,7 @@ class _Synced:
         self._writer = writer
 
     def __call__(self) -> None:
-        self._chain._place.files.close(self._writer.handle)
+        self._writer.close()
         self._chain.note_sealed(self._writer.segment)
 
 

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
+from storage.dead_set import DeadSet
 from storage.files import Files
 from storage.format import (
     EXTENDED,
@@ -17,6 +18,7 @@ from storage.format import (
     RecordHeader,
     check_record,
     peek_record,
+    quick_head,
     unpack_envelope,
     unpack_footer,
 )
@@ -53,13 +55,14 @@ class SegmentReader:
         self._envelope: Envelope | None = None
         self._prefix = b""
 
-    def release(self) -> None:
-        """Give back file and memory; reading goes on all the same."""
+    def release(self) -> bool:
+        """Give back file and memory; reading goes on all the same. It can always be done."""
         if self._handle >= 0:
             self._place.files.close(self._handle)
         self._handle = -1
         self._segment = None
         self._chunk = b""
+        return True
 
     def read_run(
         self, segment: Segment, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool
@@ -99,6 +102,38 @@ class SegmentReader:
         self._offset, self._seq = at, seq
         return entries
 
+    def measure_run(
+        self, segment: Segment, seq: int, count: int, body_bytes: int, expired_at: int
+    ) -> tuple[int, int, int]:
+        """Find out how long messages are whose numbers follow each other, from the heads of their records alone.
+
+        Args:
+            segment: Where to look.
+            seq: Number of the first message.
+            count: At most so many, 1 or more.
+            body_bytes: No further one once the bodies have reached so many bytes.
+            expired_at: Only messages that expire by then; 0 for all messages.
+        Returns:
+            How many there are in a row, the bytes of their bodies, and when the first one came.
+        """
+        found = found_bytes = arrived = 0
+        at = self._seek(segment, seq, min(count, INDEX_STEP))
+        # Long bodies are passed over, short ones read along.
+        alone = segment.data_len // max(1, segment.count) > _PAGE
+        while found < count and found_bytes < body_bytes and at < segment.data_len:
+            header = peek_record(self._pread(RECORD_BYTES, at), 0) if alone else self._record(at, RECORD_BYTES)
+            if header is None or header.seq != seq or at + header.rec_len > segment.data_len:
+                break
+            if expired_at and not 0 < header.expires <= expired_at:
+                break
+            arrived = arrived or header.arrived
+            found += 1
+            found_bytes += header.body_len
+            at += header.rec_len
+            seq += 1
+        self._offset, self._seq = at, seq
+        return found, found_bytes, arrived
+
     def next_seq(self, segment: Segment, seq: int) -> int | None:
         """The lowest number from `seq` on whose record is whole; None if there is none in this segment.
 
@@ -116,6 +151,34 @@ class SegmentReader:
                 self._offset, self._seq = at, header.seq
                 return header.seq
         return None
+
+    def live_bytes(self, segment: Segment, dead: DeadSet) -> int:
+        """Sum of the body lengths of a segment's living messages.
+
+        Where numbers follow each other, that they do is taken as proof; else all records are checked.
+        """
+        if not segment.gapless:
+            return sum([header.body_len for header in self.headers(segment) if header.seq not in dead])
+        self._open(segment)
+        runs = dead.live_runs(segment.first_seq, segment.last_seq + 1)
+        run_start = run_end = total = 0
+        at, end, expected = SEGMENT_HEADER_BYTES, segment.data_len, segment.first_seq
+        while at < end:
+            start = at - self._chunk_at
+            if not 0 <= start <= len(self._chunk) - RECORD_BYTES:
+                self._fill(at, _CHUNK_MAX)
+                start = 0
+            head = quick_head(self._chunk, start)
+            if head is None or head[2] != expected:
+                # Something is damaged.
+                return sum([header.body_len for header in self.headers(segment) if header.seq not in dead])
+            if expected >= run_end:
+                run_start, run_end = next(runs, (segment.last_seq + 1, segment.last_seq + 1))
+            if expected >= run_start:
+                total += head[1]
+            at += head[0]
+            expected += 1
+        return total
 
     def headers(self, segment: Segment) -> Iterator[RecordHeader]:
         """The heads of all records.
@@ -138,6 +201,7 @@ class SegmentReader:
             at += header.rec_len
 
     def _open(self, segment: Segment) -> None:
+        self._place.descriptors.note_read(self)
         if segment is not self._segment:
             self.release()
             self._handle = self._place.files.open(f"{self._place.directory}/{segment.name}")

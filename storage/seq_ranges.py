@@ -49,6 +49,13 @@ class SeqRanges:
         """The lowest range, as (first, end); there must be one."""
         return -self._starts[-1], -self._ends[-1]
 
+    def between(self, first: int, end: int) -> SeqRanges:
+        """A copy of the ranges that have some of the numbers from `first` on, `end` not included."""
+        found = SeqRanges()
+        low, high = bisect_right(self._starts, -end), bisect_left(self._ends, -first)
+        found._starts, found._ends = self._starts[low:high], self._ends[low:high]
+        return found
+
     def drop_below(self, seq: int) -> None:
         """Remove all numbers below `seq`."""
         while self._starts and -self._ends[-1] <= seq:

@@ -14,12 +14,12 @@ from tests.support.segment_stores import new_cached_store, new_flushed_store, ne
 STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "memory": MemoryStore,
     # The contract is of one priority; what several mean is tested beside the store.
-    "priority": lambda: PriorityStore(10, MemoryStore),
+    "priority": lambda: PriorityStore(10, lambda level: MemoryStore()),
     # What has been appended waits to be written ...
     "segments": new_store,
     # ... or has been.
     "segments-written": new_flushed_store,
     # ... and some of it is in memory too.
     "segments-cached": new_cached_store,
-    "priority-segments": lambda: PriorityStore(10, new_flushed_store),
+    "priority-segments": lambda: PriorityStore(10, lambda level: new_flushed_store()),
 }

@@ -164,6 +164,42 @@ def test_taking_expired_messages_ends_at_its_count(store: MessageStore) -> None:
     assert store.take_expired(10, 2) == []
 
 
+def test_dropped_messages_are_gone(store: MessageStore) -> None:
+    for text in ("a", "bb", "ccc", "dddd", "eeeee"):
+        fill(store, text)
+    first, second = store.take(2, ALL)
+    store.requeue([second])
+    assert store.drop(1, ALL) == (1, 2)
+    assert store.drop(ALL, 4) == (2, 7), "it ends once the bytes are reached"
+    assert (store.ready_count, store.ready_bytes) == (1, 5)
+    store.requeue([first])
+    assert store.drop(ALL, 1) == (1, 1)
+    assert bodies(store.take(ALL, ALL)) == ["eeeee"]
+    assert store.drop(ALL, ALL) == (0, 0)
+
+
+def test_expired_messages_are_dropped_from_the_head_only(store: MessageStore) -> None:
+    expiring(store, 10, 20, 30, 0, 10)
+    assert store.drop_expired(9, ALL) == (0, 0)
+    assert store.drop_expired(20, 1) == (1, 2)
+    assert store.drop_expired(20, ALL) == (1, 2)
+    assert store.drop_expired(99, ALL) == (1, 2)
+    assert store.drop_expired(99, ALL) == (0, 0), "what never expires keeps those behind it"
+    assert bodies(store.take(ALL, ALL)) == ["0", "10"]
+
+
+def test_a_long_queue_is_dropped_in_a_few_calls(store: MessageStore) -> None:
+    for _ in range(10):
+        fill(store, *["abc"] * 1000)
+    calls = 0
+    while store.ready_count:
+        dropped, dropped_bytes = store.drop(ALL, ALL)
+        assert dropped_bytes == 3 * dropped > 0
+        calls += 1
+    assert calls <= 20
+    assert store.ready_bytes == 0
+
+
 def test_requeued_messages_expire_too(store: MessageStore) -> None:
     expiring(store, 10, 20)
     store.requeue(store.take(1, ALL))
@@ -199,14 +235,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.taken: dict[int, Entry] = {}
         self.numbers: dict[int, int] = {}
 
-    @rule(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=8), expires_at=st.sampled_from([0, 0, 10, 20, 30]))
-    def append(self, sizes: list[int], expires_at: int) -> None:
+    @rule(count=st.integers(1, 8), size=st.integers(0, 40), expires_at=st.sampled_from([0, 0, 10, 20, 30]))
+    def append(self, count: int, size: int, expires_at: int) -> None:
         # Bodies differ, so that no two messages can be taken for each other; some are empty all the same.
-        texts = [f"{self.arrived + at:x}".zfill(size)[-size:] if size else "" for at, size in enumerate(sizes)]
+        texts = [f"{self.arrived + at:x}".zfill(size)[-size:] if size else "" for at in range(count)]
         messages = [message(text) for text in texts]
         if expires_at:
             messages = [TimedMessage(each.envelope, each.body, expires_at) for each in messages]
-        self.store.append(messages, sum(sizes))
+        self.store.append(messages, count * size)
         for each in messages:
             self.ready.append((self.arrived, each, False))
             self.arrived += 1
@@ -226,6 +262,20 @@ class StoreMachine(RuleBasedStateMachine):
         while self.ready and len(expected) < count and 0 < self.ready[0][1].expires_at <= now:
             expected.append(self.ready.pop(0))
         self._compare(entries, expected)
+
+    @rule(count=st.integers(1, 12), limit=st.integers(1, 100))
+    def drop(self, count: int, limit: int) -> None:
+        dropped: list[Message] = []
+        while self.ready and len(dropped) < count and size_of(dropped) < limit:
+            dropped.append(self.ready.pop(0)[1])
+        assert self.store.drop(count, limit) == (len(dropped), size_of(dropped))
+
+    @rule(now=st.integers(5, 35), count=st.integers(1, 12))
+    def drop_expired(self, now: int, count: int) -> None:
+        dropped: list[Message] = []
+        while self.ready and len(dropped) < count and 0 < self.ready[0][1].expires_at <= now:
+            dropped.append(self.ready.pop(0)[1])
+        assert self.store.drop_expired(now, count) == (len(dropped), size_of(dropped))
 
     def _compare(self, entries: list[Entry], expected: list[tuple[int, Message, bool]]) -> None:
         """Compare what was taken with what should have been, and note it as taken."""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 
 from storage.engine import EngineOptions, StorageEngine
+from storage.interface import Entry
 from storage.message import Envelope, Message
 
 ENVELOPE = Envelope(b"\x00\x01q", bytes(14), True)
@@ -36,6 +37,7 @@ def main(path: str, seed: int) -> None:
     engine = StorageEngine(path, deliver=calls.put, options=EngineOptions(segment_bytes=20_000))
     stored = next(iter(engine.queues.values()), None) or engine.create_queue(True, {"name": "q"})
     store = engine.store(stored)
+    held: list[Entry] = []
     while True:
         for _ in range(rng.randrange(6)):
             message = Message(ENVELOPE, body_of(store.next_seq))
@@ -45,8 +47,16 @@ def main(path: str, seed: int) -> None:
         rng.shuffle(entries)
         kept = rng.randrange(3)
         store.requeue(entries[:kept])
-        store.settle(entries[kept:])
-        acked = " ".join(str(entry[0]) for entry in entries[kept:])
+        gone = entries[kept:]
+        if gone and rng.random() < 0.3:
+            # Some stay unacknowledged for long, so that segments become sparse.
+            held.append(gone.pop())
+        if len(held) > 300:
+            rng.shuffle(held)
+            gone += held[30:]
+            del held[30:]
+        store.settle(gone)
+        acked = " ".join(str(entry[0]) for entry in gone)
         say(f"settled {acked}")
         engine.flush()
 

@@ -16,10 +16,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from storage.compaction import plan
 from storage.engine import StorageEngine
 from storage.interface import Entry
 from storage.message import Envelope, Message, TimedMessage
 from storage.segment_store import SegmentStore
+from tests.support.crashing_files import CrashingFiles
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
 
@@ -55,7 +57,7 @@ class DiskMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.files = SimulatedFiles()
+        self.files = CrashingFiles()
         self.clock = Clock()
         self.engine: StorageEngine = open_engine(self.files, self.clock)
         self.qid = self.engine.create_queue(True, {"name": "q"}).qid
@@ -109,6 +111,22 @@ class DiskMachine(RuleBasedStateMachine):
             expected.append(self.ready.pop(0))
         self._compare(self.store.take_expired(now, count), expected)
 
+    @rule(count=st.integers(1, 12), limit=st.sampled_from([1, 100, ALL]))
+    def drop(self, count: int, limit: int) -> None:
+        dropped: list[int] = []
+        while self.ready and len(dropped) < count and self._size(dropped) < limit:
+            dropped.append(self.ready.pop(0))
+        assert self.store.drop(count, limit) == (len(dropped), self._size(dropped))
+        self._settled(dropped)
+
+    @rule(now=st.sampled_from([9, 15, 25]), count=st.integers(1, 12))
+    def drop_expired(self, now: int, count: int) -> None:
+        dropped: list[int] = []
+        while self.ready and len(dropped) < count and 0 < self.rows[self.ready[0]].message.expires_at <= now:
+            dropped.append(self.ready.pop(0))
+        assert self.store.drop_expired(now, count) == (len(dropped), self._size(dropped))
+        self._settled(dropped)
+
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
     def requeue(self, data: st.DataObject) -> None:
@@ -135,24 +153,25 @@ class DiskMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        try:
-            self.engine.flush()
-        except OSError:
+        self.engine.flush()
+        if self.engine._events.waiting:
             assert self.files.room is not None
         else:
             for row in self.rows.values():
                 row.settlement_written = row.settlement_written or row.settled
             if self.files.room is None:
                 assert all(segment.live > 0 for segment in self.store.log.segments[:-1]), "dead segments go"
-        waiting = self.store.ram._waiting
+        unwritten = self.store._unwritten.first_seq(self.store.next_seq)
         for row in self.rows.values():
-            row.written = row.written or (not row.settled and row.seq not in waiting)
+            row.written = row.written or (not row.settled and row.persistent and row.seq < unwritten)
 
     @rule(events=st.booleans())
     def commit(self, events: bool) -> None:
         called: list[bool] = []
         self.engine.commit(lambda: called.append(True), events)
-        assert called
+        if not called:
+            assert self.engine._events.waiting
+            return
         for row in self.rows.values():
             row.confirmed = row.confirmed or (row.written and row.persistent)
             row.settlement_synced = row.settlement_synced or (row.settlement_written and events)
@@ -169,9 +188,37 @@ class DiskMachine(RuleBasedStateMachine):
         self.flush()
         self.engine.checkpoint()
 
-    @rule(limit=st.sampled_from([0, 100, 2000]))
-    def set_cache(self, limit: int) -> None:
-        self.store.keep_in_memory(limit)
+    @rule(lazy=st.booleans())
+    def set_lazy(self, lazy: bool) -> None:
+        self.store.set_lazy(lazy)
+
+    @rule(body_bytes=st.sampled_from([1, 100, ALL]))
+    def page_out(self, body_bytes: int) -> None:
+        self.store.page_out(body_bytes)
+
+    @rule(count=st.integers(1, 12), below=st.sampled_from([0, 40, ALL]))
+    def preload(self, count: int, below: int) -> None:
+        at, _ = self.store.preload(0, count, below)
+        self.store.preload(at, count, below)
+
+    @rule(kinds=st.lists(st.integers(0, len(ENVELOPES) - 1), min_size=8, max_size=16))
+    def thin_out(self, kinds: list[int]) -> None:
+        """Leave segments behind of which little lives."""
+        self.append(kinds, 60, 0)
+        self.housekeeping()
+        self.take(ALL, ALL)
+        gone = [seq for seq in self.taken if self.rng.random() < 0.7]
+        self.store.settle([self.taken.pop(seq) for seq in gone])
+        self._settled(gone)
+
+    @rule()
+    def compact(self) -> None:
+        """Copy what is sparse, without waiting until it is worth while."""
+        self.flush()
+        job = plan(self.store.log) if not self.engine._events.waiting else None
+        if job is not None:
+            self.engine._compactor._start(self.store, job, hurry=True)
+            assert not any(segment.busy for segment in self.store.log.segments)
 
     @rule(room=st.one_of(st.none(), st.integers(0, 2000)))
     def set_room(self, room: int | None) -> None:
@@ -204,6 +251,32 @@ class DiskMachine(RuleBasedStateMachine):
         rows = self.rows.values()
         certain = {row.seq for row in rows if row.confirmed and not row.settled}
         possible = {row.seq for row in rows if row.persistent and row.written and not row.settlement_synced}
+        self._restart(certain, possible)
+
+    @rule(
+        changes=st.integers(0, 40),
+        power=st.booleans(),
+        what=st.sampled_from(["flush", "housekeeping", "checkpoint", "compact", "purge"]),
+    )
+    def die(self, changes: int, power: bool, what: str) -> None:
+        """End while something is done, before any of the changes that it makes to the disk."""
+        self.files.room = None
+        rows = self.rows.values()
+        certain = {row.seq for row in rows if (row.confirmed if power else row.written and row.persistent)}
+        certain -= {row.seq for row in rows if row.settled or (what == "purge" and row.seq in self.ready)}
+        possible = {row.seq for row in rows if row.persistent}
+        possible -= {row.seq for row in rows if (row.settlement_synced if power else row.settlement_written)}
+        with self.files.dying(changes):
+            if what == "purge":
+                self.store.purge()
+                self.engine.flush()
+            else:
+                getattr(self, what)()
+            self.engine.commit(events=True)
+        if power:
+            self.files.crash(self.rng)
+        else:
+            self.files.stop()
         self._restart(certain, possible)
 
     def _restart(self, certain: set[int], possible: set[int]) -> None:
@@ -243,11 +316,14 @@ class DiskMachine(RuleBasedStateMachine):
         assert store.taken_count == len(self.taken)
         assert store.taken_bytes == sum(len(entry[1].body) for entry in self.taken.values())
         assert store.lost_count == 0
-        assert store.ram.held_bytes == sum(
-            len(message.body) for each in (store.ram._waiting, store.ram._cached) for message, _ in each.values()
-        )
+        ram = store.ram
+        in_memory = [*ram.window, *ram._kept.values()]
+        assert ram.held_bytes == sum(len(message.body) for message in in_memory)
+        assert ram.window_bytes == sum(len(message.body) for message in ram.window)
+        assert ram.first_seq + len(ram.window) == store.next_seq
         living = [*self.ready, *self.taken]
-        assert store.persistent_count == sum(self.rows[seq].persistent for seq in living)
+        persistent = [self.rows[seq] for seq in living if self.rows[seq].persistent]
+        assert store.persistent_count == len(persistent)
         head = store.peek()
         assert (head and content(head)) == (content(self.rows[self.ready[0]].message) if self.ready else None)
 
@@ -255,6 +331,11 @@ class DiskMachine(RuleBasedStateMachine):
     def segments_are_in_order(self) -> None:
         segments = self.store.log.segments
         assert all(earlier.last_seq < later.first_seq for earlier, later in pairwise(segments))
+        living = [self.rows[seq] for seq in (*self.ready, *self.taken)]
+        written = self.store._unwritten.first_seq(self.store.next_seq)
+        for segment in segments:
+            inside = range(segment.first_seq, segment.last_seq + 1)
+            assert segment.live == sum(row.persistent and row.seq in inside and row.seq < written for row in living)
 
     def _compare(self, entries: list[Entry], expected: list[int]) -> None:
         assert [(seq, content(message), redelivered) for seq, message, redelivered in entries] == [
@@ -262,6 +343,9 @@ class DiskMachine(RuleBasedStateMachine):
         ]
         for entry in entries:
             self.taken[entry[0]] = entry
+
+    def _size(self, seqs: list[int]) -> int:
+        return sum(len(self.rows[seq].message.body) for seq in seqs)
 
     def _settled(self, seqs: list[int]) -> None:
         for seq in seqs:

@@ -13,7 +13,7 @@ from storage.segment_store import SegmentStore
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
 #: Small enough that a few messages fill several segments.
-SMALL: Final = EngineOptions(segment_bytes=600)
+SMALL: Final = EngineOptions(segment_bytes=600, disk_free_limit=0, ballast_bytes=0)
 
 
 class Clock:
@@ -60,7 +60,7 @@ def new_flushed_store() -> FlushedStore:
 def new_cached_store() -> FlushedStore:
     """A store that keeps some messages in memory."""
     store = new_flushed_store()
-    store.keep_in_memory(50)
+    store.set_lazy(False)
     return store
 
 

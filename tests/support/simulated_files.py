@@ -23,7 +23,7 @@ class SimulatedFiles:
     """Implements storage.files.Files.
 
     Attributes:
-        room: So many bytes can still be appended; None for no limit. A write that meets the limit is short.
+        room: So many bytes are free; None for no limit. A write that meets the limit is short.
         unreadable: Reading any of these paths fails.
         sync_fails: Every sync fails.
         appended: Bytes appended so far.
@@ -107,6 +107,18 @@ class SimulatedFiles:
         self.appended += size
         return size
 
+    def allocate(self, handle: int, size: int) -> None:
+        octets = self._handles[handle][1].octets
+        more = max(0, size - len(octets))
+        if self.room is not None:
+            if more > self.room:
+                raise OSError(errno.ENOSPC, "no space left on device")
+            self.room -= more
+        octets += bytes(more)
+
+    def free_space(self, path: str) -> int:
+        return 1 << 40 if self.room is None else self.room
+
     def pread(self, handle: int, size: int, offset: int) -> bytes:
         path, inode = self._handles[handle]
         if path in self.unreadable:
@@ -115,6 +127,7 @@ class SimulatedFiles:
 
     def truncate(self, handle: int, size: int) -> None:
         inode = self._handles[handle][1]
+        self._give_back(len(inode.octets) - size)
         del inode.octets[size:]
         inode.synced = inode.synced[:size]
 
@@ -138,14 +151,18 @@ class SimulatedFiles:
         if source in self._directories:
             self._rename_directory(source, target)
         else:
-            self._names[target] = self._inode(source)
+            inode = self._inode(source)
+            if target in self._names:
+                self._give_back(len(self._names[target].octets))
+            self._names[target] = inode
             del self._names[source]
 
     def unlink(self, path: str) -> None:
-        self._inode(path)
+        self._give_back(len(self._inode(path).octets))
         del self._names[path]
 
     def remove_tree(self, path: str) -> None:
+        self._give_back(sum(len(inode.octets) for name, inode in self._names.items() if _within(name, path)))
         self._directories = {each for each in self._directories if not _within(each, path)}
         for names in (self._names, self._synced_names):
             for name in [each for each in names if _within(each, path)]:
@@ -173,6 +190,10 @@ class SimulatedFiles:
         handle = self.open(path, create=True)
         self._locks[handle] = path
         return handle
+
+    def _give_back(self, size: int) -> None:
+        if self.room is not None:
+            self.room += max(0, size)
 
     def _handle(self, path: str, inode: _Inode) -> int:
         self._next_handle += 1

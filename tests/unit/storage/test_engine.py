@@ -167,12 +167,13 @@ def test_settlements_become_runs(files: SimulatedFiles) -> None:
     store.settle([entries[8]], EventKind.MAXLEN, DEAD_LETTERED)
     finish(engine)
     assert [(each.seq, each.length, each.kind, each.flags, each.body_bytes) for each in events(files)] == [
+        (5, 1, EventKind.REQUEUE, 0, 0),
         (1, 4, EventKind.ACK, 0, 8),
         (5, 1, EventKind.ACK, REDELIVERED_ONCE, 2),
         (6, 3, EventKind.ACK, 0, 6),
         (9, 1, EventKind.MAXLEN, DEAD_LETTERED, 2),
     ]
-    assert all(5000 <= each.wait_ms < 5200 for each in events(files))
+    assert all(5000 <= each.wait_ms < 5200 for each in events(files) if each.kind != EventKind.REQUEUE)
 
 
 def test_a_purge_is_one_event_a_range(files: SimulatedFiles) -> None:
@@ -185,7 +186,7 @@ def test_a_purge_is_one_event_a_range(files: SimulatedFiles) -> None:
     assert store.purge() == 7
     finish(engine)
     found = [(event.seq, event.length, event.kind, event.body_bytes) for event in events(files)]
-    assert found == [(2, 1, EventKind.PURGED, 2), (5, 6, EventKind.PURGED, 12)]
+    assert found == [(2, 1, EventKind.REQUEUE, 0), (2, 1, EventKind.PURGED, 2), (5, 6, EventKind.PURGED, 12)]
     store.settle([entries[at] for at in (0, 2, 3)])
     engine.flush()
     engine.housekeeping()
@@ -213,39 +214,70 @@ def test_lazy_queues_keep_nothing_in_memory(files: SimulatedFiles) -> None:
 def test_transient_messages_are_spilled_by_lazy_queues_only(files: SimulatedFiles) -> None:
     engine = open_engine(files)
     lazy, default = new_queue(engine), new_queue(engine)
-    default.keep_in_memory(10)
+    default.set_lazy(False)
     for store in (lazy, default):
         add(store, b"t", envelope=TRANSIENT)
         add(store, b"p")
     finish(engine)
     assert (len(segments(files, ".spl")), len(segments(files))) == (1, 2)
     assert (len(lazy.ram), len(default.ram)) == (0, 2)
-    default.keep_in_memory(0)
+    default.set_lazy(True)
     finish(engine)
     assert (len(segments(files, ".spl")), len(default.ram)) == (2, 0)
     assert bodies(default) == [b"t", b"p"]
 
 
-def test_the_cache_is_the_head_and_no_larger_than_it_may_be(files: SimulatedFiles) -> None:
+def test_paging_out_begins_with_the_oldest(files: SimulatedFiles) -> None:
     engine = open_engine(files)
     store = new_queue(engine)
-    store.keep_in_memory(30)
+    store.set_lazy(False)
     for number in range(10):
-        add(store, b"%010d" % number)
+        add(store, b"%010d" % number, envelope=TRANSIENT if number % 2 else PERSISTENT)
         engine.flush()
-    assert (len(store.ram), store.ram.held_bytes) == (3, 30)
-    assert len(store.take(5, ALL)) == 5
-    assert len(store.ram) == 0
+    assert (len(store.ram), store.ram.held_bytes) == (10, 100)
+    store.page_out(35)
+    engine.flush()
+    assert (len(store.ram), store.ram.held_bytes, len(segments(files, ".spl"))) == (6, 60, 1)
     add(store, b"behind")
-    engine.flush()
-    assert len(store.ram) == 0, "what is before it is on disk only"
-    assert len(store.take(ALL, ALL)) == 6
-    add(store, b"head")
-    engine.flush()
-    assert len(store.ram) == 1
+    assert len(store.ram) == 7
+    assert bodies(store) == [*(b"%010d" % number for number in range(10)), b"behind"]
+    assert (len(store.ram), store.ram.held_bytes) == (0, 0)
 
 
-# --- what longer histories found --------------------------------------------------------------------------------------
+def test_what_does_not_fit_the_disk_stays_in_memory(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    store = new_queue(engine)
+    store.set_lazy(False)
+    add(store, b"p")
+    add(store, b"t", envelope=TRANSIENT)
+    finish(engine)
+    files.room = 0
+    store.set_lazy(True)
+    assert list(engine.flush()) == [store]
+    assert (len(store.ram), store.ready_count) == (1, 2)
+    files.room = None
+    assert not engine.flush()
+    assert len(store.ram) == 0
+    assert bodies(store) == [b"p", b"t"]
+
+
+def test_preloading_brings_small_messages_to_memory(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    store = new_queue(engine)
+    for size in (10, 50, 10, 50, 10):
+        add(store, bytes(size))
+    finish(engine)
+    assert store.preload(0, 10, 20)[1] == 0, "a lazy store keeps nothing"
+    store.set_lazy(False)
+    at, looked_at = store.preload(0, 3, 20)
+    assert looked_at == 3
+    assert (len(store.ram), store.ram.held_bytes) == (2, 20)
+    at, looked_at = store.preload(at, 10, 20)
+    assert (looked_at, len(store.ram)) == (2, 3)
+    assert store.preload(at, 10, 20)[1] == 0
+    assert bodies(store) == [bytes(size) for size in (10, 50, 10, 50, 10)]
+    assert (len(store.ram), store.ready_count) == (0, 0)
+
 
 
 def test_half_a_deletion_is_not_completed_by_the_next_edit(files: SimulatedFiles) -> None:
@@ -311,10 +343,14 @@ def test_events_that_cannot_be_written_are_kept(files: SimulatedFiles) -> None:
     engine.flush()
     store.settle(store.take(1, 1))
     files.room = 0
-    with pytest.raises(OSError, match="no space"):
-        engine.flush()
+    told: list[bool] = []
+    assert engine.flush() == {}
+    engine.commit(lambda: told.append(True), events=True)
+    engine.commit()
+    assert (engine.disk.alarm, told) == (True, [])
     files.room = None
     engine.flush()
+    assert (engine.disk.alarm, told) == (False, [True])
     assert [event.kind for event in events(files)] == [EventKind.ACK]
 
 

@@ -45,4 +45,4 @@ def test_requeued_messages_go_before_the_deque_in_one_take() -> None:
     messages = [message("a"), message("b"), message("c")]
     store.append(messages, 3)
     store.requeue(store.take(2, 10))
-    assert [(entry[0], entry[2]) for entry in store.take(3, 10)] == [(0, True), (1, True), (2, False)]
+    assert [(entry[0], entry[2]) for entry in store.take(3, 10)] == [(1, True), (2, True), (3, False)]

@@ -28,7 +28,7 @@ def append(store: PriorityStore, priority: int, body: str, expires_at: int = 0) 
 
 
 def filled(*messages: tuple[int, str]) -> PriorityStore:
-    store = PriorityStore(MAX_PRIORITY, MemoryStore)
+    store = PriorityStore(MAX_PRIORITY, lambda level: MemoryStore())
     for priority, body in messages:
         append(store, priority, body)
     return store
@@ -63,7 +63,7 @@ def test_count_and_bytes_bound_a_take_over_all_priorities() -> None:
 
 
 def test_only_the_head_of_all_expires() -> None:
-    store = PriorityStore(MAX_PRIORITY, MemoryStore)
+    store = PriorityStore(MAX_PRIORITY, lambda level: MemoryStore())
     append(store, 1, "low", expires_at=10)
     append(store, 4, "high", expires_at=30)
     assert store.take_expired(20, ALL) == []
@@ -75,7 +75,7 @@ class PriorityMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = PriorityStore(MAX_PRIORITY, MemoryStore)
+        self.store = PriorityStore(MAX_PRIORITY, lambda level: MemoryStore())
         self.arrived = 0
         self.ready: list[Row] = []
         self.taken: list[tuple[Row, Entry]] = []

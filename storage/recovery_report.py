@@ -1,0 +1,78 @@
+"""What recovery found and did, for the log and for whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Damage(NamedTuple):
+    """What was wrong with one file.
+
+    Attributes:
+        path: The file.
+        what: What was found and what was done about it.
+        lost_messages: Messages that were in it, are not settled, and cannot be read.
+    """
+
+    path: str
+    what: str
+    lost_messages: int
+
+    def __str__(self) -> str:
+        lost = f"; {self.lost_messages} messages lost" if self.lost_messages else ""
+        return f"{self.path}: {self.what}{lost}"
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did.
+
+    Attributes:
+        queues: Queues found.
+        messages: Living messages.
+        body_bytes: Sum of their body lengths.
+        lost_messages: Messages that were there once, are not settled, and cannot be read.
+        damaged_spans: Places in segments that held no whole record.
+        cut_bytes: Bytes behind the last whole record of a segment, saved to a file `.bad`.
+        damaged_edits: Edits of manifests that could not be read.
+        damaged_events: Records of the event log that could not be read; what they removed comes back.
+        missing_segments: Segments that the manifest knows and that are not there.
+        damage: What was wrong with which file.
+        failures: What could not be done, as text with the path.
+    """
+
+    queues: int = 0
+    messages: int = 0
+    body_bytes: int = 0
+    lost_messages: int = 0
+    damaged_spans: int = 0
+    cut_bytes: int = 0
+    damaged_edits: int = 0
+    damaged_events: int = 0
+    missing_segments: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def note(self, path: str, what: str, lost_messages: int = 0) -> None:
+        """Note what was wrong with a file.
+
+        Args:
+            path: The file.
+            what: What was found and what was done about it.
+            lost_messages: Messages that were in it and are lost; they are counted elsewhere.
+        """
+        self.damage.append(Damage(path, what, lost_messages))
+
+    def lines(self) -> Iterator[str]:
+        """One line for each damaged file, and one for all that could not be done."""
+        yield from map(str, self.damage)
+        yield from self.failures
+
+    def summary(self) -> str:
+        """All of it in one line."""
+        found = f"{self.queues} durable queues with {self.messages} messages ({self.body_bytes} bytes of bodies)"
+        if not self.damage and not self.failures:
+            return found
+        return f"{found}; {len(self.damage)} damaged files, {self.lost_messages} messages lost"

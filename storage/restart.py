@@ -1,0 +1,157 @@
+"""What a data directory holds at the start: checkpoint, events, and the stores of all queues put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from storage.checkpoint import Checkpoint, read_checkpoints
+from storage.data_directory import DataDirectory, QueueRecord
+from storage.event_log import EventLog, EventPosition
+from storage.event_replay import Replayed, replay
+from storage.files import Files
+from storage.manifest import Manifest
+from storage.recovery import recover_store, salt_of_segments
+from storage.recovery_report import RecoveryReport
+from storage.redo_log import RedoParts, read_redo, records_of
+from storage.segment import StorePlace
+from storage.segment_store import StoreState
+
+#: After a crash this many sequence numbers are passed over: what was written and not synced may have used them.
+_SKIPPED: Final = 1 << 20
+
+
+class RestoredStore(NamedTuple):
+    """What a store is made of.
+
+    Attributes:
+        priority: Its priority within the queue.
+        place: Where its files are.
+        manifest: Its manifest.
+        state: What it holds.
+    """
+
+    priority: int
+    place: StorePlace
+    manifest: Manifest
+    state: StoreState
+
+
+class RestoredQueue(NamedTuple):
+    """A durable queue that was found.
+
+    Attributes:
+        record: What is on disk of it beside its messages; its salt is known.
+        stores: Its stores.
+    """
+
+    record: QueueRecord
+    stores: list[RestoredStore]
+
+
+class Restart:
+    """Recovers a data directory.
+
+    Args:
+        files: The seam to the operating system.
+        directory: The data directory.
+        events: Told which messages are lost.
+        make_place: Gives a store its place: of which queue, which priority, and the queue's salt.
+        report: Added to.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: DataDirectory,
+        events: EventLog,
+        make_place: Callable[[int, int, int], StorePlace],
+        report: RecoveryReport,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._events = events
+        self._make_place = make_place
+        self._report = report
+        self._redo: RedoParts = {}
+
+    def run(self) -> list[RestoredQueue]:
+        """Find all durable queues, put their stores together again, and clear away what is over."""
+        directory, report = self._directory, self._report
+        directory.empty_trash()
+        damaged: dict[str, str] = {}
+        self._redo = read_redo(self._files, directory.redo, directory.store_id, damaged)
+        for path, what in damaged.items():
+            report.note(path, what)
+        checkpoint = self._checkpoint()
+        position = checkpoint.position if checkpoint is not None else EventPosition(0, 0)
+        replayed = replay(self._files, directory.events, directory.store_id, position, checkpoint)
+        for path, (count, what) in replayed.damage.items():
+            report.damaged_events += count
+            report.note(path, what)
+        clean = checkpoint is not None and checkpoint.clean and not replayed.events and not replayed.damage
+        found: list[RestoredQueue] = []
+        for record in directory.queues():
+            path = directory.queue_path(record.qid)
+            if record.durable and record.qid not in replayed.deleted and not self._is_unborn(record):
+                found.append(self._queue(record, replayed, clean))
+            else:
+                self._attempt(path, partial(directory.discard_queue, record.qid))
+        directory.reserve_qids(replayed.last_qid)
+        directory.empty_trash()
+        return found
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint that can be read."""
+        directory, report = self._directory, self._report
+        damaged: list[str] = []
+        found = [
+            each
+            for each in read_checkpoints(self._files, directory.checkpoints, damaged)
+            if each.store_id == directory.store_id
+        ]
+        for path in damaged:
+            report.note(path, "is damaged; " + ("another one is used" if found else "all of the event log is read"))
+        if not found and not damaged and directory.queues():
+            report.note(directory.checkpoints, "there is no checkpoint; all of the event log is read")
+        return found[0] if found else None
+
+    def _is_unborn(self, record: QueueRecord) -> bool:
+        """Whether the making of a queue was cut short: there is nothing in its directory."""
+        return record.salt is None and not any(
+            name for name in self._files.list_directory(self._directory.queue_path(record.qid)) if name[-4:] != ".tmp"
+        )
+
+    def _queue(self, record: QueueRecord, replayed: Replayed, clean: bool) -> RestoredQueue:
+        path = self._directory.queue_path(record.qid)
+        if record.salt is None:
+            record = record._replace(salt=salt_of_segments(self._files, path))
+            self._report.note(
+                f"{path}/QUEUE.json", "is damaged or missing; whose queue it is cannot be told, its messages are kept"
+            )
+        self._report.queues += 1
+        stores = [
+            self._store(record, priority, replayed.states, clean) for priority in self._directory.priorities(record.qid)
+        ]
+        return RestoredQueue(record, stores)
+
+    def _store(
+        self, record: QueueRecord, priority: int, states: Mapping[tuple[int, int], StoreState], clean: bool
+    ) -> RestoredStore:
+        state = states.get((record.qid, priority)) or StoreState()
+        place = self._make_place(record.qid, priority, record.salt or 0)
+        manifest = Manifest(self._files, place.directory)
+        redo = records_of(self._redo.pop((record.qid, priority), ()), place.salt)
+        recover_store(place, manifest, state, self._events, self._report, redo)
+        if not clean:
+            state.redelivered_below = state.next_seq
+            state.dead.add(state.next_seq, _SKIPPED)
+            state.next_seq += _SKIPPED
+        return RestoredStore(priority, place, manifest, state)
+
+    def _attempt(self, path: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self._report.failures.append(f"{path}: {error}")

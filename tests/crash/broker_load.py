@@ -1,0 +1,354 @@
+"""A client that does all that clients do to queues, as fast as it can, and writes down what it was promised."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.crash.ledger import Ledger, Place
+from tests.support.management import Management
+from tests.support.tables import Triple
+from tests.support.wire import Channel, Connection, Delivery
+
+_PREFETCH = 120
+#: Bodies are cut from this at a place that the message's number says.
+_NOISE = random.Random(0).randbytes(8192)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A queue of the load.
+
+    Attributes:
+        name: its name.
+        arguments: beside those for dead letters.
+        switched: a policy changes its mode while it is used.
+        quorum: it is a quorum queue: all messages survive, and returned ones go to the tail.
+        levels: priorities that messages have here.
+    """
+
+    name: str
+    arguments: Sequence[Triple] = ()
+    switched: bool = False
+    quorum: bool = False
+    levels: int = 1
+
+
+@dataclass
+class Used:
+    """A queue as its client sees it.
+
+    Attributes:
+        kind: what it is.
+        ledger: what it was promised to hold.
+        channel: consumes from it.
+        held: numbers of unacknowledged messages by delivery tag.
+    """
+
+    kind: Kind
+    ledger: Ledger
+    channel: Channel
+    held: dict[int, int] = field(default_factory=dict)
+
+
+def body_of(number: int) -> bytes:
+    """The body of a message: its number, and between 0 and 3000 further bytes."""
+    size = number * 7919 % 3001 if number % 5 else number * 7919 % 100
+    return b"%d:" % number + _NOISE[number % 4096 : number % 4096 + size]
+
+
+def number_of(delivery: Delivery) -> int:
+    """The number of a message, whose content must be what was published."""
+    number = int(delivery.body.partition(b":")[0])
+    assert delivery.body == body_of(number), f"the body of {number} has changed"
+    assert delivery.properties["message_id"] == str(number)
+    return number
+
+
+class Client:
+    """One connection with queues of its own.
+
+    Args:
+        kinds: its queues but for that of the dead letters.
+        letters: name of the queue of the dead letters; it is declared with `letters_arguments`.
+        seed: of what it does.
+        letters_arguments: how dead letters are kept.
+
+    Attributes:
+        letters: what the queue of the dead letters was promised to hold.
+        ledgers: what its other queues were, by name.
+        transient: numbers of transient messages.
+        counts: how many messages it has done what with.
+    """
+
+    def __init__(self, kinds: Sequence[Kind], letters: str, seed: int, letters_arguments: Sequence[Triple] = ()) -> None:
+        self.kinds = {kind.name: kind for kind in kinds}
+        self.letters = Ledger(letters)
+        self.ledgers = {name: Ledger(name) for name in self.kinds}
+        self._letters_arguments = list(letters_arguments)
+        self._random = random.Random(seed)
+        self._number = 0
+        self._place = 0
+        self.transient: set[int] = set()
+        self.counts = dict.fromkeys(("published", "confirmed", "acked", "requeued", "dead-lettered", "purged"), 0)
+
+    def connect(self, url: str, management: Management) -> None:
+        """Begin (again): connect, declare, consume."""
+        self._management = management
+        self._connection = Connection(url, timeout=60)
+        #: Done as soon as the broker answers anything that was sent after what they are about.
+        self._unanswered: list[Callable[[], None]] = []
+        self._unconfirmed: deque[tuple[Ledger, int]] = deque()
+        self._first_unconfirmed = 1
+        self._publisher = self._connection.channel()
+        self._publisher.confirm_select()
+        self._committer = self._connection.channel()
+        self._committer.tx_select()
+        declarer = self._connection.channel()
+        declarer.queue_declare(self.letters.queue, durable=True, arguments=self._letters_arguments)
+        dead: list[Triple] = [
+            ("x-dead-letter-exchange", "S", ""),
+            ("x-dead-letter-routing-key", "S", self.letters.queue),
+        ]
+        self._used = []
+        for name, kind in self.kinds.items():
+            declarer.queue_declare(name, durable=True, arguments=[*kind.arguments, *dead])
+            channel = self._connection.channel()
+            channel.qos(_PREFETCH)
+            channel.consume(name)
+            self._used.append(Used(kind, self.ledgers[name], channel))
+
+    def disconnect(self) -> None:
+        """End, without a word."""
+        self._connection.abort()
+
+    def work(self) -> None:
+        """Do one thing, whatever it is."""
+        used = self._random.choice(self._used)
+        things = [self._publish, self._settle, self._commit, self._purge, self._switch]
+        (thing,) = self._random.choices(things, [50, 60, 5, 1, 3])
+        thing(used)
+
+    # Publishing
+
+    def _publish(self, used: Used) -> None:
+        for _ in range(self._random.randrange(1, 60)):
+            self._unconfirmed.append((used.ledger, self._publish_one(used, self._publisher)))
+        if self._random.random() < 0.5:
+            self._ask(self._publisher)
+
+    def _commit(self, used: Used) -> None:
+        numbers = [self._publish_one(used, self._committer) for _ in range(self._random.randrange(1, 20))]
+        self._committer.tx_commit()
+        used.ledger.confirmed(numbers)
+        self._answered()
+
+    def _publish_one(self, used: Used, channel: Channel) -> int:
+        rng, kind = self._random, used.kind
+        self._number += 1
+        number, persistent, level = self._number, rng.random() < 0.9, rng.randrange(kind.levels)
+        used.ledger.published(number, self._places(1, level), persistent or kind.quorum)
+        if not persistent:
+            self.transient.add(number)
+        properties: dict[str, Any] = {
+            "message_id": str(number),
+            "delivery_mode": 2 if persistent else 1,
+            "priority": level,
+        }
+        channel.publish("", kind.name, body_of(number), properties)
+        self.counts["published"] += 1
+        return number
+
+    def _places(self, count: int, level: int = 0) -> list[Place]:
+        """Places at the tail."""
+        self._place += count
+        return [(-level, place) for place in range(self._place - count, self._place)]
+
+    # Settling
+
+    def _settle(self, used: Used) -> None:
+        self._read()
+        if not used.held:
+            self._ask(used.channel)
+        for _ in range(self._random.randrange(1, 25)):
+            if not used.held:
+                break
+            outcome = self._random.choices([self._ack, self._requeue, self._bury], [6, 2, 2])[0]
+            tags = sorted(used.held)
+            tag = self._random.choice(tags)
+            multiple = self._random.random() < 0.1
+            chosen = [each for each in tags if each <= tag] if multiple else [tag]
+            outcome(used, [used.held.pop(each) for each in chosen], tag, multiple)
+        if self._random.random() < 0.5:
+            self._ask(used.channel)
+
+    def _ack(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
+        used.ledger.leaving(numbers)
+        self._unanswered.append(lambda: used.ledger.ended(numbers))
+        used.channel.ack(tag, multiple=multiple)
+        self.counts["acked"] += len(numbers)
+
+    def _requeue(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
+        if used.kind.quorum:
+            places = self._places(len(numbers))
+            used.ledger.moved(numbers, places)
+            self._unanswered.append(lambda: used.ledger.stands(numbers, places))
+        used.channel.nack(tag, multiple=multiple)
+        self.counts["requeued"] += len(numbers)
+
+    def _bury(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
+        places = self._places(len(numbers))
+        for number in numbers:
+            self.letters.published(number, places, number not in self.transient)
+        used.ledger.leaving(numbers, letters=True)
+        self._unanswered.append(lambda: used.ledger.ended(numbers))
+        self._unanswered.append(lambda: self.letters.confirmed(numbers))
+        used.channel.nack(tag, multiple=multiple, requeue=False)
+        self.counts["dead-lettered"] += len(numbers)
+
+    # Other things
+
+    def _purge(self, used: Used) -> None:
+        if self._random.random() < 0.5:
+            self._read()
+            self.letters.leaving(list(self.letters.kept))
+            self._publisher.queue_purge(self.letters.queue)
+            # What was sent before has been done before.
+            self._answered()
+            self.letters.ended(list(self.letters.kept))
+            return
+        ready = used.ledger.kept.keys() - set(used.held.values())
+        used.ledger.leaving(ready)
+        self.counts["purged"] += used.channel.queue_purge(used.kind.name).message_count
+        self._answered()
+        taken = ready & set(used.held.values())
+        used.ledger.staying(taken & used.ledger.kept.keys())
+        used.ledger.ended(ready - taken)
+
+    def _switch(self, used: Used) -> None:
+        if used.kind.switched:
+            mode = self._random.choice(["lazy", "default"])
+            policy = {"pattern": f"^{used.kind.name}$", "definition": {"queue-mode": mode}}
+            self._management.request("PUT", "policies", "/", used.kind.name, body=policy)
+
+    # Reading
+
+    def _ask(self, channel: Channel) -> None:
+        """Have all that was sent until now answered."""
+        channel.sync()
+        self._answered()
+
+    def _read(self) -> None:
+        """Take what has come, without waiting."""
+        try:
+            while True:
+                self._connection.read(0.0005)
+        except TimeoutError:
+            pass
+        self._sort()
+
+    def _answered(self) -> None:
+        for each in self._unanswered:
+            each()
+        self._unanswered.clear()
+        self._sort()
+
+    def _sort(self) -> None:
+        """Take deliveries and confirms."""
+        for used in self._used:
+            pending = used.channel.pending
+            while pending:
+                delivery = pending.popleft()
+                used.held[delivery.delivery_tag] = number_of(delivery)
+        self._take_confirms()
+
+    def _take_confirms(self) -> None:
+        confirms = self._publisher.confirms
+        single: set[int] = set()
+        while confirms:
+            confirm = confirms.popleft()
+            assert confirm.ack, "a publish was refused"
+            if confirm.multiple:
+                self._confirm_up_to(confirm.delivery_tag)
+            else:
+                single.add(confirm.delivery_tag)
+        for tag in single:
+            at = tag - self._first_unconfirmed
+            if at >= 0:
+                ledger, number = self._unconfirmed[at]
+                ledger.confirmed([number])
+
+    def _confirm_up_to(self, tag: int) -> None:
+        while self._first_unconfirmed <= tag:
+            ledger, number = self._unconfirmed.popleft()
+            ledger.confirmed([number])
+            self.counts["confirmed"] += 1
+            self._first_unconfirmed += 1
+
+
+def compare(url: str, clients: Iterable[Client], rng: random.Random, most: int) -> int:
+    """Compare all queues with the ledgers after a crash, and acknowledge a part of what is there.
+
+    Args:
+        url: of the broker.
+        clients: whose ledgers.
+        rng: says how much.
+        most: messages that are left in a queue at the most.
+    Returns:
+        Messages that were found.
+    """
+    found = 0
+    with Connection(url, timeout=60) as connection:
+        for client in clients:
+            letters: set[int] = set()
+            for name, kind in client.kinds.items():
+                numbers, channel = _content(connection, name)
+                found += len(numbers)
+                letters |= client.ledgers[name].recovered(numbers) - client.transient
+                _thin(channel, client, kind, numbers, rng, most)
+            found += _take_letters(connection, client, letters)
+    return found
+
+
+def _content(connection: Connection, queue: str) -> tuple[list[int], Channel]:
+    """All messages of a queue, unacknowledged."""
+    channel = connection.channel()
+    count = channel.queue_declare(queue, passive=True).message_count
+    channel.consume(queue)
+    deliveries = channel.deliveries(count)
+    channel.expect_no_delivery(queue)
+    assert all(delivery.redelivered for delivery in deliveries), f"{queue}: says that it was never delivered before"
+    assert [delivery.delivery_tag for delivery in deliveries] == list(range(1, count + 1))
+    return [number_of(delivery) for delivery in deliveries], channel
+
+
+def _thin(channel: Channel, client: Client, kind: Kind, numbers: list[int], rng: random.Random, most: int) -> None:
+    """Acknowledge some of a queue's messages, and return the others."""
+    ledger = client.ledgers[kind.name]
+    left = min(rng.randrange(len(numbers) + 1), most)
+    tags = sorted(rng.sample(range(1, len(numbers) + 1), len(numbers) - left))
+    for tag in tags:
+        channel.ack(tag)
+    channel.sync(kind.name)
+    ledger.ended([numbers[tag - 1] for tag in tags])
+    channel.close()
+    if kind.quorum:
+        for number in numbers:
+            ledger.stands([number], client._places(1))
+
+
+def _take_letters(connection: Connection, client: Client, expected: set[int]) -> int:
+    numbers, channel = _content(connection, client.letters.queue)
+    client.letters.recovered(numbers)
+    # What was purged there may be missing; it is marked as leaving only while that is under way.
+    missing = expected - set(numbers) - client.letters.gone
+    assert not missing, f"neither in their queue nor among the dead letters: {sorted(missing)}"
+    if numbers:
+        channel.ack(multiple=True)
+        channel.sync(client.letters.queue)
+    client.letters.ended(numbers)
+    channel.close()
+    return len(numbers)

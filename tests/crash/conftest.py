@@ -1,0 +1,40 @@
+"""How long the tests that kill the broker go on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the kill loop."""
+    group = parser.getgroup("crash")
+    group.addoption("--kill-rounds", type=int, help="times that the broker is killed; default: $KILL_ROUNDS, or 20")
+    group.addoption("--kill-seed", type=int, help="seed of the load; default: $KILL_SEED, or 1")
+
+
+def _number(config: pytest.Config, option: str, variable: str, default: int) -> int:
+    # A run of all tests meets this conftest too late for its options, but not for the environment.
+    value: int | None = config.getoption(option, default=None)
+    return int(os.environ.get(variable, default)) if value is None else value
+
+
+@pytest.fixture
+def kill_rounds(pytestconfig: pytest.Config) -> int:
+    """Times that the broker is killed."""
+    return _number(pytestconfig, "--kill-rounds", "KILL_ROUNDS", 20)
+
+
+@pytest.fixture
+def kill_seed(pytestconfig: pytest.Config) -> int:
+    """Seed of what the clients do; when the broker dies in that is the machine's affair."""
+    return _number(pytestconfig, "--kill-seed", "KILL_SEED", 1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give the kill loop the time that its rounds need."""
+    rounds = _number(config, "--kill-rounds", "KILL_ROUNDS", 20)
+    for item in items:
+        if "kill_rounds" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(120 + 15 * rounds))

@@ -1,0 +1,136 @@
+"""What a queue was promised to hold, to be compared with what it holds after a crash."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+#: Where a message stands in its queue: priority, highest first, then the order of arrival.
+Place = tuple[int, int]
+#: What a restart has found stands before all that comes later.
+_FOUND = -(1 << 40)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A message that was published and whose end was not answered yet.
+
+    Attributes:
+        survives: it is one that has to be there after a crash.
+        places: where it may stand; more than one while the client does not know.
+        confirmed: the broker has promised to keep it.
+        leaving: the client has asked for its end.
+        letter: that end makes a dead letter of it.
+    """
+
+    survives: bool
+    places: Sequence[Place]
+    confirmed: bool = False
+    leaving: bool = False
+    letter: bool = False
+
+
+class Ledger:
+    """The promises about one queue. Messages are numbers.
+
+    Args:
+        queue: its name.
+
+    Attributes:
+        queue: its name.
+        kept: messages that may be in the queue.
+        gone: messages whose end was answered; they must never come back.
+    """
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.kept: dict[int, Kept] = {}
+        self.gone: set[int] = set()
+
+    def published(self, number: int, places: Sequence[Place], survives: bool = True) -> None:
+        """A message is about to be published to the queue."""
+        self.gone.discard(number)
+        self.kept[number] = Kept(survives, places)
+
+    def confirmed(self, numbers: Iterable[int]) -> None:
+        """The broker has promised to keep messages."""
+        for number in numbers:
+            if number in self.kept:
+                self.kept[number].confirmed = True
+
+    def leaving(self, numbers: Iterable[int], letters: bool = False) -> None:
+        """The client is about to ask for the end of messages."""
+        for number in numbers:
+            self.kept[number].leaving = True
+            self.kept[number].letter = letters
+
+    def staying(self, numbers: Iterable[int]) -> None:
+        """What the client has asked for turned out not to concern these messages."""
+        for number in numbers:
+            self.kept[number].leaving = False
+
+    def ended(self, numbers: Iterable[int]) -> None:
+        """The broker has answered that messages are gone."""
+        for number in numbers:
+            if self.kept.pop(number, None) is not None:
+                self.gone.add(number)
+
+    def moved(self, numbers: Iterable[int], places: Sequence[Place]) -> None:
+        """The client is about to return messages to a queue that puts them elsewhere then."""
+        for number in numbers:
+            self.kept[number].places = [*self.kept[number].places, *places]
+
+    def stands(self, numbers: Iterable[int], places: Sequence[Place]) -> None:
+        """The broker has answered that messages stand here."""
+        for number in numbers:
+            if number in self.kept:
+                self.kept[number].places = places
+
+    def recovered(self, found: Sequence[int]) -> set[int]:
+        """Compare with what the queue holds after a crash, and go on from there.
+
+        Args:
+            found: all its messages, in order.
+        Returns:
+            Messages that must be among the dead letters: they were to become some, and are not here.
+        Raises:
+            AssertionError: a promise was broken.
+        """
+        there = set(found)
+        assert len(there) == len(found), f"{self.queue}: twice: {_twice(found)}"
+        back = sorted(there & self.gone)
+        assert not back, f"{self.queue}: came back after their end was answered: {back}"
+        unknown = sorted(there - self.kept.keys())
+        assert not unknown, f"{self.queue}: never published: {unknown}"
+        lost = [
+            number
+            for number, kept in self.kept.items()
+            if kept.survives and kept.confirmed and not kept.leaving and number not in there
+        ]
+        assert not lost, f"{self.queue}: confirmed and lost: {lost}"
+        transient = [number for number in found if not self.kept[number].survives]
+        assert not transient, f"{self.queue}: transient and there: {transient}"
+        self._check_order(found)
+        letters = {
+            number
+            for number, kept in self.kept.items()
+            if kept.letter and kept.confirmed and kept.survives and number not in there
+        }
+        self.gone |= self.kept.keys() - there
+        self.kept = {number: Kept(True, [(self._level(number), _FOUND + at)], True) for at, number in enumerate(found)}
+        return letters
+
+    def _check_order(self, found: Sequence[int]) -> None:
+        last: Place = (-256, 2 * _FOUND)
+        for number in found:
+            possible = [place for place in self.kept[number].places if place > last]
+            assert possible, f"{self.queue}: message {number} stands too late, after {last}"
+            last = min(possible)
+
+    def _level(self, number: int) -> int:
+        return self.kept[number].places[0][0]
+
+
+def _twice(numbers: Sequence[int]) -> list[int]:
+    return [number for number, count in Counter(numbers).items() if count > 1]

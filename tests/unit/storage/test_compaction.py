@@ -1,0 +1,157 @@
+"""The space that stores take: twice what lives and two segments at the most, whatever dies in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+
+from storage.engine import EngineOptions, StorageEngine
+from storage.format import RECORD_BYTES
+from storage.interface import Entry
+from storage.message import Envelope, Message
+from tests.support.segment_stores import Clock
+from tests.support.simulated_files import ROOT, SimulatedFiles
+
+ALL = 1 << 30
+SEGMENT = 16 << 10
+PERSISTENT = Envelope(b"\x00\x01q", bytes(14), True)
+TRANSIENT = Envelope(b"\x00\x01q", bytes(14), False)
+OPTIONS = EngineOptions(segment_bytes=SEGMENT, ballast_bytes=0)
+QUEUE = f"{ROOT}/q/00000001"
+
+
+def record_bytes(message: Message) -> int:
+    envelope = message.envelope
+    return (RECORD_BYTES + len(envelope.route) + len(envelope.header) + len(message.body) + 7) & ~7
+
+
+class Workload:
+    """A queue whose messages are all taken at once and acknowledged in any order, beside what must be in it."""
+
+    def __init__(self, seed: int, sizes: Callable[[random.Random], int], envelope: Envelope = PERSISTENT) -> None:
+        self.rng = random.Random(seed)
+        self.sizes = sizes
+        self.envelope = envelope
+        self.files = SimulatedFiles()
+        self.clock = Clock()
+        self.engine = StorageEngine(ROOT, files=self.files, clock=self.clock, options=OPTIONS)
+        self.store = self.engine.store(self.engine.create_queue(True, {"name": "q"}))
+        self.living: dict[int, Entry] = {}
+        self.live_size = self.published_size = 0
+        self.published = self.highest = 0
+
+    def publish(self, count: int) -> None:
+        for _ in range(count):
+            body = (b"%d:" % self.published).ljust(self.sizes(self.rng), b".")
+            self.published += 1
+            message = Message(self.envelope, body)
+            self.store.append([message], len(body))
+            self.live_size += record_bytes(message)
+            self.published_size += record_bytes(message)
+        self.end_turn()
+        self.living |= {entry[0]: entry for entry in self.store.take(count, ALL)}
+
+    def acknowledge(self, seqs: list[int]) -> None:
+        entries = [self.living.pop(seq) for seq in sorted(seqs)]
+        self.live_size -= sum(record_bytes(entry[1]) for entry in entries)
+        self.store.settle(entries)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        assert not self.engine.flush()
+        self.check()
+        if self.rng.random() < 0.2:
+            self.engine.commit()
+        if self.rng.random() < 0.01:
+            self.clock.now += 1_000_000
+            self.engine.housekeeping()
+        self.check()
+
+    @property
+    def size(self) -> int:
+        names = [path for path in self.files._names if path.startswith(f"{QUEUE}/") and "/trash/" not in path]
+        return sum(len(self.files._names[path].octets) for path in names if ".s" in path)
+
+    def check(self) -> None:
+        size = self.size
+        self.highest = max(self.highest, size - 2 * self.live_size)
+        assert size <= 2 * self.live_size + 2 * SEGMENT
+
+    @property
+    def amplification(self) -> float:
+        """Bytes of records that were written for each that was published."""
+        return 1 + self.engine._compactor.copied / self.published_size
+
+    def read_all(self) -> None:
+        """All that lives can be read, from whatever file it is in now."""
+        self.store.requeue(list(self.living.values()))
+        found = {entry[0]: entry for entry in self.store.take(ALL, ALL)}
+        assert {seq: each[1].body for seq, each in found.items()} == {
+            seq: each[1].body for seq, each in self.living.items()
+        }
+        self.living = found
+
+
+def small(rng: random.Random) -> int:
+    return 40
+
+
+def mixed(rng: random.Random) -> int:
+    """Mostly small ones, now and then one of several segments' length."""
+    return rng.choice([10, 10, 100, 1000]) if rng.random() > 0.005 else rng.randrange(3 * SEGMENT)
+
+
+def oldest_first(load: Workload) -> None:
+    load.acknowledge(list(islice(load.living, 100)))
+
+
+def any_of_them(load: Workload) -> None:
+    load.acknowledge(load.rng.sample([*load.living], 100))
+
+
+def all_but_one_in_a_hundred(load: Workload) -> None:
+    load.acknowledge(load.rng.sample([seq for seq in load.living if seq % 100], 100))
+
+
+def newest_first(load: Workload) -> None:
+    load.acknowledge([*load.living][-100:])
+
+
+PATTERNS = [oldest_first, any_of_them, all_but_one_in_a_hundred, newest_first]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("sizes", [small, mixed])
+@pytest.mark.parametrize("envelope", [PERSISTENT, TRANSIENT])
+def test_space_is_bounded_at_every_step(
+    pattern: Callable[[Workload], None], sizes: Callable[[random.Random], int], envelope: Envelope
+) -> None:
+    load = Workload(1, sizes, envelope)
+    for _ in range(20):
+        load.publish(100)
+    for _ in range(150):
+        load.publish(100)
+        pattern(load)
+    load.read_all()
+    assert load.amplification < 1.5
+    while load.living:
+        load.acknowledge(load.rng.sample([*load.living], min(len(load.living), 150)))
+    load.engine.housekeeping()
+    load.engine.flush()
+    load.engine.commit()
+    assert load.size == 0, "an empty queue has no segments"
+
+
+def test_every_second_message_acknowledged() -> None:
+    load = Workload(2, small)
+    for _ in range(60):
+        load.publish(100)
+    for _ in range(5):
+        living = [*load.living]
+        for at in range(0, len(living), 200):
+            load.acknowledge(living[at : at + 200 : 2])
+        load.read_all()
+    assert load.amplification < 2
