@@ -1,22 +1,35 @@
-"""Definitions at start: the defaults, then what the configuration names."""
+"""Definitions as a whole: kept in a data directory, read at start, imported and exported."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from broker.auth.accounts import Accounts
 from broker.auth.definitions import dump as dump_accounts
 from broker.auth.definitions import load as load_accounts
 from broker.config.errors import DefinitionsError
 from broker.config.options import Settings
+from broker.core import export
 from broker.core.broker import Broker
-from broker.core.definitions import load_policies, load_topology, load_vhosts
+from broker.core.definitions import (
+    COMPONENTS,
+    load_global_parameters,
+    load_policies,
+    load_vhosts,
+    topology_steps,
+)
 from broker.core.definitions import restore as restore_broker
+from broker.core.vhost import VirtualHost
+from broker.version import VERSION
 from policies.pcre import InvalidPattern
 from storage.definitions import DefinitionsDatabase
+
+#: The release whose form of definitions this is.
+RABBITMQ_VERSION: Final = "3.10.8"
 
 
 class DefinitionsKeeper:
@@ -43,6 +56,7 @@ class DefinitionsKeeper:
                 load_accounts(self._accounts, document, self._broker.vhosts)
             self._saved = self._accounts.generation
         self._broker.record_to(self._database)
+        self._broker.global_parameters.identify()
         return found
 
     def save(self) -> None:
@@ -94,15 +108,98 @@ def _add_default_user(settings: Settings, accounts: Accounts) -> None:
 
 
 def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts) -> None:
-    """Add what a definitions document holds to what is there.
+    """Add what a definitions document holds to what is there, at once; see import_steps().
+
+    Parameters of components that Leveret does not have, for example shovels, are passed over.
 
     Raises:
         DefinitionsError: An entry is wrong; those before it stay.
     """
+    for _ in import_steps(document, broker, accounts):
+        pass
+
+
+def import_steps(
+    document: Mapping[str, Any], broker: Broker, accounts: Accounts, is_strict: bool = False
+) -> Iterator[None]:
+    """Add what a definitions document holds to what is there, a little with each step.
+
+    Args:
+        document: As RabbitMQ exports it; sections that are not known are passed over.
+        broker: Gets virtual hosts and what is in them.
+        accounts: Gets users and permissions.
+        is_strict: Refuse parameters of components that Leveret does not have.
+    Raises:
+        DefinitionsError: An entry is wrong; those before it stay.
+    """
+    if is_strict:
+        _check_strictly(document)
     load_vhosts(broker, document)
     load_accounts(accounts, document, broker.vhosts)
+    yield
+    load_global_parameters(broker, document)
     load_policies(broker, document)
-    load_topology(broker, document)
+    yield
+    yield from topology_steps(broker, document)
+
+
+def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]]:
+    """The definitions document of the whole broker, piece by piece.
+
+    Yields:
+        A key of the document with its value; or, for a section that may be long, the key and an iterator of entries.
+    """
+    vhosts = list(broker.vhosts.values())
+    people = dump_accounts(accounts)
+    yield "rabbit_version", RABBITMQ_VERSION
+    yield "rabbitmq_version", RABBITMQ_VERSION
+    yield "product_name", "Leveret"
+    yield "product_version", VERSION
+    yield "users", people["users"]
+    yield "vhosts", export.export_vhosts(broker)
+    yield "permissions", people["permissions"]
+    yield "topic_permissions", people["topic_permissions"]
+    yield "parameters", [entry for vhost in vhosts for entry in export.export_parameters(vhost)]
+    yield "global_parameters", export.export_global_parameters(broker)
+    yield "policies", [entry for vhost in vhosts for entry in export.export_policies(vhost)]
+    yield "queues", chain.from_iterable(map(export.export_queues, vhosts))
+    yield "exchanges", chain.from_iterable(map(export.export_exchanges, vhosts))
+    yield "bindings", chain.from_iterable(map(export.export_bindings, vhosts))
+
+
+def vhost_export_steps(vhost: VirtualHost) -> Iterator[tuple[str, Any]]:
+    """The definitions document of one virtual host, piece by piece, as in export_steps().
+
+    As in RabbitMQ 3.10 parameters and policies say where they were, the others do not.
+    """
+    yield "rabbit_version", RABBITMQ_VERSION
+    yield "parameters", export.export_parameters(vhost)
+    yield "policies", export.export_policies(vhost)
+    yield "queues", map(_without_vhost, export.export_queues(vhost))
+    yield "exchanges", map(_without_vhost, export.export_exchanges(vhost))
+    yield "bindings", map(_without_vhost, export.export_bindings(vhost))
+
+
+def _without_vhost(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "vhost"}
+
+
+def _check_strictly(document: Mapping[str, Any]) -> None:
+    """Refuse what RabbitMQ refuses, though it could be passed over."""
+    for user in _objects(document, "users"):
+        if "tags" not in user:
+            raise DefinitionsError(f"users: '{user.get('name')}' has no tags", "tags_not_present")
+    for entry in _objects(document, "parameters"):
+        component = entry.get("component")
+        if component not in COMPONENTS:
+            text = f"component {component} not found"
+            where = f"{entry.get('vhost')}/{component}/{entry.get('name')}"
+            raise DefinitionsError(f"parameters: {text}", f"Validation failed\n\n{text}\n ({where})")
+
+
+def _objects(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
+    entries = document.get(section)
+    return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -179,11 +179,16 @@ def fits(definition: Mapping[str, Any], queue_type: str) -> bool:
     return not any(queue_type in KEYS[name].unfit for name in definition if name in KEYS)
 
 
+def operator_replaces(name: str) -> bool:
+    """Whether an operator policy's value replaces that of the policy; else the smaller one of both counts."""
+    return name in _OPERATOR_REPLACES
+
+
 def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
     """The definition in force where a policy and an operator policy both match."""
     merged = dict(user)
     for name, value in operator.items():
-        if name in merged and name not in _OPERATOR_REPLACES:
+        if name in merged and not operator_replaces(name):
             value = min(value, merged[name])
         merged[name] = value
     return merged

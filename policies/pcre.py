@@ -64,6 +64,9 @@ _PROPERTIES: Final = frozenset(
 )
 
 
+_NO_CLASS_END: Final = "missing terminating ] for character class"
+
+
 class InvalidPattern(ValueError):
     """A text that is no regular expression, or uses what is not supported; the text says what.
 
@@ -75,6 +78,7 @@ class InvalidPattern(ValueError):
 
     def __init__(self, source: str, reason: str, position: int) -> None:
         super().__init__(f"{source!r} is no regular expression: {reason}")
+        self.source = source
         self.reason = reason
         self.position = position
 
@@ -86,6 +90,15 @@ class InvalidPattern(ValueError):
     def as_term(self) -> str:
         """Reason and position as Erlang prints them."""
         return f'{{"{self.reason}",{self.position}}}'
+
+    def as_json(self, source: object = None) -> list[object]:
+        """What RabbitMQ's HTTP API answers: an Erlang term whose strings are lists of numbers.
+
+        Args:
+            source: Stands for the text, if it is not to be a list.
+        """
+        text = list(self.source.encode("utf-8", "surrogateescape")) if source is None else source
+        return ["invalid_regexp", text, [list(self.reason.encode()), self.position]]
 
 
 def _literal(character: str) -> str:
@@ -129,9 +142,9 @@ class Translator:
     def _fail(self, reason: str) -> InvalidPattern:
         return InvalidPattern(self._source, reason, self._at)
 
-    def _take(self) -> str:
+    def _take(self, missing: str = "\\ at end of pattern") -> str:
         if self._at >= len(self._text):
-            raise self._fail("it ends too early")
+            raise self._fail(missing)
         self._at += 1
         return self._text[self._at - 1]
 
@@ -322,7 +335,7 @@ class Translator:
         inside = "".join(members)
         if not inside:
             # \Q\E alone.
-            raise self._fail("missing terminating ] for character class")
+            raise self._fail(_NO_CLASS_END)
         self._emit(f"[{'^' if negated else ''}{inside}]")
 
     def _member(self) -> str:
@@ -361,7 +374,7 @@ class Translator:
 
     def _class_character(self) -> str:
         """A single character of a class."""
-        character = self._take()
+        character = self._take(_NO_CLASS_END)
         if character != "\\":
             return character
         character = self._take()

@@ -62,6 +62,10 @@ class Policy:
             return False
         return self._compiled.matches(name)
 
+    def matches_name(self, name: str) -> bool:
+        """Whether its pattern matches a name, whatever it applies to."""
+        return self._compiled.matches(name)
+
 
 def winner(
     policies: Iterable[Policy], name: str, resource: Literal["exchange", "classic", "quorum", "stream"]

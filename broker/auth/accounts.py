@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+from broker.auth.attempts import AMQP, AuthAttempts
 from broker.auth.passwords import SHA256, hash_password, verify_password
 from broker.auth.users import User
 from policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
@@ -43,10 +44,12 @@ class Accounts:
 
     Attributes:
         generation: Grows with every change, so that others may remember answers.
+        attempts: Counts logins.
     """
 
     def __init__(self, loopback_users: Collection[str] = ()) -> None:
         self.generation = 0
+        self.attempts = AuthAttempts()
         self._loopback_users = frozenset(loopback_users)
         self._users: dict[str, User] = {}
         self._permissions: dict[tuple[str, str], Permissions] = {}
@@ -122,23 +125,31 @@ class Accounts:
         self._topic_permissions = {key: value for key, value in self._topic_permissions.items() if key[0] != name}
         self._changed()
 
-    def authenticate(self, username: str, password: bytes, peer_is_loopback: bool) -> User | None:
-        """Who a client is.
+    def authenticate(self, username: str, password: bytes, peer_is_loopback: bool, protocol: str = AMQP) -> User | None:
+        """Who a client is. The attempt is counted.
 
         Args:
             username: Who it says it is.
             password: As it came; an empty one is refused, whatever the user's is.
             peer_is_loopback: It connects from this machine.
+            protocol: How it connects, see AuthAttempts.
         Returns:
             The user; None for a wrong name or password, and for a loopback user from elsewhere.
         """
+        user = self._recognise(username, password)
+        if user is not None and username in self._loopback_users and not peer_is_loopback:
+            user = None
+        self.attempts.count(protocol, user is not None)
+        return user
+
+    def _recognise(self, username: str, password: bytes) -> User | None:
         user = self._users.get(username)
         if user is None or not user.password_hash:
             verify_password(password, _NOBODYS_HASH)
             return None
         if not verify_password(password, user.password_hash, user.hashing_algorithm) or not password:
             return None
-        return user if peer_is_loopback or username not in self._loopback_users else None
+        return user
 
     # -- permissions --------------------------------------------------------------------------------------
 

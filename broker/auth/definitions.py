@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
 from broker.auth.accounts import Accounts, UnknownUser
-from broker.auth.passwords import MD5, SHA256, InvalidHash, decode_hash, hash_password
+from broker.auth.passwords import MD5, SHA256, InvalidHash, check_hash, hash_password
 from broker.auth.users import User, UserLimits
 from broker.config.errors import DefinitionsError
 from policies.pcre import InvalidPattern
@@ -68,16 +68,17 @@ def _password(entry: Mapping[str, Any], what: str, default: str) -> tuple[str, s
         if value is not None and not isinstance(value, str):
             raise DefinitionsError(f"{what}: '{key}' must be a string")
     if password is not None and password_hash is not None:
-        raise DefinitionsError(f"{what}: give either 'password' or 'password_hash', not both")
+        text = f"{what}: give either 'password' or 'password_hash', not both"
+        raise DefinitionsError(text, "both_password_and_password_hash_are_provided")
     if password:
         return hash_password(password), SHA256
     algorithm = entry.get("hashing_algorithm") or default
     if not password_hash:
         return "", SHA256
     try:
-        decode_hash(password_hash, str(algorithm))
+        check_hash(password_hash, str(algorithm))
     except InvalidHash as invalid:
-        raise DefinitionsError(f"{what}: 'password_hash': {invalid}") from None
+        raise DefinitionsError(f"{what}: 'password_hash': {invalid}", ["not_base64", password_hash]) from None
     return password_hash, str(algorithm)
 
 
@@ -131,15 +132,17 @@ def _set_topic_permissions(accounts: Accounts, entry: Mapping[str, Any], vhosts:
 def _set(what: str, change: Callable[[], None]) -> None:
     try:
         change()
-    except (UnknownUser, InvalidPattern) as wrong:
-        raise DefinitionsError(f"{what}: {wrong}") from None
+    except UnknownUser as unknown:
+        raise DefinitionsError(f"{what}: {unknown}", ["no_such_user", unknown.args[0]]) from None
+    except InvalidPattern as wrong:
+        raise DefinitionsError(f"{what}: {wrong}", wrong.as_json()) from None
 
 
 def _whose(entry: Mapping[str, Any], section: str, vhosts: Container[str] | None) -> tuple[str, str]:
     user = _text(entry, "user", section, "an entry")
     vhost = _text(entry, "vhost", section, f"the entry of user '{user}'")
     if vhosts is not None and vhost not in vhosts:
-        raise DefinitionsError(f"{section}: user '{user}': there is no vhost '{vhost}'")
+        raise DefinitionsError(f"{section}: user '{user}': there is no vhost '{vhost}'", ["no_such_vhost", vhost])
     return user, vhost
 
 
@@ -184,7 +187,7 @@ def _mapping(entry: Mapping[str, Any], key: str, what: str) -> Mapping[str, Any]
 def dump(accounts: Accounts) -> dict[str, Any]:
     """All users and permissions as a definitions document that load() takes."""
     return {
-        "users": [_dump_user(user) for user in accounts.users.values()],
+        "users": [dump_user(user) for user in accounts.users.values()],
         "permissions": [
             {
                 "user": user,
@@ -202,7 +205,8 @@ def dump(accounts: Accounts) -> dict[str, Any]:
     }
 
 
-def _dump_user(user: User) -> dict[str, Any]:
+def dump_user(user: User) -> dict[str, Any]:
+    """One user as definitions and the HTTP API show it."""
     limits = {"max-connections": user.limits.max_connections, "max-channels": user.limits.max_channels}
     return {
         "name": user.name,

@@ -62,19 +62,33 @@ def verify_password(password: bytes, password_hash: str, algorithm: str = SHA256
     return hmac.compare_digest(ALGORITHMS[algorithm](salt + password).digest(), expected)
 
 
+def check_hash(password_hash: str, algorithm: str) -> None:
+    """Refuse what nobody can have exported. As in RabbitMQ the length is free: a wrong one fits no password.
+
+    Raises:
+        InvalidHash: It is no base64, or the algorithm is unknown.
+    """
+    if algorithm not in ALGORITHMS:
+        raise InvalidHash(f"unknown hashing algorithm '{algorithm}', known are {', '.join(ALGORITHMS)}")
+    _decode(password_hash)
+
+
 def decode_hash(password_hash: str, algorithm: str) -> bytes:
     """The salt and hash in a stored hash.
 
     Raises:
         InvalidHash: There are none.
     """
-    if algorithm not in ALGORITHMS:
-        raise InvalidHash(f"unknown hashing algorithm '{algorithm}', known are {', '.join(ALGORITHMS)}")
-    try:
-        stored = base64.b64decode(password_hash, validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidHash("the hash is no base64") from None
+    check_hash(password_hash, algorithm)
+    stored = _decode(password_hash)
     wanted = _SALT_SIZE + ALGORITHMS[algorithm](b"").digest_size
     if len(stored) != wanted:
         raise InvalidHash(f"the hash has {len(stored)} bytes, {algorithm} takes {wanted}")
     return stored
+
+
+def _decode(password_hash: str) -> bytes:
+    try:
+        return base64.b64decode(password_hash, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidHash("the hash is no base64") from None

@@ -7,7 +7,7 @@ ConfigError           a file, an environment variable or what it points to
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ConfigError(Exception):
@@ -27,4 +27,13 @@ class UsageError(ConfigError):
 
 
 class DefinitionsError(ConfigError):
-    """A definitions document cannot be loaded; the text names section and entry, and what would be right."""
+    """A definitions document cannot be loaded; the text names section and entry, and what would be right.
+
+    Args:
+        text: That text.
+        reason: What RabbitMQ's HTTP API answers instead, as JSON; by default the text.
+    """
+
+    def __init__(self, text: str, reason: Any = None) -> None:
+        super().__init__(text)
+        self.reason = text if reason is None else reason

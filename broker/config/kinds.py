@@ -54,6 +54,22 @@ class ProductVersion:
         return f"{self.product} {self.version}"
 
 
+@dataclass(frozen=True, slots=True)
+class SyncRule:
+    """When what was written is synced to the disk.
+
+    Attributes:
+        mode: `always`, `interval` or `off`.
+        interval: Milliseconds between two syncs at least; 0 unless the mode is `interval`.
+    """
+
+    mode: str
+    interval: int = 0
+
+    def __str__(self) -> str:
+        return f"interval({self.interval})" if self.interval else self.mode
+
+
 def text(*, empty: bool = False) -> Kind[str]:
     """A string.
 
@@ -106,6 +122,28 @@ def boolean() -> Kind[bool]:
         raise ValueError(value)
 
     return Kind(read, "true or false")
+
+
+def sync_rule() -> Kind[SyncRule]:
+    """When what was written is synced.
+
+    Returns:
+        The kind.
+    """
+
+    def read(value: object) -> SyncRule:
+        # YAML takes off for false.
+        word = "off" if value is False else str(value).casefold().strip()
+        if word in ("always", "off"):
+            return SyncRule(word)
+        if not word.startswith("interval(") or not word.endswith(")"):
+            raise ValueError(value)
+        interval = parse_duration(word[9:-1].strip(), unit="ms")
+        if not 1 <= interval <= 3_600_000:
+            raise ValueError(value)
+        return SyncRule("interval", interval)
+
+    return Kind(read, "always, interval(T) with T 1..3600000 ms, or off")
 
 
 def integer(low: int, high: int) -> Kind[int]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.config import kinds
 from broker.config.declaration import Option, declared, group, option
-from broker.config.kinds import ProductVersion
+from broker.config.kinds import ProductVersion, SyncRule
 
 _PORT: Final = kinds.integer(0, 65535)
 # The empty pattern allows nothing.
@@ -45,6 +45,22 @@ class MemoryHighWatermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFreeLimit:
+    """How much of the disk has to be free lest the broker stops reading from publishers."""
+
+    absolute: int = option(
+        kinds.size(0, 2**63 - 1),
+        50_000_000,
+        "Disk alarm below this much free space; the store may need more, three segments.",
+    )
+    relative: float | None = option(
+        kinds.optional(kinds.real(0.0, 1000.0), "none"),
+        None,
+        "Disk alarm below this share of the machine's (or container's) memory; comes before the absolute one.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TcpListenOptions:
     """How AMQP sockets are opened."""
 
@@ -62,6 +78,41 @@ class Compat:
         kinds.optional(kinds.product(), "none"),
         None,
         "Product and version to name to clients instead of Leveret's own, such as `RabbitMQ 3.10.8`.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """How messages are kept on disk."""
+
+    sync: SyncRule = option(
+        kinds.sync_rule(),
+        SyncRule("always"),
+        "When messages are synced to the disk: before they are confirmed (always), at most every so often with confirms"
+        " that do not wait for it (interval), or as the system likes (off); without always, a loss of power can lose"
+        " confirmed messages.",
+    )
+    segment_size: int = option(
+        kinds.size(65_536, 2**30),
+        16_777_216,
+        "Size at which a file of messages is full; a longer message has one of its own. It may be changed at any time"
+        " (RabbitMQ's msg_store_file_size_limit).",
+    )
+    preload_messages: int = option(
+        kinds.integer(0, _COUNT_MAX),
+        16_384,
+        "Messages to bring to memory when a queue ceases to be lazy; 0 brings none.",
+    )
+    embed_bodies_below: int = option(
+        kinds.size(0, 2**31 - 1),
+        4096,
+        "Only messages smaller than this are brought to memory then, 0 for none (RabbitMQ's"
+        " queue_index_embed_msgs_below).",
+    )
+    event_retention: int = option(
+        kinds.duration(0, 2**53, "s"),
+        604_800,
+        "Time that the record of what became of messages is kept for analytics.",
     )
 
 
@@ -164,11 +215,18 @@ class Settings:
         "Connections that may be open at once.",
     )
     vm_memory_high_watermark: MemoryHighWatermark = group(MemoryHighWatermark)
+    vm_memory_high_watermark_paging_ratio: float = option(
+        kinds.real(0.0, 1.0),
+        0.5,
+        "Queues page messages out to disk above this share of the memory watermark.",
+    )
+    disk_free_limit: DiskFreeLimit = group(DiskFreeLimit)
     tcp_listen_options: TcpListenOptions = group(TcpListenOptions)
     shutdown_timeout: int = option(
         kinds.duration(0, _COUNT_MAX, "ms"), 10_000, "Time that a clean stop may take before it is cut short."
     )
 
+    storage: Storage = group(Storage)
     compat: Compat = group(Compat)
 
     load_definitions: Path | None = option(

@@ -24,6 +24,11 @@ class Alarms:
         self.any = False
 
     @property
+    def resources(self) -> frozenset[str]:
+        """The resources whose alarm is set."""
+        return frozenset(self._set)
+
+    @property
     def reason(self) -> str:
         """The reason that connection.blocked gives, for example ``low on memory``."""
         return "low on " + " & ".join(_REASONS[resource] for resource in sorted(self._set))

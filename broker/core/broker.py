@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
-from collections.abc import Sized
-from typing import Protocol
+from collections.abc import Callable
 
 from broker.core.alarms import Alarms
+from broker.core.clients import ClientConnection as ClientConnection
+from broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
+from broker.core.message_storage import MessageStorage
+from broker.core.stats.totals import BrokerStatistics
 from broker.core.timers import Timers
 from broker.core.turn import Turn
 from broker.core.vhost import VirtualHost
-from protocol.faults import AmqpFault
-from protocol.field_table import FieldTable
+from broker.core.vhost_metadata import metadata_to_json
 from storage.definitions import Journal, NoJournal
-
-
-class ClientConnection(Protocol):
-    """An open connection, as the rest of the broker sees it.
-
-    Attributes:
-        username: Who is logged in.
-        vhost_name: The virtual host it has opened.
-        name: Address and port of the client, an arrow, those of the broker.
-        client_properties: As the client sent them.
-        channel_max: Channels it may have open at once.
-        frame_max: Largest frame in bytes.
-        channels: Those it has open.
-    """
-
-    username: str
-    vhost_name: str
-    name: str
-    client_properties: FieldTable
-    channel_max: int
-    frame_max: int
-
-    @property
-    def channels(self) -> Sized:
-        """Its open channels."""
-
-    def terminate(self, fault: AmqpFault) -> None:
-        """Close it with this reason."""
 
 
 class Broker:
@@ -50,44 +25,67 @@ class Broker:
         turn: Ends the turns of the event loop.
         timers: The clock.
         trust_publishers: An x-death header that a publisher made up counts as the broker's own.
+        storage: Where queues keep their messages; in memory unless given.
 
     Attributes:
+        storage: Where queues keep their messages.
         vhosts: By name.
         alarms: Resource alarms.
+        global_parameters: Parameters that belong to no virtual host.
+        when_durable: Calls back once all that queues have taken so far is on disk, as far as it has to be.
+        default_cluster_name: What the cluster is called unless a global parameter names it.
         connections: All that have opened a virtual host.
         user_connections: Open connections by user name.
         user_channels: Open channels by user name.
         channel_count: Open channels in all.
+        statistics: What has happened.
+        last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
     """
 
-    def __init__(self, turn: Turn, timers: Timers, trust_publishers: bool = False) -> None:
+    def __init__(
+        self, turn: Turn, timers: Timers, trust_publishers: bool = False, storage: MessageStorage | None = None
+    ) -> None:
+        self.storage = storage or MessageStorage()
         self.turn = turn
         self.timers = timers
         self._trust_publishers = trust_publishers
         self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = Alarms()
+        self.global_parameters = GlobalParameters()
+        self.when_durable: Callable[[Callable[[], None]], object] = _at_once
+        self.default_cluster_name = f"leveret@{socket.gethostname()}"
         self.connections: set[ClientConnection] = set()
         self.user_connections: Counter[str] = Counter()
         self.user_channels: Counter[str] = Counter()
         self.channel_count = 0
+        self.statistics = BrokerStatistics()
+        self.last_sample = 0
 
     def add_vhost(self, name: str) -> VirtualHost:
         """Make a virtual host, or return the one that is there."""
         if name not in self.vhosts:
-            vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers)
+            vhost = self.vhosts[name] = VirtualHost(
+                name, self.turn, self.timers, self._trust_publishers, self.storage
+            )
             vhost.recorder.journal = self._journal
             self.save_vhost(vhost)
         return self.vhosts[name]
 
+    @property
+    def cluster_name(self) -> str:
+        """What the cluster is called."""
+        return str(self.global_parameters.values.get(CLUSTER_NAME, self.default_cluster_name))
+
     def save_vhost(self, vhost: VirtualHost) -> None:
-        """Keep a virtual host and its limits."""
+        """Keep a virtual host, its limits and its metadata."""
         limits = {"max_connections": vhost.max_connections, "max_queues": vhost.max_queues}
-        self._journal.put("vhost", (vhost.name,), limits)
+        self._journal.put("vhost", (vhost.name,), {**limits, "metadata": metadata_to_json(vhost.metadata)})
 
     def record_to(self, journal: Journal) -> None:
         """Write all changes of definitions into a journal from now on."""
         self._journal = journal
+        self.global_parameters.journal = journal
         for vhost in self.vhosts.values():
             vhost.recorder.journal = journal
 
@@ -95,11 +93,13 @@ class Broker:
         """Delete a virtual host with its queues; its connections have been closed."""
         vhost = self.vhosts.pop(name)
         vhost.end()
+        self.statistics.ended.absorb(vhost.statistics)
         self._journal.delete("vhost", (name,))
 
     def register(self, connection: ClientConnection) -> None:
         """Count a connection that has opened its virtual host."""
         self.connections.add(connection)
+        self.statistics.connection_created += 1
         self.user_connections[connection.username] += 1
         self.vhosts[connection.vhost_name].connection_count += 1
 
@@ -108,7 +108,14 @@ class Broker:
         if connection not in self.connections:
             return
         self.connections.remove(connection)
+        self.statistics.connection_closed += 1
         self.user_connections[connection.username] -= 1
         vhost = self.vhosts.get(connection.vhost_name)
         if vhost is not None:
             vhost.connection_count -= 1
+            vhost.statistics.connections.absorb(connection.counters)
+
+
+def _at_once(callback: Callable[[], None]) -> None:
+    """Nothing is kept on a disk."""
+    callback()

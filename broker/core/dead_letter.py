@@ -83,8 +83,7 @@ class DeadLetters:
             letter = self._letter(queue, envelope, reason)
             originals = list(run)
             taken = 0 if letter is None else self._send(queue, letter, originals, reason)
-            if taken < len(originals):
-                queue.retain(originals[taken:], reason)
+            queue.dead_lettered(originals, taken, reason)
 
     def _send(self, queue: Queue, letter: _Letter, originals: list[Message], reason: str) -> int:
         """Publish a letter to its targets; return how many of its messages no target has refused."""

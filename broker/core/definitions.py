@@ -1,4 +1,4 @@
-"""Loading virtual hosts, exchanges, queues and bindings from a RabbitMQ definitions document.
+"""Loading virtual hosts, policies, exchanges, queues and bindings from a RabbitMQ definitions document.
 
 Source: https://www.rabbitmq.com/docs/definitions
 """
@@ -6,27 +6,33 @@ Source: https://www.rabbitmq.com/docs/definitions
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from broker.config.errors import DefinitionsError
 from broker.core.broker import Broker
 from broker.core.durable import table_from_text
+from broker.core.json_tables import table_from_json
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
+from broker.core.vhost_metadata import InvalidMetadata, metadata_from_json, read_metadata
+from policies.limits import VHOST_LIMITS, refuse_limits
 from policies.policy import PolicyError, read_policy
 from protocol.faults import AmqpFault
-from protocol.field_table import FieldTable, FieldValue, longstr
+from protocol.field_table import FieldTable
 from storage.definitions import DefinitionsDatabase
+
+#: Parameters that are something else here, by component.
+COMPONENTS: Final = ("operator_policy", "vhost-limits")
 
 
 def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Make the virtual hosts of a document, with their limits.
+    """Make the virtual hosts of a document, with metadata and limits; one that exists gets the document's.
 
     Raises:
         DefinitionsError: An entry is malformed.
     """
     for entry in _entries(document, "vhosts"):
-        broker.add_vhost(_text(entry, "name", "vhosts"))
+        _load_vhost(broker, _text(entry, "name", "vhosts"), entry)
     for entry in _entries(document, "parameters"):
         if entry.get("component") == "vhost-limits":
             vhost = _vhost(broker, entry, "parameters")
@@ -34,8 +40,41 @@ def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
             broker.save_vhost(vhost)
 
 
+def _load_vhost(broker: Broker, name: str, entry: Mapping[str, Any]) -> None:
+    is_new = name not in broker.vhosts
+    vhost = broker.add_vhost(name)
+    if is_new or len(entry) > 1:
+        try:
+            vhost.metadata = read_metadata(entry, vhost.metadata)
+        except InvalidMetadata as invalid:
+            raise DefinitionsError(f"vhosts: '{name}': {invalid.reason}", invalid.reason) from None
+        broker.save_vhost(vhost)
+
+
+def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Set the global parameters of a document.
+
+    Raises:
+        DefinitionsError: An entry is malformed.
+    """
+    for entry in _entries(document, "global_parameters"):
+        broker.global_parameters.set(_text(entry, "name", "global_parameters"), entry.get("value"))
+
+
 def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Declare the exchanges, queues and bindings of a document.
+    """Declare the exchanges, queues and bindings of a document at once; see topology_steps().
+
+    Raises:
+        DefinitionsError: An entry is malformed, or what it declares cannot be had.
+    """
+    for _ in topology_steps(broker, document):
+        pass
+
+
+def topology_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None]:
+    """Declare the exchanges, queues and bindings of a document, one a step.
+
+    What exists already stays as it is, whatever the document says of it.
 
     Raises:
         DefinitionsError: An entry is malformed, or what it declares cannot be had.
@@ -50,7 +89,9 @@ def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
             try:
                 declare(vhost, entry)
             except AmqpFault as fault:
-                raise DefinitionsError(f"{section}: {dict(entry)}: {fault.explanation}") from None
+                text = f"{section}: {dict(entry)}: {fault.explanation}"
+                raise DefinitionsError(text, fault.explanation) from None
+            yield
 
 
 def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
@@ -75,19 +116,26 @@ def _set_policy(
     broker: Broker, entry: Mapping[str, Any], value: Mapping[str, Any], section: str, operator: bool
 ) -> None:
     name = _text(entry, "name", section)
+    vhost = _vhost(broker, entry, section)
     try:
         policy = read_policy(name, value, operator)
     except PolicyError as error:
-        reason = " ".join(str(error).split())
-        raise DefinitionsError(f"{section}: policy '{name}': {reason}") from None
-    _vhost(broker, entry, section).policies.set(policy, operator)
+        text = f"{section}: policy '{name}': {' '.join(str(error).split())}"
+        where = f"{vhost.name}/operator_policy/{name}" if operator else f"{vhost.name}/{name}"
+        # RabbitMQ escapes markup in these texts, though not in those of operator policies.
+        reason = str(error) if operator else str(error).replace("<", "&lt;").replace(">", "&gt;")
+        raise DefinitionsError(text, f"{reason} ({where})") from None
+    vhost.policies.set(policy, operator)
 
 
 def restore(broker: Broker, database: DefinitionsDatabase) -> None:
-    """Make again what an earlier run has kept: virtual hosts, policies, exchanges, queues, bindings."""
-    for (name,), limits in database.load("vhost"):
+    """Make again what an earlier run has kept: virtual hosts, policies, exchanges, queues, bindings, parameters."""
+    for (name,), kept in database.load("global_parameter"):
+        broker.global_parameters.set(name, kept["value"])
+    for (name,), kept in database.load("vhost"):
         vhost = broker.add_vhost(name)
-        vhost.max_connections, vhost.max_queues = limits["max_connections"], limits["max_queues"]
+        vhost.max_connections, vhost.max_queues = kept["max_connections"], kept["max_queues"]
+        vhost.metadata = metadata_from_json(kept.get("metadata", {}))
     for kind in ("policy", "operator_policy"):
         for (vhost_name, name), value in database.load(kind):
             operator = kind == "operator_policy"
@@ -99,33 +147,12 @@ def restore(broker: Broker, database: DefinitionsDatabase) -> None:
     for (vhost_name, name), value in database.load("queue"):
         arguments = table_from_text(value["arguments"])
         declaration = QueueDeclaration(name, True, value["auto_delete"], None, None, arguments)
-        broker.vhosts[vhost_name].restore_queue(declaration)
+        broker.vhosts[vhost_name].restore_queue(declaration, value.get("qid"))
     for (vhost_name, source, destination_type, destination, key, arguments_text), _ in database.load("binding"):
         vhost = broker.vhosts[vhost_name]
         to_queue = destination_type == "queue"
         end = vhost.queues[destination] if to_queue else vhost.topology.exchanges[destination]
         vhost.topology.bind(vhost.topology.exchanges[source], end, key, table_from_text(arguments_text))
-
-
-def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
-    """Arguments written as JSON, typed as RabbitMQ types them: integers are long, fractions double."""
-    return tuple((key, _field(value)) for key, value in arguments.items())
-
-
-def _field(value: Any) -> FieldValue:
-    if isinstance(value, bool):
-        return FieldValue("t", value)
-    if isinstance(value, int):
-        return FieldValue("l", value)
-    if isinstance(value, float):
-        return FieldValue("d", value)
-    if isinstance(value, str):
-        return longstr(value)
-    if isinstance(value, Mapping):
-        return FieldValue("F", table_from_json(value))
-    if isinstance(value, list):
-        return FieldValue("A", tuple(map(_field, value)))
-    return FieldValue("V", None)
 
 
 def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
@@ -145,25 +172,31 @@ def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
     return value
 
 
+def _flag(entry: Mapping[str, Any], key: str, section: str, default: bool = False) -> bool:
+    value = entry.get(key, default)
+    if not isinstance(value, bool):
+        raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be true or false", ["not_boolean", value])
+    return value
+
+
 def _vhost(broker: Broker, entry: Mapping[str, Any], section: str) -> VirtualHost:
     name = _text(entry, "vhost", section)
     vhost = broker.vhosts.get(name)
     if vhost is None:
-        raise DefinitionsError(f"{section}: {dict(entry)}: there is no vhost '{name}'")
+        raise DefinitionsError(f"{section}: {dict(entry)}: there is no vhost '{name}'", ["no_such_vhost", name])
     return vhost
 
 
 def _set_limits(vhost: VirtualHost, limits: Any) -> None:
     if not isinstance(limits, Mapping):
         raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}' must be an object")
-    for key, value in limits.items():
-        if key not in ("max-connections", "max-queues") or not isinstance(value, int) or isinstance(value, bool):
-            raise DefinitionsError(
-                f"parameters: limits of vhost '{vhost.name}': {key}={value!r}: must be max-connections or"
-                " max-queues and an integer"
-            )
-        # A negative limit is no limit.
-        setattr(vhost, key.replace("-", "_"), value if value >= 0 else None)
+    refusal = refuse_limits(limits, VHOST_LIMITS, "limits")
+    if refusal is not None:
+        # RabbitMQ escapes markup in texts about parameters.
+        escaped = refusal.replace("<", "&lt;").replace(">", "&gt;")
+        reason = f"Validation failed\n\n{escaped}\n ({vhost.name}/vhost-limits/limits)"
+        raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}': {refusal}", reason)
+    vhost.max_connections, vhost.max_queues = limits.get("max-connections"), limits.get("max-queues")
 
 
 def _arguments(entry: Mapping[str, Any]) -> FieldTable:
@@ -174,26 +207,31 @@ def _arguments(entry: Mapping[str, Any]) -> FieldTable:
 
 
 def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
-    type_name = _text(entry, "type", "exchanges")
+    name, type_name = _text(entry, "name", "exchanges"), _text(entry, "type", "exchanges")
+    if name in vhost.topology.exchanges:
+        return
     vhost.topology.check_exchange_type(type_name)
     vhost.declare_exchange(
-        _text(entry, "name", "exchanges"),
+        name,
         type_name,
-        bool(entry.get("durable", True)),
-        bool(entry.get("auto_delete", False)),
-        bool(entry.get("internal", False)),
+        _flag(entry, "durable", "exchanges", True),
+        _flag(entry, "auto_delete", "exchanges"),
+        _flag(entry, "internal", "exchanges"),
         _arguments(entry),
     )
 
 
 def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+    name, arguments = _text(entry, "name", "queues"), _arguments(entry)
+    if name in vhost.queues:
+        return
     declaration = QueueDeclaration(
-        _text(entry, "name", "queues"),
-        bool(entry.get("durable", True)),
-        bool(entry.get("auto_delete", False)),
+        name,
+        _flag(entry, "durable", "queues", True),
+        _flag(entry, "auto_delete", "queues"),
         None,
         None,
-        _arguments(entry),
+        arguments,
     )
     vhost.declare_queue(declaration, lambda _: None)
 

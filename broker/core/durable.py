@@ -65,7 +65,11 @@ class DurableRecorder:
     def queue_declared(self, queue: Queue) -> None:
         """Keep a new queue, if it is durable."""
         if queue.durable:
-            value = {"auto_delete": queue.auto_delete, "arguments": table_to_text(queue.arguments)}
+            value = {
+                "auto_delete": queue.auto_delete,
+                "arguments": table_to_text(queue.arguments),
+                "qid": queue.storage.qid,
+            }
             self.journal.put("queue", (self._vhost_name, queue.name), value)
 
     def queue_deleted(self, queue: Queue) -> None:

@@ -47,16 +47,21 @@ class MemoryMonitor:
     Args:
         alarms: Where the alarm is set.
         limit: Bytes above which it is set.
+
+    Attributes:
+        used: Bytes in use when it last looked.
     """
 
     def __init__(self, alarms: Alarms, limit: int) -> None:
         self._alarms = alarms
         self._set = False
+        self.used = 0
         self.limit = limit
 
     def look(self) -> bool:
         """Look once; return whether the alarm changed."""
-        above = used_memory() > self.limit
+        self.used = used_memory()
+        above = self.used > self.limit
         changed = above is not self._set
         if changed:
             self._set = above

@@ -73,6 +73,7 @@ class VirtualHostPolicies:
     def apply_to_exchange(self, exchange: Exchange) -> None:
         """Find the policy of an exchange and put it in force: it may name an alternate exchange."""
         policy = winner(self.policies.values(), exchange.name, "exchange")
+        exchange.policy = policy
         alternate = None if policy is None else policy.definition.get("alternate-exchange")
         # The default exchange takes part in matching, and has no alternate exchange all the same.
         if exchange.name:

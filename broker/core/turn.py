@@ -45,7 +45,7 @@ class Turn:
         before_writing: Called before connections write: what they tell their clients must be durable by then.
     """
 
-    __slots__ = ("_before_writing", "_call_soon", "_connections", "_pending", "_queues")
+    __slots__ = ("_again", "_before_writing", "_call_soon", "_connections", "_pending", "_queues")
 
     def __init__(
         self,
@@ -57,6 +57,15 @@ class Turn:
         self._queues: list[Delivering] = []
         self._connections: list[Flushing] = []
         self._pending = False
+        #: Another turn has been asked for while this one ends.
+        self._again = False
+
+    def end_later(self) -> None:
+        """Have a turn end soon: there is something to be made durable."""
+        self._again = True
+        if not self._pending:
+            self._pending = True
+            self._call_soon(self.end)
 
     def deliver_later(self, queue: Delivering) -> None:
         """Let a queue deliver at the end of this turn."""
@@ -88,7 +97,12 @@ class Turn:
                 queue.deliver()
             except Exception:
                 log.exception("internal error while a queue delivered")
-        self._before_writing()
+        # What asked for it until now is done here.
+        self._again = False
+        try:
+            self._before_writing()
+        except Exception:
+            log.exception("internal error while the turn was made durable")
         connections, self._connections = self._connections, []
         for connection in connections:
             connection.scheduled = False
@@ -96,6 +110,6 @@ class Turn:
                 connection.flush()
             except Exception:
                 log.exception("internal error while a connection was written to")
-        self._pending = bool(self._queues or self._connections)
+        self._pending = self._again or bool(self._queues or self._connections)
         if self._pending:
             self._call_soon(self.end)

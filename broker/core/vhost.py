@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from broker.core.dead_letter import DeadLetters
 from broker.core.durable import DurableRecorder
+from broker.core.message_storage import MessageStorage
 from broker.core.policies import VirtualHostPolicies
 from broker.core.queues.declaration import (
     QueueDeclaration,
@@ -15,17 +17,17 @@ from broker.core.queues.declaration import (
     check_locked,
 )
 from broker.core.queues.queue import Queue
-from broker.core.queues.quorum import QuorumQueue, QuorumStore
+from broker.core.queues.quorum import QuorumQueue
+from broker.core.queues.storage import StorageRequest
+from broker.core.stats.totals import VirtualHostStatistics
 from broker.core.timers import Timers
 from broker.core.topology import Topology
 from broker.core.turn import Turn
+from broker.core.vhost_metadata import VirtualHostMetadata
 from protocol.faults import not_found, precondition_failed
 from protocol.field_table import FieldTable, find
 from storage.definitions import NoJournal
-from storage.interface import MessageStore
-from storage.memory_store import MemoryStore
 from storage.message import Message
-from storage.priority_store import PriorityStore
 
 
 class ReplyReceiver(Protocol):
@@ -43,18 +45,29 @@ class VirtualHost:
         turn: The turn its queues deliver in.
         timers: The clock.
         trust_publishers: See DeadLetters.
+        storage: Where its queues keep their messages; in memory unless given.
 
     Attributes:
         queues: By name.
         policies: Its policies.
         recorder: Writes what is durable into a journal.
         replies: Channels that consume direct replies, by the name that their requests carry.
-        max_connections: Connections allowed at once; None for any number.
-        max_queues: Queues allowed at once; None for any number.
+        max_connections: Connections allowed at once; None or a negative number for any number.
+        max_queues: Queues allowed at once; likewise.
+        metadata: What is said about it.
         connection_count: Connections open now.
+        statistics: What has happened in it.
     """
 
-    def __init__(self, name: str, turn: Turn, timers: Timers, trust_publishers: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        turn: Turn,
+        timers: Timers,
+        trust_publishers: bool = False,
+        storage: MessageStorage | None = None,
+    ) -> None:
+        self._storage = storage or MessageStorage()
         self.name = name
         self.turn = turn
         self.timers = timers
@@ -64,7 +77,9 @@ class VirtualHost:
         self.replies: dict[str, ReplyReceiver] = {}
         self.max_connections: int | None = None
         self.max_queues: int | None = None
+        self.metadata = VirtualHostMetadata()
         self.connection_count = 0
+        self.statistics = VirtualHostStatistics()
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self._dead_letters = DeadLetters(self, trust_publishers)
         self._owned: dict[int, list[Queue]] = {}
@@ -96,17 +111,30 @@ class VirtualHost:
         Raises:
             ChannelFault: RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
         """
+        temporary = declaration.auto_delete or declaration.owner is not None
+        arguments = self.metadata.complete(declaration.arguments, declaration.durable, temporary)
+        if arguments is not declaration.arguments:
+            declaration = replace(declaration, arguments=arguments)
+        self.statistics.queue_declared += 1
         existing = self.queues.get(declaration.name)
         if existing is not None:
             check_equivalent(existing, declaration)
             return existing
         self._check_queue_limit(declaration.name)
         check_arguments(declaration, self.name, check_dead_letter_exchange)
+        self.statistics.queue_created += 1
         return self._create_queue(declaration)
 
-    def restore_queue(self, declaration: QueueDeclaration) -> None:
-        """Make a queue again that an earlier run has kept."""
-        self._create_queue(declaration)
+    def restore_queue(self, declaration: QueueDeclaration, qid: int | None) -> None:
+        """Make a queue again that an earlier run has kept.
+
+        Args:
+            declaration: What it was declared as.
+            qid: Its number on disk; None if it was not there.
+        """
+        queue = self._create_queue(declaration, qid)
+        if queue.store.ready_count:
+            self.turn.deliver_later(queue)
 
     def declare_exchange(
         self, name: str, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: FieldTable
@@ -130,6 +158,7 @@ class VirtualHost:
             self._owned[id(queue.owner)].remove(queue)
         self.topology.remove_queue(queue)
         self.recorder.queue_deleted(queue)
+        self.statistics.deleted(queue.queue_type, queue.counters)
         return queue.delete()
 
     def delete_queues_of(self, owner: object) -> None:
@@ -139,22 +168,27 @@ class VirtualHost:
         self._owned.pop(id(owner), None)
 
     def _check_queue_limit(self, name: str) -> None:
-        if self.max_queues is not None and len(self.queues) >= self.max_queues:
+        if self.max_queues is not None and 0 <= self.max_queues <= len(self.queues):
             raise precondition_failed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({self.max_queues}) is reached"
             )
 
-    def _create_queue(self, declaration: QueueDeclaration) -> Queue:
-        queue_class, store = _queue_kind(declaration)
+    def _create_queue(self, declaration: QueueDeclaration, qid: int | None = None) -> Queue:
+        # An exclusive queue cannot outlive its connection, so RabbitMQ makes it transient.
+        durable = declaration.durable and declaration.owner is None
+        is_quorum = declaration.queue_type == "quorum"
+        priorities = find(declaration.arguments, "x-max-priority")
+        max_priority = priorities.value if priorities is not None and not is_quorum else 0
+        request = StorageRequest(self.name, declaration.name, durable, max_priority, keeps_all=is_quorum)
+        queue_class = QuorumQueue if is_quorum else Queue
         queue = queue_class(
             self,
             declaration.name,
-            # An exclusive queue cannot outlive its connection, so RabbitMQ makes it transient.
-            declaration.durable and declaration.owner is None,
+            durable,
             declaration.auto_delete,
             declaration.owner,
             declaration.arguments,
-            store,
+            self._storage.open(request, qid),
         )
         self.queues[queue.name] = queue
         self.topology.add_queue(queue)
@@ -178,13 +212,3 @@ class VirtualHost:
     def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         """Publish messages to the queue's dead-letter exchange, if it has one."""
         self._dead_letters.publish(queue, messages, reason)
-
-
-def _queue_kind(declaration: QueueDeclaration) -> tuple[type[Queue], MessageStore]:
-    """The class of a new queue and its store."""
-    if declaration.queue_type == "quorum":
-        return QuorumQueue, QuorumStore()
-    priorities = find(declaration.arguments, "x-max-priority")
-    if priorities is not None and priorities.value:
-        return Queue, PriorityStore(priorities.value, MemoryStore)
-    return Queue, MemoryStore()

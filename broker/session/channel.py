@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from broker.core.consumers import Holder
 from broker.core.queues.queue import Queue
+from broker.core.stats.counters import ChannelCounters
 from broker.session.confirms import Confirms
 from broker.session.delivery import ChannelConsumer
 from broker.session.transaction import Transaction
@@ -16,6 +18,7 @@ from protocol.states import ChannelState
 from storage.interface import Entry
 
 if TYPE_CHECKING:
+    from broker.core.message_storage import HasFailed
     from broker.core.vhost import VirtualHost
     from broker.session.connection import Connection
     from broker.session.direct_reply import ReplyConsumer
@@ -46,6 +49,7 @@ class Channel:
         transaction: Set once the channel is in transaction mode.
         reply_consumer: Set while it consumes direct replies.
         last_queue: Name of the queue declared last, None before the first.
+        counters: What has happened on it.
     """
 
     __slots__ = (
@@ -55,6 +59,7 @@ class Channel:
         "connection",
         "consumer_unacked",
         "consumers",
+        "counters",
         "default_prefetch",
         "last_queue",
         "next_tag",
@@ -82,6 +87,7 @@ class Channel:
         self.transaction: Transaction | None = None
         self.reply_consumer: ReplyConsumer | None = None
         self.last_queue: str | None = None
+        self.counters = ChannelCounters()
         self._getters: dict[Queue, Holder] = {}
 
     @property
@@ -104,6 +110,33 @@ class Channel:
         if self.last_queue is None:
             raise not_found("no previously declared queue")
         return self.last_queue
+
+    # -- what others see ----------------------------------------------------------------------------------
+
+    @property
+    def confirming(self) -> bool:
+        """Whether it is in confirm mode."""
+        return self.confirms is not None
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it is in transaction mode."""
+        return self.transaction is not None
+
+    @property
+    def unacked_count(self) -> int:
+        """Messages that the client has yet to acknowledge."""
+        return len(self.unacked)
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Publishes that are to be confirmed."""
+        return 0 if self.confirms is None else self.confirms.unconfirmed_count
+
+    @property
+    def uncommitted(self) -> tuple[int, int]:
+        """Publishes and acknowledgements that wait for commit."""
+        return (0, 0) if self.transaction is None else self.transaction.held_counts()
 
     def getter(self, queue: Queue) -> Holder:
         """Who holds the messages that this channel got by basic.get from a queue."""
@@ -162,7 +195,9 @@ class Channel:
                 last = holder
                 entries = runs.setdefault(holder, [])
             entries.append(entry)
-        if outcome == "requeue":
+        if outcome == "acknowledge":
+            self.counters.ack += sum([len(settled) for settled in runs.values()])
+        elif outcome == "requeue":
             # What came earlier in this turn has been delivered by now: it is neither overtaken nor counted as ready.
             for holder in runs:
                 if holder.queue.scheduled:
@@ -243,6 +278,20 @@ class Channel:
         self.requeue_all(keep_got)
         self._getters.clear()
         self.confirms = self.transaction = None
+
+    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+        """Learn that the messages of this turn have been written: confirm them once they are synced."""
+        confirms = self.confirms
+        if confirms is None:
+            return None
+        last = confirms.written(has_failed)
+        self.output.confirm(self)
+        return partial(self._synced, confirms, last)
+
+    def _synced(self, confirms: Confirms, last: int) -> None:
+        if self.confirms is confirms:
+            confirms.synced(last)
+            self.output.confirm(self)
 
     def flush_confirms(self) -> None:
         """Send the confirms that are due."""

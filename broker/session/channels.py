@@ -56,6 +56,7 @@ class Channels:
         self._check_limits()
         channel = self._by_number[number] = Channel(self._connection, number)
         broker = self._connection.server.broker
+        broker.statistics.channel_created += 1
         broker.channel_count += 1
         broker.user_channels[self._connection.username] += 1
         return channel
@@ -64,6 +65,8 @@ class Channels:
         """Forget a channel that has been closed: its number is free."""
         del self._by_number[channel.number]
         broker = self._connection.server.broker
+        broker.statistics.channel_closed += 1
+        self._connection.vhost.statistics.channels.absorb(channel.counters)
         broker.channel_count -= 1
         broker.user_channels[self._connection.username] -= 1
 

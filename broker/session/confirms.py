@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 from protocol.methods import INDEX, encode_method
+
+if TYPE_CHECKING:
+    from broker.core.message_storage import HasFailed
+    from broker.core.queues.queue import Queue
+    from broker.core.stats.counters import ChannelCounters
 
 _ACK: Final = INDEX["basic.ack"]
 _NACK: Final = INDEX["basic.nack"]
@@ -17,23 +23,33 @@ class Confirms:
 
     Args:
         channel: The channel's number.
+        counters: Counts what is confirmed.
     """
 
-    __slots__ = ("_accepted", "_channel", "_last", "_refused", "_unconfirmed")
+    __slots__ = ("_accepted", "_channel", "_counters", "_held", "_last", "_refused", "_unwritten")
 
-    def __init__(self, channel: int) -> None:
+    def __init__(self, channel: int, counters: ChannelCounters) -> None:
         self._channel = channel
+        self._counters = counters
         self._last = 0
         #: Ranges (first, last) to be acked with the next flush.
         self._accepted: list[tuple[int, int]] = []
         self._refused: list[int] = []
-        #: Publishes that wait for something, by sequence number.
-        self._unconfirmed: set[int] = set()
+        #: Ranges that wait for the disk: those of this turn, with the queues that have the messages ...
+        self._unwritten: list[tuple[int, int, tuple[Queue, ...]]] = []
+        #: ... and those that have been written and are not synced yet.
+        self._held: deque[tuple[int, int]] = deque()
 
     @property
     def last(self) -> int:
         """Sequence number of the latest publish; 0 before the first."""
         return self._last
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Publishes that wait for something."""
+        held = sum(last - first + 1 for first, last in self._held)
+        return held + sum(last - first + 1 for first, last, _ in self._unwritten)
 
     def accept_next(self, count: int) -> None:
         """Number the next publishes, all of which are confirmed already; 0 numbers none."""
@@ -41,6 +57,7 @@ class Confirms:
             return
         first = self._last + 1
         self._last += count
+        self._counters.confirm += count
         accepted = self._accepted
         if accepted and accepted[-1][1] == first - 1:
             accepted[-1] = (accepted[-1][0], self._last)
@@ -52,22 +69,53 @@ class Confirms:
         self._last += 1
         self._refused.append(self._last)
 
-    def hold_next(self) -> int:
-        """Number the next publish, which is confirmed later; return its number."""
-        self._last += 1
-        self._unconfirmed.add(self._last)
-        return self._last
+    def hold_next(self, count: int, queues: tuple[Queue, ...]) -> bool:
+        """Number the next publishes, which are confirmed once they are on disk.
 
-    def accept_held(self, number: int) -> None:
-        """Confirm a publish that was held."""
-        self._unconfirmed.remove(number)
-        self._accepted.append((number, number))
+        Args:
+            count: How many; 0 numbers none.
+            queues: Where the messages are.
+        Returns:
+            Whether they are the first ones of this turn.
+        """
+        if not count:
+            return False
+        first = self._last + 1
+        self._last += count
+        unwritten = self._unwritten
+        if unwritten and unwritten[-1][1] == first - 1 and unwritten[-1][2] is queues:
+            unwritten[-1] = (unwritten[-1][0], self._last, queues)
+        else:
+            unwritten.append((first, self._last, queues))
+        return len(unwritten) == 1 and unwritten[0][0] == first
+
+    def written(self, has_failed: HasFailed) -> int:
+        """Refuse publishes of this turn that could not be written; return the number of the last that was held."""
+        unwritten, self._unwritten = self._unwritten, []
+        for first, last, queues in unwritten:
+            if has_failed(queues):
+                self._refused += range(first, last + 1)
+            else:
+                self._held.append((first, last))
+        return unwritten[-1][1] if unwritten else 0
+
+    def synced(self, last: int) -> None:
+        """Confirm what is held up to a number: it is on disk."""
+        held, accepted = self._held, self._accepted
+        while held and held[0][0] <= last:
+            first, end = held.popleft()
+            self._counters.confirm += end - first + 1
+            if accepted and accepted[-1][1] == first - 1:
+                accepted[-1] = (accepted[-1][0], end)
+            else:
+                accepted.append((first, end))
 
     def flush(self) -> list[bytes]:
         """The frames that are due, acks before nacks."""
         accepted, self._accepted = self._accepted, []
         refused, self._refused = self._refused, []
-        if not refused and not self._unconfirmed and len(accepted) == 1:
+        lowest = self._lowest_unconfirmed()
+        if not refused and len(accepted) == 1 and accepted[0][1] < lowest:
             first, last = accepted[0]
             return [encode_method(self._channel, _ACK, last, last > first)]
         numbers = sorted(number for first, last in accepted for number in range(first, last + 1))
@@ -75,15 +123,19 @@ class Confirms:
         if len(numbers) == 1:
             frames.append(encode_method(self._channel, _ACK, numbers[0], False))
         elif numbers:
-            frames += self._coalesce(numbers, refused, _ACK)
+            frames += self._coalesce(numbers, min((lowest, *refused)), _ACK)
         if refused:
             # The acks have gone out by now, but RabbitMQ counts them as open here.
-            frames += self._coalesce(sorted(refused), numbers, _NACK)
+            frames += self._coalesce(sorted(refused), min((lowest, *numbers)), _NACK)
         return frames
 
-    def _coalesce(self, numbers: list[int], others: list[int], method: int) -> list[bytes]:
+    def _lowest_unconfirmed(self) -> int:
+        if self._held:
+            return self._held[0][0]
+        return self._unwritten[0][0] if self._unwritten else self._last + 1
+
+    def _coalesce(self, numbers: list[int], cutoff: int, method: int) -> list[bytes]:
         """One frame for all numbers below the first that is open or goes the other way, one each for the rest."""
-        cutoff = min((*self._unconfirmed, *others, numbers[-1] + 1))
         settled = [number for number in numbers if number < cutoff]
         # basic.nack has a requeue bit, which servers set and clients ignore.
         rest: tuple[bool, ...] = (True,) if method == _NACK else ()

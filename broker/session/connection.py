@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Final, cast
 
+from broker.core.stats.counters import ConnectionCounters
 from broker.session.authorization import Authorization
 from broker.session.capabilities import Capabilities
 from broker.session.channels import Channels
@@ -13,7 +15,7 @@ from broker.session.dispatch import dispatch, method_of
 from broker.session.handshake import Handshake
 from broker.session.heartbeat import Heartbeat
 from broker.session.output import Output
-from broker.session.sockets import describe, disable_delay, peer_is_loopback
+from broker.session.sockets import describe, disable_delay, ends, peer_is_loopback
 from protocol.events import Event, MethodReceived, PublishRun
 from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from protocol.field_table import FieldTable
@@ -47,6 +49,11 @@ class Connection(asyncio.BufferedProtocol):
 
     Attributes:
         name: Peer and own address, as the log shows it.
+        peer: Address and port of the client.
+        local: Address and port that it has connected to.
+        connected_at: When that was, in milliseconds since 1970.
+        auth_mechanism: How the client has logged in.
+        heartbeat: Seconds; 0 for none.
         peer_is_loopback: Whether the client is on this machine.
         state: Where it stands.
         reader: Its incoming half.
@@ -62,6 +69,9 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     name: str
+    peer: tuple[str, int]
+    local: tuple[str, int]
+    connected_at: int
     peer_is_loopback: bool
     output: Output
     user: User
@@ -77,6 +87,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_properties: FieldTable = ()
         self.frame_max = self.reader.frame_max
         self.channel_max = 0
+        self.auth_mechanism = ""
+        self.heartbeat = 0
         self.username = ""
         self.vhost_name = ""
         self._handshake: Handshake | None = Handshake(self)
@@ -95,6 +107,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.server.settings.tcp_listen_options.nodelay:
             disable_delay(transport)
         self.name = describe(transport)
+        self.peer, self.local = ends(transport)
+        self.connected_at = time.time_ns() // 1_000_000
         self.peer_is_loopback = peer_is_loopback(transport)
         self.output = Output(self.server.broker.turn, self._transport)
         self.server.sockets.add(self)
@@ -109,6 +123,9 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes have come."""
         if self._heartbeat is not None:
             self._heartbeat.received = True
+        counters = self.output.counters
+        counters.recv_oct += nbytes
+        counters.recv_cnt += 1
         octets = bytes(self.server.read_buffer[:nbytes])
         if self.state is ConnectionState.AWAIT_HEADER and self._handshake is not None:
             octets = self._handshake.receive_header(octets)
@@ -212,11 +229,30 @@ class Connection(asyncio.BufferedProtocol):
         if self.capabilities.blocked:
             self.output.send(announcement)
 
+    # -- what others see ----------------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> ConnectionCounters:
+        """Bytes read and written."""
+        return self.output.counters
+
+    @property
+    def flow_state(self) -> str:
+        """``running``; ``blocking`` once an alarm is set, ``blocked`` once it has published under one."""
+        if self._blocked:
+            return "blocked"
+        return "blocking" if self.server.broker.alarms.any else "running"
+
+    def pending_bytes(self) -> int:
+        """Bytes that the client has yet to take."""
+        return self.output.pending_bytes()
+
     # -- opening ------------------------------------------------------------------------------------------
 
     def tuned(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
         """The client has chosen its limits."""
         self.channel_max = channel_max
+        self.heartbeat = heartbeat
         self.frame_max = self.reader.frame_max = frame_max
         if heartbeat:
             self._heartbeat = Heartbeat(self.server.loop, heartbeat, self.output, self._heartbeat_missed)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.core.consumers import Consumer
 from protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
+from protocol.field_table import FieldTable
 from protocol.methods import INDEX, encode_method, encode_shortstr
 from storage.interface import Entry
 from storage.message import Envelope, Message
@@ -42,9 +43,10 @@ class ChannelConsumer(Consumer):
         exclusive: No other consumer beside it.
         priority: The x-priority argument.
         prefetch: Unacked messages it may hold; 0 for any number.
+        arguments: As they came with basic.consume.
     """
 
-    __slots__ = ("_after", "_before", "_envelope", "_redelivered", "channel", "prefetch")
+    __slots__ = ("_after", "_before", "_envelope", "_redelivered", "arguments", "channel", "prefetch")
 
     def __init__(
         self,
@@ -55,9 +57,11 @@ class ChannelConsumer(Consumer):
         exclusive: bool,
         priority: int,
         prefetch: int,
+        arguments: FieldTable = (),
     ) -> None:
         super().__init__(queue, tag, no_ack, exclusive, priority)
         self.channel = channel
+        self.arguments = arguments
         self.prefetch = prefetch
         # The frames around tag and body of the last delivery: they are the same as long as messages repeat.
         self._envelope: Envelope | None = None
@@ -103,7 +107,13 @@ class ChannelConsumer(Consumer):
                 lead = _END + self._before
         out.append(_END)
         channel.next_tag = tag
-        if not self.no_ack:
+        counters = channel.counters
+        if self.queue.counters.requeued:
+            counters.redeliver += sum([entry[2] for entry in entries])
+        if self.no_ack:
+            counters.deliver_no_ack += len(entries)
+        else:
+            counters.deliver += len(entries)
             channel.unacked.update(zip(range(first, tag), [(self, entry) for entry in entries], strict=True))
             self.unacked += len(entries)
             channel.consumer_unacked += len(entries)

@@ -149,6 +149,7 @@ class Handshake:
             self._refuse_login(credentials.username, mechanism)
             return
         self._user = user
+        connection.auth_mechanism = mechanism
         self._connection.move(ConnectionInput.START_OK)
         settings = connection.server.settings
         connection.output.send(encode_method(0, _TUNE, settings.channel_max, settings.frame_max, settings.heartbeat))

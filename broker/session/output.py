@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from broker.core.stats.counters import ConnectionCounters
 from broker.core.turn import Turn
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Output:
         congested: Consumers must wait until output has drained.
         stalled: Consumers that found it congested.
         confirming: Channels with confirms to send.
+        counters: Bytes read and written.
         wrote: Something was written since someone last cleared this.
         scheduled: Whether flush() is due at the end of the turn; kept by Turn.
     """
@@ -42,6 +44,7 @@ class Output:
         "_turn",
         "confirming",
         "congested",
+        "counters",
         "parts",
         "scheduled",
         "stalled",
@@ -54,6 +57,7 @@ class Output:
         self._bytes = 0
         self._paused = False
         self.parts: list[bytes] = []
+        self.counters = ConnectionCounters()
         self.congested = False
         self.stalled: list[ChannelConsumer] = []
         self.confirming: set[Channel] = set()
@@ -81,6 +85,10 @@ class Output:
         if not self.scheduled:
             self._turn.flush_later(self)
 
+    def pending_bytes(self) -> int:
+        """Bytes that the client has yet to take."""
+        return self._transport.get_write_buffer_size()
+
     def flush(self) -> None:
         """Write everything at once, and let consumers go on that waited for room."""
         if self.confirming:
@@ -89,7 +97,10 @@ class Output:
             self.confirming.clear()
         if self.parts:
             parts, self.parts = self.parts, []
-            self._transport.write(b"".join(parts))
+            octets = b"".join(parts)
+            self._transport.write(octets)
+            self.counters.send_oct += len(octets)
+            self.counters.send_cnt += 1
             self.wrote = True
         self._bytes = 0
         if not self._paused:

@@ -10,15 +10,15 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from broker.core.published import read_expiration, read_extra_keys
 from broker.core.queues.queue import Queue
 from broker.core.routing import route as find_route
 from broker.session.delivery import frame_content, frame_routed
 from broker.session.direct_reply import REPLY_QUEUE
-from policies.arguments import MAX_TTL_MS
 from protocol import properties
 from protocol.events import Publish, PublishRun
 from protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
-from protocol.field_table import TYPE_NAMES, FieldTable, find, normalize
+from protocol.field_table import FieldTable, find, normalize
 from protocol.methods import INDEX
 from protocol.properties import Properties, encode_headers, encode_text
 from storage.message import Envelope, Message
@@ -48,11 +48,22 @@ class PublishRoute:
         header: The content header that the rest belongs to; None where the next message must look again.
         envelope: Of messages with that header.
         queues: Where messages with that header go.
+        awaits_sync: Whether such a message is confirmed only once it is on disk.
         replies: Direct reply-to consumers that they go to, by name.
         keys_queues: Where messages without CC and BCC go, whatever their header; None if that depends on it.
     """
 
-    __slots__ = ("envelope", "exchange", "generation", "header", "keys_queues", "keys_replies", "queues", "replies")
+    __slots__ = (
+        "awaits_sync",
+        "envelope",
+        "exchange",
+        "generation",
+        "header",
+        "keys_queues",
+        "keys_replies",
+        "queues",
+        "replies",
+    )
 
     def __init__(self, generation: int, exchange: Exchange, keys_replies: tuple[str, ...]) -> None:
         self.generation = generation
@@ -60,6 +71,7 @@ class PublishRoute:
         self.header: bytes | None = None
         self.envelope = Envelope(b"", b"")
         self.queues: tuple[Queue, ...] = ()
+        self.awaits_sync = False
         self.replies: tuple[str, ...] = ()
         self.keys_queues: tuple[Queue, ...] | None = None
         self.keys_replies = keys_replies
@@ -85,19 +97,25 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     envelope = route.envelope
     messages = [Message(envelope, body) for body in run.bodies]
     if channel.transaction is not None:
-        held = partial(_enqueue, channel, route.queues, route.replies, messages, publish.mandatory)
+        held = partial(_enqueue, channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
         channel.transaction.hold_publish(held, len(messages))
         return
-    taken = _enqueue(channel, route.queues, route.replies, messages, publish.mandatory)
+    taken = _enqueue(channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
     if channel.confirms is not None:
-        channel.confirms.accept_next(taken)
+        channel.counters.publish_confirm += len(messages)
+        if not route.awaits_sync:
+            channel.confirms.accept_next(taken)
+        elif channel.confirms.hold_next(taken, route.queues):
+            channel.connection.server.broker.storage.await_sync(channel)
         for _ in range(len(messages) - taken):
             channel.confirms.refuse_next()
-        channel.output.confirm(channel)
+        if not route.awaits_sync or taken < len(messages):
+            channel.output.confirm(channel)
 
 
 def _enqueue(
     channel: Channel,
+    exchange: Exchange,
     queues: tuple[Queue, ...],
     replies: tuple[str, ...],
     messages: list[Message],
@@ -108,9 +126,12 @@ def _enqueue(
     Returns:
         How many were refused by no queue. They come first: a queue that is full stays full for the rest of a run.
     """
-    taken = len(messages)
+    taken = count = len(messages)
+    channel.counters.publish += count
+    exchange.counters.publish_in += count
+    exchange.counters.publish_out += count * len(queues)
     routed = False
-    body_bytes = len(messages) * len(messages[0].body)
+    body_bytes = count * len(messages[0].body)
     for queue in queues:
         if not queue.deleted:
             taken = min(taken, queue.publish(messages, body_bytes))
@@ -118,10 +139,19 @@ def _enqueue(
     for name in replies:
         _reply(channel, name, messages)
     # A direct reply does not count as routed, as in 3.10.8.
-    if mandatory and not routed:
-        for message in messages:
-            _return(channel, message)
+    if not routed:
+        _leave_unroutable(channel, messages, mandatory)
     return taken
+
+
+def _leave_unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> None:
+    """Send messages back that no queue took, if the publisher wants that."""
+    if not mandatory:
+        channel.counters.drop_unroutable += len(messages)
+        return
+    channel.counters.return_unroutable += len(messages)
+    for message in messages:
+        _return(channel, message)
 
 
 def _reply(channel: Channel, name: str, messages: list[Message]) -> None:
@@ -175,6 +205,14 @@ def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
 
 
 def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
+    """Make the envelope of messages with this header, and find out where they go and how safe they have to be."""
+    _find_envelope(channel, publish, route, header)
+    storages = [queue.storage for queue in route.queues]
+    persistent = route.envelope.persistent
+    route.awaits_sync = any(each.awaits_sync and (persistent or each.keeps_all) for each in storages)
+
+
+def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
     """Make the envelope of messages with this header, and find their queues.
 
     The two short cuts are for headers that cannot change where a message goes.
@@ -199,8 +237,8 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
     headers = read.headers()
     changes = _substitute_reply_to(channel, read)
     _check_user_id(channel.connection, read)
-    expiration = _read_expiration(read)
-    copies, blind = _extra_keys(headers, "CC"), _extra_keys(headers, "BCC")
+    expiration = read_expiration(read)
+    copies, blind = read_extra_keys(headers, "CC"), read_extra_keys(headers, "BCC")
     extra_keys = copies + blind
     if mode not in (1, 2):
         raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
@@ -261,36 +299,3 @@ def _check_user_id(connection: Connection, read: Properties) -> None:
         raise precondition_failed(
             f"user_id property set to '{user_id}' but authenticated user was '{connection.username}'"
         )
-
-
-def _read_expiration(read: Properties) -> int | None:
-    """The expiration in milliseconds, read as Erlang reads integers: sign, digits, and nothing behind them."""
-    text = read.text(properties.EXPIRATION)
-    if text is None:
-        return None
-    unsigned = text[1:] if text[:1] in ("+", "-") else text
-    digits = unsigned[: len(unsigned) - len(unsigned.lstrip("0123456789"))]
-    rest = unsigned[len(digits) :]
-    if not digits:
-        reason = "no_integer"
-    elif rest:
-        reason = f'{{leftover_string,"{rest}"}}'
-    else:
-        # 19 digits are above the limit already; int() of thousands would take its time.
-        value = int(digits) if len(digits) < 4000 else MAX_TTL_MS + 1
-        value = -value if text[0] == "-" else value
-        if 0 <= value <= MAX_TTL_MS:
-            return value
-        reason = f"{{{'value_negative' if value < 0 else 'value_too_large'},{value}}}"
-    raise precondition_failed(f"invalid expiration '{text}': {reason}")
-
-
-def _extra_keys(headers: FieldTable, name: str) -> list[str]:
-    """Routing keys of a CC or BCC header; elements that are no strings are passed over."""
-    field = find(headers, name)
-    if field is None:
-        return []
-    if field.kind != "A":
-        kind = TYPE_NAMES[field.kind]
-        raise precondition_failed(f'invalid message: {{unacceptable_type_in_header,"{name}",{kind}}}')
-    return [element.value.decode("utf-8", "surrogateescape") for element in field.value if element.kind == "S"]

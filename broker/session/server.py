@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import socket
 from typing import TYPE_CHECKING, Final
 
 from broker.auth.accounts import Accounts
@@ -50,10 +49,17 @@ class Server:
         self.sockets: set[Connection] = set()
         self.all_gone = asyncio.Event()
         self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
-        self.cluster_name = settings.cluster_name or f"leveret@{socket.gethostname()}"
-        self.properties = self._properties()
+        if settings.cluster_name:
+            broker.default_cluster_name = settings.cluster_name
 
-    def _properties(self) -> FieldTable:
+    @property
+    def cluster_name(self) -> str:
+        """What the cluster is called."""
+        return self.broker.cluster_name
+
+    @property
+    def properties(self) -> FieldTable:
+        """What connection.start tells clients; the cluster may have got another name since the last one."""
         advertised = self.settings.compat.advertise
         capabilities = tuple((name, FieldValue("t", True)) for name in _CAPABILITIES)
         return (

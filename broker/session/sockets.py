@@ -13,6 +13,12 @@ def describe(transport: asyncio.BaseTransport) -> str:
     return " -> ".join(f"{end[0]}:{end[1]}" if end else "?" for end in ends)
 
 
+def ends(transport: asyncio.BaseTransport) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Address and port of the peer, and our own; an empty address and 0 where there is none."""
+    peer, local = (transport.get_extra_info(key) or ("", 0) for key in ("peername", "sockname"))
+    return (peer[0], peer[1]), (local[0], local[1])
+
+
 def disable_delay(transport: asyncio.BaseTransport) -> None:
     """Send small packets at once (TCP_NODELAY), where the transport is TCP."""
     sock = transport.get_extra_info("socket")

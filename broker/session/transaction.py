@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.core.consumers import Holder
+from protocol.faults import precondition_failed
+from protocol.methods import INDEX
 from storage.interface import Entry
 
 if TYPE_CHECKING:
+    from broker.core.message_storage import HasFailed
     from broker.session.channel import Channel, Outcome
+
+
+_COMMIT: Final = INDEX["tx.commit"]
+_COMMIT_OK: Final = INDEX["tx.commit-ok"]
 
 
 class Transaction:
@@ -45,6 +52,11 @@ class Transaction:
         unacked = self._channel.unacked
         self._settlements.append(([(tag, unacked.pop(tag)) for tag in tags], outcome))
 
+    def held_counts(self) -> tuple[int, int]:
+        """How many publishes and acknowledgements are held."""
+        publishes = sum(count for _, count in self._publishes)
+        return publishes, sum(len(held) for held, _ in self._settlements)
+
     def commit(self) -> bool:
         """Do all that was held, publishes first; return whether no queue refused any."""
         publishes, self._publishes = self._publishes, []
@@ -53,6 +65,17 @@ class Transaction:
         for held, outcome in settlements:
             self._channel.settle([each for _, each in held], outcome)
         return not any(refused)
+
+    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+        """Learn that what was committed has been written: say so once it is synced."""
+        if has_failed(None):
+            self._channel.fail(precondition_failed("partial tx completion"), _COMMIT)
+            return None
+        return self._synced
+
+    def _synced(self) -> None:
+        if self._channel.transaction is self:
+            self._channel.send(_COMMIT_OK)
 
     def rollback(self) -> None:
         """Forget the publishes; the acknowledged messages are outstanding again."""

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from broker.core.stats.counters import ExchangeCounters
+from policies.policy import Policy
 from protocol.field_table import FieldTable, as_text, find
 
 if TYPE_CHECKING:
@@ -31,10 +33,13 @@ class Exchange(ABC):
         alternate: Name of the exchange that gets what no binding matches; None if there is none. It need not exist.
             The argument sets it; Topology.set_alternate changes it.
         bindings: Those that start here, by identity.
+        policy: The policy in force, if any.
+        counters: What has come and gone here.
     """
 
     __slots__ = (
-        "alternate", "arguments", "auto_delete", "bindings", "durable", "internal", "name", "vhost_name",
+        "alternate", "arguments", "auto_delete", "bindings", "counters", "durable", "internal", "name", "policy",
+        "vhost_name",
     )  # fmt: skip
 
     type_name: ClassVar[str]
@@ -57,6 +62,8 @@ class Exchange(ABC):
         self.arguments = arguments
         self.alternate = self.declared_alternate
         self.bindings: dict[BindingIdentity, Binding] = {}
+        self.policy: Policy | None = None
+        self.counters = ExchangeCounters()
         self._create_index()
 
     @property

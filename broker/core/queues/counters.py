@@ -4,31 +4,58 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar, Final
 
+from broker.core.stats.followed import Followed
 from storage.interface import Entry
 
+#: How much the last look counts in the moving average of a queue's capacity.
+_CAPACITY_WEIGHT: Final = 0.5
 
-class QueueCounters:
+
+class QueueCounters(Followed):
     """Counts messages. They only grow.
 
     Attributes:
         published: Accepted from publishers and dead-lettering.
         refused: Publishes refused because the queue was full.
-        delivered: Sent to consumers.
-        got: Sent in answer to basic.get.
+        delivered: Sent to consumers; of these, delivered_no_ack were settled with that.
+        got: Sent in answer to basic.get; of these, got_no_ack were settled with that.
+        got_empty: Times that basic.get found it empty.
         redelivered: Of delivered and got, those that had been delivered before.
         acknowledged: Settled by consumers.
         requeued: Returned to the queue.
         dropped: Removed otherwise, by reason: maxlen, expired, rejected, delivery_limit, purged.
         dead_lettered: Handed to the dead-letter exchange, by reason.
+        capacity: Share of the recent time in which consumers could have taken more at once, 0.0 to 1.0.
     """
+
+    #: Numbers that have a history; see row().
+    FIELDS: ClassVar[tuple[str, ...]] = (
+        "messages_ready",
+        "messages_unacknowledged",
+        "publish",
+        "deliver",
+        "deliver_no_ack",
+        "get",
+        "get_no_ack",
+        "get_empty",
+        "redeliver",
+        "ack",
+        "drop",
+        "refuse",
+    )
 
     __slots__ = (
         "acknowledged",
+        "capacity",
         "dead_lettered",
         "delivered",
+        "delivered_no_ack",
         "dropped",
         "got",
+        "got_empty",
+        "got_no_ack",
         "published",
         "redelivered",
         "refused",
@@ -36,18 +63,64 @@ class QueueCounters:
     )
 
     def __init__(self) -> None:
+        super().__init__()
         self.published = 0
         self.refused = 0
         self.delivered = 0
+        self.delivered_no_ack = 0
         self.got = 0
+        self.got_no_ack = 0
+        self.got_empty = 0
         self.redelivered = 0
         self.acknowledged = 0
         self.requeued = 0
         self.dropped: Counter[str] = Counter()
         self.dead_lettered: Counter[str] = Counter()
+        self.capacity = 1.0
 
     def count_delivery(self, entries: Sequence[Entry]) -> None:
         """Count messages sent to a consumer."""
         self.delivered += len(entries)
         if self.requeued:
             self.redelivered += sum([entry[2] for entry in entries])
+
+    def row(self, ready: int, unacknowledged: int) -> tuple[int, ...]:
+        """The numbers, by FIELDS.
+
+        Args:
+            ready: Messages ready in the queue.
+            unacknowledged: Messages delivered and not settled.
+        """
+        return (
+            ready,
+            unacknowledged,
+            self.published,
+            self.delivered - self.delivered_no_ack,
+            self.delivered_no_ack,
+            self.got - self.got_no_ack,
+            self.got_no_ack,
+            self.got_empty,
+            self.redelivered,
+            self.acknowledged,
+            self.dropped.total() if self.dropped else 0,
+            self.refused,
+        )
+
+    def look_at_capacity(self, can_deliver: bool) -> None:
+        """Take a sample of whether consumers could take more."""
+        self.capacity += (float(can_deliver) - self.capacity) * _CAPACITY_WEIGHT
+
+    def absorb(self, other: QueueCounters) -> None:
+        """Add those of a queue that has gone."""
+        self.published += other.published
+        self.refused += other.refused
+        self.delivered += other.delivered
+        self.delivered_no_ack += other.delivered_no_ack
+        self.got += other.got
+        self.got_no_ack += other.got_no_ack
+        self.got_empty += other.got_empty
+        self.redelivered += other.redelivered
+        self.acknowledged += other.acknowledged
+        self.requeued += other.requeued
+        self.dropped.update(other.dropped)
+        self.dead_lettered.update(other.dead_lettered)

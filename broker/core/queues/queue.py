@@ -6,53 +6,30 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from broker.core.consumers import Consumer, ConsumerGroup, Holder
-from broker.core.queues.counters import QueueCounters
+from broker.core.queues.contents import QueueContents
 from broker.core.queues.expiry import HeadTimer, Lease
+from broker.core.queues.host import QueueHost
 from broker.core.queues.limits import Limits
-from broker.core.timers import Timers
-from broker.core.turn import Turn
+from broker.core.queues.storage import QueueStorage
+from broker.core.queues.time_to_live import split_expired, time_to_live
 from policies.dead_letter import EXPIRED, MAXLEN, REJECTED
 from policies.policy import Policy
 from policies.settings import QueueSettings, effective_settings
 from protocol.field_table import FieldTable, find, plain_values
-from storage.interface import Entry, MessageStore
-from storage.message import Message, TimedMessage
+from storage.format import EventKind
+from storage.interface import Entry
+from storage.message import Message
 
 #: A consumer gets at most so many messages, or so many bytes, before the next one has its chance; enough to
 #: make the cost of a run vanish per message.
 _RUN_MESSAGES: Final = 256
 _RUN_BYTES: Final = 262_144
 
-#: Messages dropped or expired in one turn at the most: about 2 ms with dead-lettering. What is left goes in
-#: the next turns, so that other queues and heartbeats are served in between.
-_DROP_BATCH: Final = 2048
-_ALL_BYTES: Final = 1 << 62
 
-
-class QueueHost(Protocol):
-    """Where queues live: their virtual host.
-
-    Attributes:
-        name: Its name.
-        turn: Calls deliver() at the end of the turn.
-        timers: The clock.
-    """
-
-    name: str
-    turn: Turn
-    timers: Timers
-
-    def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        """Publish messages to the queue's dead-letter exchange, if it has one."""
-
-    def delete_queue(self, queue: Queue) -> int:
-        """Delete a queue that nobody needs any more."""
-
-
-class Queue:
+class Queue(QueueContents):
     """One classic queue.
 
     Args:
@@ -62,10 +39,9 @@ class Queue:
         auto_delete: Deleted with its last consumer.
         owner: The connection that alone may use it; None for a shared queue.
         arguments: As declared.
-        store: Keeps its messages.
+        storage: Keeps its messages.
 
     Attributes:
-        settings: What is in force: arguments and policies taken together.
         policy: The policy in force, if any.
         operator_policy: The operator policy in force, if any.
         unacked_count: Messages delivered and not settled.
@@ -78,16 +54,11 @@ class Queue:
     __slots__ = (
         "_head_timer",
         "_is_plain",
-        "_is_shrinking",
-        "_limits",
-        "_timed",
         "arguments",
         "auto_delete",
         "consumers",
-        "counters",
         "deleted",
         "durable",
-        "host",
         "lease",
         "name",
         "operator_policy",
@@ -95,8 +66,6 @@ class Queue:
         "policy",
         "retained_count",
         "scheduled",
-        "settings",
-        "store",
         "unacked_bytes",
         "unacked_count",
         "vhost_name",
@@ -120,17 +89,15 @@ class Queue:
         auto_delete: bool,
         owner: object | None,
         arguments: FieldTable,
-        store: MessageStore,
+        storage: QueueStorage,
     ) -> None:
-        self.host = host
+        super().__init__(host, storage)
         self.vhost_name = host.name
         self.name = name
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
         self.arguments = arguments
-        self.store = store
-        self.settings = QueueSettings()
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
         self.unacked_count = 0
@@ -138,18 +105,12 @@ class Queue:
         self.retained_count = 0
         self.scheduled = False
         self.deleted = False
-        self.counters = QueueCounters()
         single_active = find(arguments, "x-single-active-consumer")
         self.consumers = ConsumerGroup(single_active is not None and single_active.value)
         self.lease = Lease(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
-        self._limits: Limits | None = None
         #: Neither limits nor a time to live are in force.
         self._is_plain = True
-        #: New settings demand that messages go, also if they let new ones be refused from now on.
-        self._is_shrinking = False
-        #: Whether a message with an expiry time may be among those that wait.
-        self._timed = False
 
     # -- publishing ---------------------------------------------------------------------------------------
 
@@ -205,6 +166,7 @@ class Queue:
         if taken < len(messages):
             refused = messages[taken:]
             self.counters.refused += len(refused)
+            self.store.note(EventKind.REFUSED, len(refused), size * len(refused))
             if limits.dead_letters_refused:
                 self.host.dead_letter(self, refused, MAXLEN)
         return taken
@@ -231,56 +193,6 @@ class Queue:
                 self._expire_batch()
             self.deliver()
         return len(messages)
-
-    def _append(self, messages: Sequence[Message], body_bytes: int, ttl: int | None) -> None:
-        if ttl is not None:
-            expires_at = self.host.timers.now() + ttl * 1000
-            messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
-            self._timed = True
-        self.store.append(messages, body_bytes)
-        self.counters.published += len(messages)
-
-    # -- dropping -----------------------------------------------------------------------------------------
-
-    def _evict_batch(self) -> bool:
-        """Drop the oldest messages while there are too many; return whether that is done."""
-        limits, store = self._limits, self.store
-        if limits is None or (limits.refuses and not self._is_shrinking):
-            return True
-        entries: list[Entry] = []
-        while len(entries) < _DROP_BATCH and limits.exceeded(store):
-            budget = _DROP_BATCH - len(entries)
-            excess = limits.excess_messages(store)
-            if excess > 0:
-                entries += store.take(min(excess, budget), _ALL_BYTES)
-            else:
-                entries += store.take(budget, limits.excess_bytes(store))
-        if entries:
-            self._drop(entries, MAXLEN)
-        if limits.exceeded(store):
-            return False
-        self._is_shrinking = False
-        return True
-
-    def _expire_batch(self) -> bool:
-        """Drop messages at the head that have expired; return whether that is done."""
-        entries = self.store.take_expired(self.host.timers.now(), _DROP_BATCH)
-        if entries:
-            self._drop(entries, EXPIRED)
-        return len(entries) < _DROP_BATCH
-
-    def _drop(self, entries: Sequence[Entry], reason: str) -> None:
-        """Remove taken messages for good, by way of the dead-letter exchange if there is one."""
-        self.counters.dropped[reason] += len(entries)
-        if self.settings.dead_letter_exchange is not None:
-            self.host.dead_letter(self, [entry[1] for entry in entries], reason)
-        self.store.settle(entries)
-
-    def _tidy(self) -> bool:
-        """Drop what limits and expiry demand, as much as one turn may; return whether all is done."""
-        if self._limits is not None and not self._evict_batch():
-            return False
-        return not self._timed or self._expire_batch()
 
     # -- delivering ---------------------------------------------------------------------------------------
 
@@ -317,12 +229,12 @@ class Queue:
             entries = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
             body_bytes = bytes_before - store.ready_bytes
             if self._timed and not expired_too:
-                entries, expired = _split_expired(entries, self.host.timers.now())
+                entries, expired = split_expired(entries, self.host.timers.now())
                 if expired:
                     # They may come back as dead letters and go to this very consumer: it has to have the rest.
                     body_bytes -= sum(len(entry[1].body) for entry in expired)
                     self._hand_out(level, consumer, entries, body_bytes)
-                    self._drop(expired, EXPIRED)
+                    self._drop(expired, EXPIRED, EventKind.EXPIRED)
                     continue
             self._hand_out(level, consumer, entries, body_bytes)
 
@@ -334,7 +246,8 @@ class Queue:
             level.rotate(-1)
         self.counters.count_delivery(entries)
         if consumer.no_ack:
-            self.store.settle(entries)
+            self.counters.delivered_no_ack += len(entries)
+            self.store.settle(entries, EventKind.AUTO_ACK)
         else:
             self.unacked_count += len(entries)
             self.unacked_bytes += body_bytes
@@ -348,12 +261,14 @@ class Queue:
         """
         self.lease.renew()
         if not self.ready_count():
+            self.counters.got_empty += 1
             return None
         entries = self.store.take(1, 1)
         self.counters.got += 1
         self.counters.redelivered += entries[0][2]
         if holder is None:
-            self.store.settle(entries)
+            self.counters.got_no_ack += 1
+            self.store.settle(entries, EventKind.AUTO_ACK)
         else:
             self.unacked_count += 1
             self.unacked_bytes += len(entries[0][1].body)
@@ -370,6 +285,19 @@ class Queue:
                 pass
             self.deliver()
         return self.store.ready_count
+
+    def _dead_letter(self, letters: Sequence[Message], reason: str) -> None:
+        """Publish messages to the dead-letter exchange."""
+        self.host.dead_letter(self, letters, reason)
+
+    def dead_lettered(self, messages: Sequence[Message], taken: int, reason: str) -> None:
+        """Learn which dead letters have arrived; the others are lost, as dead-lettering is at-most-once here.
+
+        Args:
+            messages: As they were dead-lettered.
+            taken: How many of them, from the first on, all their queues have taken.
+            reason: Why they were.
+        """
 
     # -- settling -----------------------------------------------------------------------------------------
 
@@ -388,7 +316,7 @@ class Queue:
     def reject(self, entries: Sequence[Entry]) -> None:
         """Drop messages that were refused for good."""
         if not self.deleted:
-            self._drop(entries, REJECTED)
+            self._drop(entries, REJECTED, EventKind.REJECT)
 
     def requeue(self, entries: Sequence[Entry]) -> None:
         """Put messages back to where they were; then limits and expiry apply, and only then deliveries."""
@@ -452,11 +380,9 @@ class Queue:
             self._limits = self.make_limits(settings) if limited else None
             # What the overflow of before would have dropped goes, though the new one may refuse instead.
             self._is_shrinking |= self._limits is not None and not self._limits.refuses
+        self._set_lazy(new.queue_mode == "lazy")
         self._evict_batch()
         self.host.turn.deliver_later(self)
-
-    def retain(self, messages: Sequence[Message], reason: str) -> None:
-        """Learn of dead letters that no queue has taken: they are lost, as dead-lettering is at-most-once here."""
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -474,21 +400,7 @@ class Queue:
         self.deleted = True
         self.lease.cancel()
         self._head_timer.cancel()
-        self.store.close()
+        self.storage.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()
         return ready
-
-
-def _split_expired(entries: list[Entry], now: int) -> tuple[list[Entry], list[Entry]]:
-    """Those of a run that may be delivered, and those that have expired behind its head."""
-    expired = [entry for entry in entries if 0 < entry[1].expires_at <= now]
-    return [entry for entry in entries if not 0 < entry[1].expires_at <= now] if expired else entries, expired
-
-
-def time_to_live(message: Message, settings: QueueSettings) -> int | None:
-    """Milliseconds that a new message may wait: the less of its own limit and the queue's."""
-    own, common = message.envelope.expiration_ms, settings.message_ttl
-    if own is None or common is None:
-        return common if own is None else own
-    return min(own, common)

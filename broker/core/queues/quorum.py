@@ -10,55 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from broker.core.consumers import Holder
 from broker.core.queues.limits import UNBOUNDED, Limits
-from broker.core.queues.queue import Queue, QueueHost
+from broker.core.queues.queue import Queue
 from broker.core.timers import Timer
 from policies.dead_letter import DELIVERY_LIMIT
 from policies.settings import QueueSettings
 from protocol import properties
-from protocol.field_table import FieldTable, FieldValue, normalize, sort_table
+from protocol.field_table import FieldValue, normalize, sort_table
 from protocol.properties import Properties, encode_headers
-from storage.interface import Entry, MessageStore
-from storage.memory_store import MemoryStore
-from storage.message import Envelope, Message
+from storage.format import DEAD_LETTERED, EventKind
+from storage.interface import Entry
+from storage.message import Envelope, Message, TimedMessage
+from storage.stored_message import StoredMessage
 
 #: Redeliveries that a message may have where nothing is set: RabbitMQ's default since 4.0.
 _DEFAULT_DELIVERY_LIMIT: Final = 20
 #: How long a dead letter that nobody has taken waits for another try, in seconds: RabbitMQ's interval.
 _RETRY_SECONDS: Final = 180.0
 _COUNT_HEADER: Final = "x-delivery-count"
-
-
-class CountedMessage(Message):
-    """A message that shows how often it was delivered before.
-
-    Args:
-        original: As it was published.
-        envelope: Its envelope with the count in its headers.
-        delivery_count: The count, 0 or more.
-    """
-
-    __slots__ = ("delivery_count", "expires_at", "original")
-
-    def __init__(self, original: Message, envelope: Envelope, delivery_count: int) -> None:
-        super().__init__(envelope, original.body)
-        self.original = original
-        self.delivery_count = delivery_count
-        self.expires_at = original.expires_at
-
-
-class QuorumStore(MemoryStore):
-    """Messages that were returned stand among the others and still count as delivered before."""
-
-    __slots__ = ()
-
-    def take(self, count: int, body_bytes: int) -> list[Entry]:
-        """Take messages from the head."""
-        entries = super().take(count, body_bytes)
-        return [(seq, message, isinstance(message, CountedMessage)) for seq, message, _ in entries]
 
 
 def _limits(settings: QueueSettings) -> Limits:
@@ -71,7 +43,7 @@ def _limits(settings: QueueSettings) -> Limits:
 class QuorumQueue(Queue):
     """One quorum queue."""
 
-    __slots__ = ("_counted_envelope", "_counted_for", "_retained", "_retry")
+    __slots__ = ("_counted_envelope", "_counted_for", "_retained", "_retry", "_under_way")
 
     queue_type: Literal["classic", "quorum"] = "quorum"
     make_limits = staticmethod(_limits)
@@ -79,26 +51,19 @@ class QuorumQueue(Queue):
     deletes_conditionally = False
     gets_beside_single_active = False
 
-    def __init__(
-        self,
-        host: QueueHost,
-        name: str,
-        durable: bool,
-        auto_delete: bool,
-        owner: object | None,
-        arguments: FieldTable,
-        store: MessageStore,
-    ) -> None:
-        super().__init__(host, name, durable, auto_delete, owner, arguments, store)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._counted_for: tuple[Envelope, int] | None = None
         self._counted_envelope = Envelope(b"", b"")
+        #: Dead letters that are to arrive: the message as it was sent, where it is kept, why it died. By identity.
+        self._under_way: dict[int, tuple[Message, Entry, EventKind]] = {}
         self._retained: list[tuple[Sequence[Message], str]] = []
         self._retry: Timer | None = None
 
     def get(self, holder: Holder | None) -> Entry | None:
         """Take the message at the head; its headers always show the delivery count."""
         entry = super().get(holder)
-        if entry is None or isinstance(entry[1], CountedMessage):
+        if entry is None or entry[1].envelope.delivery_count is not None:
             return entry
         return entry[0], self._count(entry[1], 0), entry[2]
 
@@ -110,18 +75,18 @@ class QuorumQueue(Queue):
         spent = [entry for entry in entries if _delivery_count(entry[1]) >= limit]
         returned = [entry for entry in entries if _delivery_count(entry[1]) < limit]
         if spent:
-            self._drop(spent, DELIVERY_LIMIT)
+            self._drop(spent, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
         self.counters.requeued += len(returned)
-        self.store.settle(returned)
         for _, message, _ in returned:
-            counted = self._count(_original(message), _delivery_count(message) + 1)
+            counted = self._count(message, _delivery_count(message) + 1)
             self.store.append([counted], len(counted.body))
+        self.store.settle(returned, EventKind.RETURNED)
         self._evict_batch()
         self.host.turn.deliver_later(self)
 
-    def _drop(self, entries: Sequence[Entry], reason: str) -> None:
-        """Remove taken messages for good; dead letters do not show the delivery count."""
-        super()._drop([(seq, _original(message), redelivered) for seq, message, redelivered in entries], reason)
+    def _letters(self, entries: Sequence[Entry]) -> list[Message]:
+        """Messages as they are dead-lettered: without the delivery count."""
+        return [without_count(entry[1]) for entry in entries]
 
     def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
         """Take messages at the tail. Dead letters are never refused, as in RabbitMQ: they would be lost."""
@@ -136,12 +101,28 @@ class QuorumQueue(Queue):
 
     # -- dead letters at least once -----------------------------------------------------------------------
 
-    def retain(self, messages: Sequence[Message], reason: str) -> None:
-        """Keep dead letters that no queue has taken, and try again later, if they are to arrive at least once."""
-        if self.settings.dead_letter_strategy != "at-least-once" or self.settings.overflow != "reject-publish":
+    def _drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
+        """Remove taken messages for good; if their letters are to arrive at least once, they stay until then."""
+        if not self._sends_at_least_once():
+            super()._drop(entries, reason, kind)
             return
-        self._retained.append((messages, reason))
-        self.retained_count += len(messages)
+        self.counters.dropped[reason] += len(entries)
+        letters = self._letters(entries)
+        self._under_way.update(
+            (id(letter), (letter, entry, kind)) for letter, entry in zip(letters, entries, strict=True)
+        )
+        self.host.dead_letter(self, letters, reason)
+
+    def dead_lettered(self, messages: Sequence[Message], taken: int, reason: str) -> None:
+        """Learn which dead letters have arrived: the others are kept, and sent again later."""
+        if not self._under_way:
+            return
+        self._settle_letters(messages[:taken])
+        retained = [message for message in messages[taken:] if id(message) in self._under_way]
+        if not retained:
+            return
+        self._retained.append((retained, reason))
+        self.retained_count += len(retained)
         if self._retry is None:
             self._retry = self.host.timers.call_later(_RETRY_SECONDS, self._retry_dead_letters)
 
@@ -150,14 +131,33 @@ class QuorumQueue(Queue):
         if self._retry is not None:
             self._retry.cancel()
         self._retained.clear()
+        self._under_way.clear()
         return super().delete()
+
+    def _sends_at_least_once(self) -> bool:
+        settings = self.settings
+        return (
+            settings.dead_letter_strategy == "at-least-once"
+            and settings.overflow == "reject-publish"
+            and settings.dead_letter_exchange is not None
+        )
+
+    def _settle_letters(self, letters: Sequence[Message]) -> None:
+        """Forget messages whose letters have arrived."""
+        for letter in letters:
+            found = self._under_way.pop(id(letter), None)
+            if found is not None:
+                self.store.settle([found[1]], found[2], DEAD_LETTERED)
 
     def _retry_dead_letters(self) -> None:
         retained, self._retained = self._retained, []
         self._retry = None
         self.retained_count = 0
         for messages, reason in retained:
-            self.host.dead_letter(self, messages, reason)
+            if self.settings.dead_letter_exchange is None:
+                self._settle_letters(messages)
+            else:
+                self.host.dead_letter(self, messages, reason)
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -167,33 +167,47 @@ class QuorumQueue(Queue):
             return _DEFAULT_DELIVERY_LIMIT
         return UNBOUNDED if limit < 0 else limit
 
-    def _count(self, message: Message, delivery_count: int) -> CountedMessage:
+    def _count(self, message: Message, delivery_count: int) -> Message:
         """The message with its delivery count in the headers; the last such envelope is kept, as they repeat."""
         wanted = (message.envelope, delivery_count)
         if self._counted_for != wanted:
             self._counted_for = wanted
             self._counted_envelope = _with_count(message.envelope, delivery_count)
-        return CountedMessage(message, self._counted_envelope, delivery_count)
+        return _with_envelope(message, self._counted_envelope)
 
 
 def _delivery_count(message: Message) -> int:
-    return message.delivery_count if isinstance(message, CountedMessage) else 0
+    return message.envelope.delivery_count or 0
 
 
-def _original(message: Message) -> Message:
-    return message.original if isinstance(message, CountedMessage) else message
+def without_count(message: Message) -> Message:
+    """A message as it was published: what it says of its deliveries is the queue's own."""
+    if message.envelope.delivery_count is None:
+        return message
+    return _with_envelope(message, _with_count(message.envelope, None))
 
 
-def _with_count(envelope: Envelope, delivery_count: int) -> Envelope:
+def _with_envelope(message: Message, envelope: Envelope) -> Message:
+    """The same message, saying something else."""
+    if isinstance(message, StoredMessage):
+        return StoredMessage(envelope, message.body, message.expires_at, message.arrived_at)
+    if message.expires_at:
+        return TimedMessage(envelope, message.body, message.expires_at)
+    return Message(envelope, message.body)
+
+
+def _with_count(envelope: Envelope, delivery_count: int | None) -> Envelope:
     published = Properties(envelope.header)
-    kept = tuple(entry for entry in published.headers() if entry[0] != _COUNT_HEADER)
-    headers = sort_table(normalize((*kept, (_COUNT_HEADER, FieldValue("l", delivery_count)))))
+    headers = tuple(entry for entry in published.headers() if entry[0] != _COUNT_HEADER)
+    if delivery_count is not None:
+        headers = sort_table(normalize((*headers, (_COUNT_HEADER, FieldValue("l", delivery_count)))))
     return Envelope(
         envelope.route,
-        published.replaced({properties.HEADERS: encode_headers(headers)}),
+        published.replaced({properties.HEADERS: encode_headers(headers) if headers else None}),
         envelope.persistent,
         envelope.priority,
         envelope.expiration_ms,
         envelope.dead,
         envelope.blind_keys,
+        delivery_count,
     )

@@ -80,7 +80,8 @@ def consume(
             raise not_implemented(f"queue '{queue.name}' in vhost '{queue.vhost_name}' does not support global qos")
         _check_consumer_limit(channel)
         tag = tag or generate_name("amq.ctag")
-        consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, channel.default_prefetch)
+        prefetch = channel.default_prefetch
+        consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, prefetch, arguments)
         channel.consumers[tag] = consumer
         queue.add_consumer(consumer)
     if not nowait:
@@ -147,10 +148,17 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
         )
     holder = None if no_ack else channel.getter(queue)
     entry = queue.get(holder)
+    counters = channel.counters
     if entry is None:
+        counters.get_empty += 1
         channel.send(_GET_EMPTY, "")
         return
     _, message, redelivered = entry
+    counters.redeliver += redelivered
+    if no_ack:
+        counters.get_no_ack += 1
+    else:
+        counters.get += 1
     tag = channel.take_tag() if holder is None else channel.hold(holder, entry)
     left = queue.ready_count()
     channel.output.send(frame_routed(channel.number, _GET_OK, (tag, redelivered), message, (left,)))

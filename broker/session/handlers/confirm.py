@@ -21,7 +21,7 @@ def select(channel: Channel, nowait: bool) -> None:
     if channel.transaction is not None:
         raise precondition_failed("cannot switch from tx to confirm mode")
     if channel.confirms is None:
-        channel.confirms = Confirms(channel.number)
+        channel.confirms = Confirms(channel.number, channel.counters)
     if not nowait:
         channel.send(_SELECT_OK)
 

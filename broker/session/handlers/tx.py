@@ -10,7 +10,6 @@ from protocol.faults import precondition_failed
 from protocol.methods import INDEX
 
 _SELECT_OK: Final = INDEX["tx.select-ok"]
-_COMMIT_OK: Final = INDEX["tx.commit-ok"]
 _ROLLBACK_OK: Final = INDEX["tx.rollback-ok"]
 
 
@@ -34,9 +33,10 @@ def commit(channel: Channel) -> None:
         ChannelFault: PRECONDITION_FAILED (406) without a transaction, or if a queue refused a message; the rest
             is done all the same.
     """
-    if not _transaction(channel).commit():
+    transaction = _transaction(channel)
+    if not transaction.commit():
         raise precondition_failed("partial tx completion")
-    channel.send(_COMMIT_OK)
+    channel.connection.server.broker.storage.await_sync(transaction)
 
 
 def rollback(channel: Channel) -> None:

@@ -43,7 +43,7 @@ def test_names_that_are_no_utf_8_are_matched_by_their_bytes() -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("[a", "it ends too early"),
+        ("[a", "missing terminating ] for character class"),
         ("(a", "missing )"),
         ("a)", "unmatched parentheses"),
         ("*", "nothing to repeat"),

@@ -49,7 +49,9 @@ def test_permissions_are_values() -> None:
 
 
 def test_a_bad_pattern_is_refused_by_the_name_of_its_permission() -> None:
-    with pytest.raises(InvalidPattern, match=r"^write: '\[' is no regular expression: it ends too early$"):
+    with pytest.raises(
+        InvalidPattern, match=r"^write: '\[' is no regular expression: missing terminating \] for character class$"
+    ):
         Permissions(".*", "[", "(")
 
 

@@ -171,10 +171,6 @@ def topic(**entry: object) -> dict[str, Any]:
         ),
         (user(password_hash="!!"), "users: 'new': 'password_hash': the hash is no base64"),
         (
-            user(password_hash=HASH, hashing_algorithm=SHA512),
-            f"users: 'new': 'password_hash': the hash has 36 bytes, {SHA512} takes 68",
-        ),
-        (
             user(password_hash=HASH, hashing_algorithm="foo"),
             f"users: 'new': 'password_hash': unknown hashing algorithm 'foo', known are {SHA256}, {SHA512}, {MD5}",
         ),
@@ -210,7 +206,8 @@ def topic(**entry: object) -> dict[str, Any]:
         ),
         (
             permission(read="["),
-            "permissions: user 'old' in vhost '/': read: '[' is no regular expression: it ends too early",
+            "permissions: user 'old' in vhost '/': read: '[' is no regular expression:"
+            " missing terminating ] for character class",
         ),
         (
             topic(exchange=None),

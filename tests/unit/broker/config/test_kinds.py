@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.config import kinds
-from broker.config.kinds import Kind, ProductVersion
+from broker.config.kinds import Kind, ProductVersion, SyncRule
 
 PORT = kinds.integer(0, 65535)
 NUMBERED = kinds.optional(kinds.integer(1, 9), "none", "infinity")
@@ -47,6 +47,11 @@ MECHANISMS = kinds.names("PLAIN", "AMQPLAIN", empty=False)
         (kinds.document(), '{"a": [1]}', {"a": [1]}),
         (kinds.documents(), [{"a": 1}], ({"a": 1},)),
         (kinds.documents(), "[]", ()),
+        (kinds.sync_rule(), "Always", SyncRule("always")),
+        (kinds.sync_rule(), False, SyncRule("off")),
+        (kinds.sync_rule(), "off", SyncRule("off")),
+        (kinds.sync_rule(), "interval(200)", SyncRule("interval", 200)),
+        (kinds.sync_rule(), "interval( 1s )", SyncRule("interval", 1000)),
         (kinds.product(), "RabbitMQ 3.10.8", ProductVersion("RabbitMQ", "3.10.8")),
         (kinds.product(), "Some Broker  4.0-rc.1", ProductVersion("Some Broker", "4.0-rc.1")),
     ],
@@ -103,6 +108,11 @@ def test_allowed_values(kind: Kind[Any], given: object, value: object) -> None:
         (kinds.document(), "{"),
         (kinds.documents(), {"a": 1}),
         (kinds.documents(), [1]),
+        (kinds.sync_rule(), True),
+        (kinds.sync_rule(), 200),
+        (kinds.sync_rule(), "interval"),
+        (kinds.sync_rule(), "interval(0)"),
+        (kinds.sync_rule(), "interval(2h)"),
         (kinds.product(), "RabbitMQ"),
         (kinds.product(), "3.10.8"),
         (kinds.product(), 3.10),

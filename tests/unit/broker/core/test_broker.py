@@ -5,17 +5,19 @@ from typing import cast
 import pytest
 
 from broker.core.broker import Broker, ClientConnection
+from broker.core.stats.counters import ConnectionCounters
 from broker.core.turn import Turn
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 
 
 class FakeConnection:
-    """A connection that only says whose it is."""
+    """A connection that only says whose it is, and what has gone over it."""
 
     def __init__(self, username: str, vhost_name: str) -> None:
         self.username = username
         self.vhost_name = vhost_name
+        self.counters = ConnectionCounters()
 
 
 def connect(username: str, vhost_name: str) -> ClientConnection:

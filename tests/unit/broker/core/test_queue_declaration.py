@@ -13,6 +13,7 @@ from broker.core.queues.declaration import (
     check_unreserved,
 )
 from broker.core.queues.queue import Queue
+from broker.core.queues.storage import QueueStorage
 from policies.arguments import known_arguments
 from protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode
 from protocol.field_table import FieldTable, FieldValue, longstr
@@ -36,7 +37,7 @@ def queue(
 ) -> Queue:
     """A queue with any arguments: they are checked elsewhere."""
     host = new_vhost(ManualLoop())
-    return Queue(host, "q", durable, auto_delete, owner, arguments, MemoryStore())
+    return Queue(host, "q", durable, auto_delete, owner, arguments, QueueStorage(MemoryStore()))
 
 
 def declaration(

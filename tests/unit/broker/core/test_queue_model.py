@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.core.consumers import Holder
 from broker.core.queues.queue import Queue
-from broker.core.queues.quorum import CountedMessage
 from policies.policy import Policy
 from protocol import properties
 from protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
@@ -93,17 +92,15 @@ class Reader:
 
     def read(self, message: Message, redelivered: bool) -> tuple[Content, bool, int]:
         """Content, redelivered, delivery count (0 for others than quorum queues)."""
-        counted = isinstance(message, CountedMessage)
-        envelope = message.original.envelope if isinstance(message, CountedMessage) else message.envelope
+        envelope = message.envelope
+        count = envelope.delivery_count
         if envelope not in self._known:
             self._known[envelope] = self._read(envelope)
         content = self._known[envelope]
         body = message.body.decode()
-        count = message.delivery_count if isinstance(message, CountedMessage) else 0
-        if counted:
-            shown = find(Properties(message.envelope.header).headers(), "x-delivery-count")
-            assert shown == FieldValue("l", count)
-        return Content(content.label, body, *_rest(content)), redelivered, count
+        if count is not None:
+            assert find(Properties(envelope.header).headers(), "x-delivery-count") == FieldValue("l", count)
+        return Content(content.label, body, *_rest(content)), redelivered, count or 0
 
     def _read(self, envelope: Envelope) -> Content:
         header = Properties(envelope.header)
@@ -131,12 +128,12 @@ def _death(entry: dict[str, Any]) -> Death:
 def waiting(store: MessageStore) -> list[tuple[Message, bool]]:
     """The ready messages of a store, with whether they were delivered before, without taking them."""
     if isinstance(store, PriorityStore):
-        levels = sorted(store._levels.items(), reverse=True)
+        levels = sorted(store.levels.items(), reverse=True)
         return [each for _, level in levels for each in waiting(level)]
     assert isinstance(store, MemoryStore)
     requeued = [(message, redelivered) for _, message, redelivered in reversed(store._requeued)]
     found = requeued + [(message, False) for message in store._fresh]
-    return [(message, redelivered or isinstance(message, CountedMessage)) for message, redelivered in found]
+    return [(message, redelivered or message.envelope.delivery_count is not None) for message, redelivered in found]
 
 
 class Pair:

@@ -7,10 +7,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
+from broker.core.queues.queue import Queue
+from broker.core.queues.storage import QueueStorage
+from broker.core.stats.counters import ChannelCounters
 from broker.session.confirms import Confirms
+from storage.memory_store import MemoryStore
 from tests.support import methods
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import new_vhost
 
 CHANNEL = 7
+FULL, ROOMY = (
+    Queue(new_vhost(ManualLoop()), name, True, False, None, (), QueueStorage(MemoryStore()))
+    for name in ("full", "roomy")
+)
+
+
+def new_confirms() -> Confirms:
+    return Confirms(CHANNEL, ChannelCounters())
 
 
 def sent(confirms: Confirms) -> list[str]:
@@ -27,25 +41,26 @@ def sent(confirms: Confirms) -> list[str]:
 
 def numbered(outcomes: str) -> Confirms:
     """A channel's publishes from 1 on: ``+`` accepted, ``-`` refused, ``.`` held."""
-    confirms = Confirms(CHANNEL)
+    confirms = new_confirms()
     for outcome in outcomes:
         if outcome == "+":
             confirms.accept_next(1)
         elif outcome == "-":
             confirms.refuse_next()
         else:
-            confirms.hold_next()
+            confirms.hold_next(1, ())
     return confirms
 
 
 def test_publishes_are_numbered_from_one() -> None:
-    confirms = Confirms(CHANNEL)
+    confirms = new_confirms()
     assert confirms.last == 0
     confirms.accept_next(3)
     assert confirms.last == 3
-    assert confirms.hold_next() == 4
-    confirms.refuse_next()
+    confirms.hold_next(2, ())
     assert confirms.last == 5
+    confirms.refuse_next()
+    assert confirms.last == 6
 
 
 @pytest.mark.parametrize(
@@ -100,34 +115,58 @@ def test_what_was_sent_is_not_sent_again() -> None:
 
 
 def test_a_run_is_one_ack_whatever_its_parts() -> None:
-    confirms = Confirms(CHANNEL)
+    confirms = new_confirms()
     for count in (1, 20, 3):
         confirms.accept_next(count)
     assert sent(confirms) == ["ack 24*"]
 
 
-def test_held_publishes_are_confirmed_in_any_order() -> None:
-    confirms = numbered("...")
-    confirms.accept_held(2)
-    assert sent(confirms) == ["ack 2"]
-    confirms.accept_held(3)
-    confirms.accept_held(1)
-    assert sent(confirms) == ["ack 3*"]
+def written(confirms: Confirms, *failed: object) -> int:
+    return confirms.written(lambda queues: bool(queues) and queues[0] in failed)
+
+
+def test_held_publishes_are_confirmed_as_far_as_they_are_synced() -> None:
+    confirms = numbered("..")
+    first = written(confirms)
+    confirms.hold_next(1, ())
+    second = written(confirms)
+    assert (first, second, sent(confirms)) == (2, 3, [])
+    confirms.synced(first)
+    assert sent(confirms) == ["ack 2*"]
+    confirms.synced(second)
+    assert sent(confirms) == ["ack 3"]
 
 
 def test_a_held_one_keeps_later_ones_single() -> None:
     confirms = numbered(".++")
     assert sent(confirms) == ["ack 2", "ack 3"]
     confirms.accept_next(2)
-    confirms.accept_held(1)
+    confirms.synced(written(confirms))
     assert sent(confirms) == ["ack 5*"]
 
 
-def test_a_publish_is_held_once() -> None:
-    confirms = numbered(".")
-    confirms.accept_held(1)
-    with pytest.raises(KeyError):
-        confirms.accept_held(1)
+def test_only_the_first_hold_of_a_turn_needs_to_be_noted() -> None:
+    confirms = new_confirms()
+    one, other = (FULL,), (ROOMY,)
+    assert [confirms.hold_next(count, queues) for count, queues in ((0, one), (1, one), (1, one), (1, other))] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    written(confirms)
+    assert confirms.hold_next(1, one)
+
+
+def test_what_could_not_be_written_is_refused() -> None:
+    confirms = new_confirms()
+    confirms.hold_next(2, (ROOMY,))
+    confirms.hold_next(2, (FULL,))
+    confirms.hold_next(1, (ROOMY,))
+    last = written(confirms, FULL)
+    assert (sent(confirms), confirms.unconfirmed_count) == (["nack 3", "nack 4"], 3)
+    confirms.synced(last)
+    assert (sent(confirms), confirms.unconfirmed_count) == (["ack 5*"], 0)
 
 
 def settle(outstanding: dict[int, str], frames: Iterable[str]) -> list[tuple[int, str]]:
@@ -149,7 +188,8 @@ STEPS = st.lists(
         st.tuples(st.just("accept"), st.integers(1, 5)),
         st.tuples(st.just("refuse"), st.just(1)),
         st.tuples(st.just("hold"), st.just(1)),
-        st.tuples(st.just("release"), st.integers(0, 10)),
+        st.tuples(st.just("write"), st.just(0)),
+        st.tuples(st.just("sync"), st.just(0)),
         st.tuples(st.just("flush"), st.just(0)),
     ),
     max_size=60,
@@ -159,10 +199,11 @@ STEPS = st.lists(
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
 def test_whatever_the_order_each_number_is_settled_once_and_rightly(steps: list[tuple[str, int]]) -> None:
-    confirms = Confirms(CHANNEL)
+    confirms = new_confirms()
     outstanding: dict[int, str] = {}
     fate: dict[int, str] = {}
-    held: list[int] = []
+    unwritten: list[int] = []
+    held: list[list[int]] = []
     for step, argument in [*steps, ("flush", 0)]:
         first = confirms.last + 1
         if step == "accept":
@@ -172,14 +213,19 @@ def test_whatever_the_order_each_number_is_settled_once_and_rightly(steps: list[
             confirms.refuse_next()
             fate[first] = "nack"
         elif step == "hold":
-            held.append(confirms.hold_next())
-        elif step == "release" and held:
-            number = held.pop(argument % len(held))
-            confirms.accept_held(number)
-            fate[number] = "ack"
+            confirms.hold_next(1, ())
+            unwritten.append(first)
+        elif step == "write" and unwritten:
+            assert written(confirms) == unwritten[-1]
+            held.append(unwritten)
+            unwritten = []
+        elif step == "sync" and held:
+            group = held.pop(0)
+            confirms.synced(group[-1])
+            fate |= dict.fromkeys(group, "ack")
         elif step == "flush":
             for number, outcome in settle(outstanding, sent(confirms)):
                 assert fate.pop(number) == outcome
             assert fate == {}, "all that is decided is told at once"
-            assert sorted(outstanding) == sorted(held)
+            assert sorted(outstanding) == sorted([*unwritten, *(number for group in held for number in group)])
         outstanding |= dict.fromkeys(range(first, confirms.last + 1), "")

@@ -1,0 +1,135 @@
+"""Clients, as the rest of the broker sees them: connections, their channels, and the consumers there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from broker.core.queues.queue import Queue
+from broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from protocol.faults import AmqpFault
+from protocol.field_table import FieldTable
+
+
+class ClientConsumer(Protocol):
+    """A consumer of a client.
+
+    Attributes:
+        channel: Where it consumes.
+        queue: What it consumes from.
+        tag: Its consumer tag.
+        no_ack: Messages count as settled once sent.
+        exclusive: No other consumer beside it.
+        prefetch: Unacked messages it may hold; 0 for any number.
+        arguments: As they came.
+    """
+
+    tag: str
+    queue: Queue
+    no_ack: bool
+    exclusive: bool
+    prefetch: int
+    arguments: FieldTable
+
+    @property
+    def channel(self) -> ClientChannel:
+        """Where it consumes."""
+
+
+class ClientChannel(Protocol):
+    """An open channel.
+
+    Attributes:
+        number: 1..65535.
+        default_prefetch: Limit of consumers to come; 0 for none.
+        prefetch: Limit of all consumers together; 0 for none.
+        counters: What has happened on it.
+    """
+
+    number: int
+    default_prefetch: int
+    prefetch: int
+    counters: ChannelCounters
+
+    @property
+    def connection(self) -> ClientConnection:
+        """Its connection."""
+
+    @property
+    def consumers(self) -> Mapping[str, ClientConsumer]:
+        """Its consumers by tag."""
+
+    @property
+    def confirming(self) -> bool:
+        """Whether it is in confirm mode."""
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it is in transaction mode."""
+
+    @property
+    def unacked_count(self) -> int:
+        """Messages that the client has yet to acknowledge."""
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Publishes that are to be confirmed."""
+
+    @property
+    def uncommitted(self) -> tuple[int, int]:
+        """Publishes and acknowledgements that wait for commit."""
+
+
+class ClientChannels(Iterable[ClientChannel], Protocol):
+    """The open channels of a connection."""
+
+    def __len__(self) -> int:
+        """How many they are."""
+
+
+class ClientConnection(Protocol):
+    """An open connection.
+
+    Attributes:
+        username: Who is logged in.
+        vhost_name: The virtual host it has opened.
+        name: Address and port of the client, an arrow, those of the broker.
+        peer: Address and port of the client.
+        local: Address and port of the broker.
+        client_properties: As the client sent them.
+        auth_mechanism: How the client has logged in.
+        connected_at: When it connected, in milliseconds since 1970.
+        heartbeat: Seconds without a sign of life after which it is dropped; 0 for never.
+        channel_max: Channels it may have open at once.
+        frame_max: Largest frame in bytes.
+    """
+
+    username: str
+    vhost_name: str
+    name: str
+    peer: tuple[str, int]
+    local: tuple[str, int]
+    client_properties: FieldTable
+    auth_mechanism: str
+    connected_at: int
+    heartbeat: int
+    channel_max: int
+    frame_max: int
+
+    @property
+    def channels(self) -> ClientChannels:
+        """Its open channels."""
+
+    @property
+    def counters(self) -> ConnectionCounters:
+        """What has gone over it."""
+
+    @property
+    def flow_state(self) -> str:
+        """``running``; ``blocking`` once an alarm is set, ``blocked`` once it has published under one."""
+
+    def pending_bytes(self) -> int:
+        """Bytes that the client has yet to take."""
+
+    def terminate(self, fault: AmqpFault) -> None:
+        """Close it with this reason."""

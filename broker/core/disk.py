@@ -1,0 +1,131 @@
+"""The data directory of a running broker: opened, written at the end of every turn, looked after, closed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from broker.config.options import Settings
+from broker.core.alarms import Alarms
+from broker.core.broker import Broker
+from broker.core.memory import available_memory
+from broker.core.message_storage import DiskStorage
+from broker.core.timers import Timer
+from storage.committer import SyncMode
+from storage.data_directory import DataDirectoryError
+from storage.engine import EngineOptions, StorageEngine
+
+log = logging.getLogger("leveret.storage")
+
+_UPKEEP_SECONDS: Final = 1.0
+
+
+class DiskError(Exception):
+    """The data directory cannot be used; the text says why and what to do, in one line."""
+
+
+class Disk:
+    """The messages of a broker on disk.
+
+    Args:
+        broker: Its queues keep their messages here from now on.
+        settings: Its configuration.
+        call_soon_threadsafe: Hands a function to the thread of the event loop.
+    Raises:
+        DiskError: The data directory cannot be used.
+
+    Attributes:
+        engine: The stores.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        settings: Settings,
+        call_soon_threadsafe: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._path = settings.data_dir
+        self._timers = broker.timers
+        self.engine = _open(self._path, settings, call_soon_threadsafe, _disk_alarm(broker.alarms))
+        options = settings.storage
+        self._storage = DiskStorage(
+            self.engine, broker.turn.end_later, options.preload_messages, options.embed_bodies_below
+        )
+        broker.storage = self._storage
+        broker.when_durable = self._storage.when_synced
+        if self.engine.report.queues:
+            log.info("recovered %s", self.engine.report.summary())
+        self._tidying: Timer = self._timers.call_later(_UPKEEP_SECONDS, self._tidy)
+        self._watching: Timer = self._timers.call_later(0, self._watch)
+
+    def write(self) -> None:
+        """Write what queues were given in this turn."""
+        self._storage.write()
+
+    def close(self) -> None:
+        """Write and sync everything, and stop."""
+        self._tidying.cancel()
+        self._watching.cancel()
+        self._storage.write()
+        if not self.engine.close():
+            log.error("not all messages could be written to %s", self._path)
+
+    def _tidy(self) -> None:
+        self._tidying = self._timers.call_later(_UPKEEP_SECONDS, self._tidy)
+        self._storage.write()
+        self.engine.housekeeping()
+
+    def _watch(self) -> None:
+        self._watching = self._timers.call_later(self.engine.watch_disk(), self._watch)
+
+
+def _open(
+    path: Path,
+    settings: Settings,
+    call_soon_threadsafe: Callable[[Callable[[], None]], object],
+    on_disk_alarm: Callable[[bool], None],
+) -> StorageEngine:
+    try:
+        return StorageEngine(
+            str(path), call_soon_threadsafe, _die, options=_options(settings), on_disk_alarm=on_disk_alarm
+        )
+    except DataDirectoryError as error:
+        raise DiskError(f"cannot use the data directory {path}: {error}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DiskError(f"cannot use the data directory {path}: {reason}; choose another --data-dir") from error
+
+
+def _options(settings: Settings) -> EngineOptions:
+    disk_free, storage = settings.disk_free_limit, settings.storage
+    limit = disk_free.absolute if disk_free.relative is None else int(available_memory() * disk_free.relative)
+    return EngineOptions(
+        segment_bytes=storage.segment_size,
+        event_retention=storage.event_retention * 1_000_000,
+        sync=SyncMode(storage.sync.mode),
+        sync_interval=storage.sync.interval * 1000,
+        disk_free_limit=limit,
+    )
+
+
+def _disk_alarm(alarms: Alarms) -> Callable[[bool], None]:
+    """What sets and clears the disk alarm."""
+
+    def change(is_full: bool) -> None:
+        log.warning("disk alarm %s", "set: publishers are blocked until there is room again" if is_full else "cleared")
+        if is_full:
+            alarms.set("disk")
+        else:
+            alarms.clear("disk")
+
+    return change
+
+
+def _die(error: OSError) -> None:
+    """A sync has failed: what the disk holds is not known any more. The next start finds out."""
+    log.critical("cannot sync the data directory: %s; stopping, to recover what is there at the next start", error)
+    logging.shutdown()
+    os._exit(1)

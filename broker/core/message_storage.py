@@ -1,0 +1,164 @@
+"""Where queues keep their messages, and when these are safe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from broker.core.queues.disk_storage import DiskQueueStorage
+from broker.core.queues.storage import QueueStorage, StorageRequest, memory_store
+from protocol.faults import ConnectionFault, ReplyCode
+from storage.engine import StorageEngine, StoredQueue
+from storage.segment_store import SegmentStore
+
+if TYPE_CHECKING:
+    from broker.core.queues.queue import Queue
+
+#: Tells whether some of what one of these queues was given in this turn could not be written.
+HasFailed: TypeAlias = Callable[["Collection[Queue] | None"], bool]
+
+#: Messages that a preload looks at in one turn.
+_PRELOAD_STEP: Final = 256
+
+
+class AwaitingSync(Protocol):
+    """Somebody who has promised something that holds once this turn's messages are on disk."""
+
+    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+        """Learn that the messages of this turn have been written.
+
+        Args:
+            has_failed: Tells what has not.
+        Returns:
+            What to call once they are synced.
+        """
+
+
+class MessageStorage:
+    """Keeps all messages in memory. Nothing has to be waited for."""
+
+    def open(self, request: StorageRequest, qid: int | None = None) -> QueueStorage:
+        """Where a queue keeps its messages.
+
+        Args:
+            request: What it asks for.
+            qid: The number it had on disk in an earlier run; None for a new queue.
+        Raises:
+            ConnectionFault: RESOURCE_ERROR (506): there is no room for it.
+        """
+        return QueueStorage(memory_store(request))
+
+    def await_sync(self, waiter: AwaitingSync) -> None:
+        """Have somebody told once all messages of this turn are safe."""
+        synced = waiter.written(lambda queues: False)
+        if synced is not None:
+            synced()
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call back once all messages of this turn are safe."""
+        self.await_sync(_Callback(callback))
+
+    def forget_unknown(self) -> None:
+        """Delete what is on disk of queues that were not opened: all that there are have been."""
+
+
+class DiskStorage(MessageStorage):
+    """Keeps messages in a data directory.
+
+    Args:
+        engine: The stores in it.
+        end_turn: Has the turn end, which calls write().
+        preload_messages: Messages that are brought to memory when a queue ceases to be lazy.
+        embed_bodies_below: Only messages shorter than this, in bytes.
+    """
+
+    def __init__(
+        self, engine: StorageEngine, end_turn: Callable[[], None], preload_messages: int, embed_bodies_below: int
+    ) -> None:
+        self._engine = engine
+        self._end_turn = end_turn
+        self._waiting: list[AwaitingSync] = []
+        self._preload_messages = preload_messages
+        self._embed_bodies_below = embed_bodies_below
+        #: With the messages that are left to be looked at.
+        self._preloading: dict[DiskQueueStorage, int] = {}
+        self._unclaimed = dict(engine.queues)
+        engine.on_work = end_turn
+
+    def open(self, request: StorageRequest, qid: int | None = None) -> QueueStorage:
+        """Where a queue keeps its messages."""
+        found: StoredQueue | None = None
+        if qid is not None:
+            found = self._unclaimed.pop(qid, None)
+        try:
+            return DiskQueueStorage(self._engine, request, found, self._begin_preload)
+        except OSError as error:
+            text = f"cannot make queue '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
+            raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
+
+    def forget_unknown(self) -> None:
+        """Delete what is on disk of queues that were not opened."""
+        for queue in self._unclaimed.values():
+            self._engine.delete_queue(queue)
+        self._unclaimed.clear()
+
+    def await_sync(self, waiter: AwaitingSync) -> None:
+        """Have somebody told once all messages of this turn are safe."""
+        self._waiting.append(waiter)
+        self._end_turn()
+
+    def write(self) -> None:
+        """Write what queues were given in this turn, and have it synced if somebody waits for that."""
+        failures = self._engine.flush()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            has_failed = partial(_has_failed, failures)
+            callbacks = [waiter.written(has_failed) for waiter in waiting]
+            self._engine.commit(partial(_call_all, [each for each in callbacks if each is not None]))
+        if self._preloading:
+            self._preload()
+
+    def _begin_preload(self, storage: DiskQueueStorage) -> None:
+        if self._preload_messages and self._embed_bodies_below:
+            self._preloading[storage] = self._preload_messages
+            self._end_turn()
+
+    def _preload(self) -> None:
+        """Bring some messages of each queue to memory."""
+        for storage, left in list(self._preloading.items()):
+            looked_at = storage.preload(min(left, _PRELOAD_STEP), self._embed_bodies_below)
+            if looked_at and looked_at < left:
+                self._preloading[storage] = left - looked_at
+            else:
+                del self._preloading[storage]
+        if self._preloading:
+            self._end_turn()
+
+
+class _Callback:
+    """Somebody who wants nothing but to be called."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+
+    def written(self, has_failed: HasFailed) -> Callable[[], None]:
+        return self._callback
+
+
+def _has_failed(failures: Mapping[SegmentStore, OSError], queues: Collection[Queue] | None) -> bool:
+    if not failures or queues is None:
+        return bool(failures)
+    return any(
+        store in failures
+        for queue in queues
+        if isinstance(queue.storage, DiskQueueStorage)
+        for store in queue.storage.stores()
+    )
+
+
+def _call_all(callbacks: Collection[Callable[[], None]]) -> None:
+    for callback in callbacks:
+        callback()

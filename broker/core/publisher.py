@@ -1,0 +1,66 @@
+"""Publishing without a connection: what the management interface does in a user's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from broker.core.published import read_expiration, read_extra_keys
+from broker.core.routing import route
+from protocol import properties
+from protocol.faults import access_refused, precondition_failed
+from protocol.field_table import find, normalize
+from protocol.methods import encode_shortstr
+from protocol.properties import Properties, encode_headers
+from storage.message import Envelope, Message
+
+if TYPE_CHECKING:
+    from broker.core.queues.queue import Queue
+    from broker.core.vhost import VirtualHost
+
+
+def publish(
+    vhost: VirtualHost,
+    exchange_name: str,
+    routing_key: str,
+    header: bytes,
+    body: bytes,
+    check_topic: Callable[[], None],
+) -> bool:
+    """Publish one message.
+
+    Args:
+        vhost: Where.
+        exchange_name: Its exchange; "" is the default one.
+        routing_key: Its routing key.
+        header: Its content header.
+        body: Its body.
+        check_topic: Raises if the user may not use the routing key; called for topic exchanges.
+    Returns:
+        Whether a queue has taken it.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
+    """
+    exchange = vhost.topology.exchange(exchange_name)
+    if exchange.internal:
+        raise access_refused(f"cannot publish to internal exchange '{exchange_name}' in vhost '{vhost.name}'")
+    if exchange.type_name == "topic":
+        check_topic()
+    read = Properties(header)
+    headers = read.headers()
+    mode, expiration = read.octet(properties.DELIVERY_MODE, 1), read_expiration(read)
+    copies, blind = read_extra_keys(headers, "CC"), read_extra_keys(headers, "BCC")
+    if mode not in (1, 2):
+        raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
+    if blind or find(headers, "BCC") is not None:
+        kept = tuple(entry for entry in headers if entry[0] != "BCC")
+        header = read.replaced({properties.HEADERS: encode_headers(normalize(kept))})
+    published = encode_shortstr(exchange_name) + encode_shortstr(routing_key)
+    priority = read.octet(properties.PRIORITY, 0)
+    envelope = Envelope(published, header, mode == 2, priority, expiration, blind_keys=tuple(blind))
+    found = route(vhost.topology, exchange, [routing_key, *copies, *blind], headers)
+    message = Message(envelope, body)
+    taken = [queue.publish([message], len(body)) for queue in cast("tuple[Queue, ...]", found.queues)]
+    exchange.counters.publish_in += 1
+    exchange.counters.publish_out += len(taken)
+    return bool(taken) and all(taken)

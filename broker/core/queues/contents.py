@@ -1,0 +1,143 @@
+"""What is in a queue, and what its limits and times to live leave in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+from broker.core.queues.counters import QueueCounters
+from broker.core.queues.host import QueueHost
+from broker.core.queues.limits import Limits
+from broker.core.queues.storage import QueueStorage
+from policies.dead_letter import EXPIRED, MAXLEN
+from policies.settings import QueueSettings
+from storage.format import DEAD_LETTERED, EventKind
+from storage.interface import Entry, MessageStore
+from storage.message import Message, TimedMessage
+
+#: Messages dropped or expired in one turn at the most: about 2 ms with dead-lettering. What is left goes in
+#: the next turns, so that other queues and heartbeats are served in between.
+_DROP_BATCH: Final = 2048
+_ALL_BYTES: Final = 1 << 62
+
+#: The latest time at which a message can expire, in microseconds since 1970: a policy may name any number.
+_LATEST: Final = (1 << 63) - 2
+
+
+class QueueContents(ABC):
+    """The messages of a queue without its consumers.
+
+    Args:
+        host: Its virtual host.
+        storage: Keeps its messages.
+
+    Attributes:
+        store: Its messages.
+        settings: What is in force: arguments and policies taken together.
+    """
+
+    __slots__ = ("_is_shrinking", "_limits", "_timed", "counters", "host", "settings", "storage", "store")
+
+    def __init__(self, host: QueueHost, storage: QueueStorage) -> None:
+        self.host = host
+        self.storage = storage
+        self.store: MessageStore = storage.store
+        self.settings = QueueSettings()
+        self.counters = QueueCounters()
+        self._limits: Limits | None = None
+        #: New settings demand that messages go, also if they let new ones be refused from now on.
+        self._is_shrinking = False
+        #: Whether a message with an expiry time may be among those that wait.
+        self._timed = self.store.ready_count > 0
+
+    def _set_lazy(self, lazy: bool) -> None:
+        """Keep ready messages on disk only, or in memory as far as there is room."""
+        self.storage.set_lazy(lazy)
+        self.store = self.storage.store
+
+    def page_out(self, body_bytes: int) -> None:
+        """Have about so many bytes of bodies leave memory."""
+        self.storage.page_out(body_bytes)
+        self.store = self.storage.store
+
+    def _append(self, messages: Sequence[Message], body_bytes: int, ttl: int | None) -> None:
+        if ttl is not None:
+            expires_at = min(self.host.timers.now() + ttl * 1000, _LATEST)
+            messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
+            self._timed = True
+        self.store.append(messages, body_bytes)
+        self.counters.published += len(messages)
+
+    # -- dropping -----------------------------------------------------------------------------------------
+
+    def _evict_batch(self) -> bool:
+        """Drop the oldest messages while there are too many; return whether that is done."""
+        limits, store = self._limits, self.store
+        if limits is None or (limits.refuses and not self._is_shrinking):
+            return True
+        budget = _DROP_BATCH
+        while budget > 0 and limits.exceeded(store):
+            excess = limits.excess_messages(store)
+            if excess > 0:
+                budget -= self._drop_oldest(min(excess, budget), _ALL_BYTES, EventKind.MAXLEN)
+            else:
+                budget -= self._drop_oldest(budget, limits.excess_bytes(store), EventKind.MAXLEN_BYTES)
+        if limits.exceeded(store):
+            return False
+        self._is_shrinking = False
+        return True
+
+    def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> int:
+        """Drop messages at the head that are too many; return how many that were.
+
+        Their bodies are not read unless they are dead-lettered.
+        """
+        if self.settings.dead_letter_exchange is None:
+            dropped, _ = self.store.drop(count, body_bytes, kind)
+            self.counters.dropped[MAXLEN] += dropped
+            return dropped
+        entries = self.store.take(count, body_bytes)
+        self._drop(entries, MAXLEN, kind)
+        return len(entries)
+
+    def _expire_batch(self) -> bool:
+        """Drop messages at the head that have expired; return whether that is done."""
+        now = self.host.timers.now()
+        if self.settings.dead_letter_exchange is None:
+            expired, _ = self.store.drop_expired(now, _DROP_BATCH)
+            self.counters.dropped[EXPIRED] += expired
+            return expired < _DROP_BATCH
+        entries = self.store.take_expired(now, _DROP_BATCH)
+        if entries:
+            self._drop(entries, EXPIRED, EventKind.EXPIRED)
+        return len(entries) < _DROP_BATCH
+
+    def _drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
+        """Remove taken messages for good, by way of the dead-letter exchange if there is one.
+
+        Args:
+            entries: The messages.
+            reason: Why, as x-death says it.
+            kind: Why, as the event log says it.
+        """
+        self.counters.dropped[reason] += len(entries)
+        if self.settings.dead_letter_exchange is not None:
+            self._dead_letter(self._letters(entries), reason)
+            self.store.settle(entries, kind, DEAD_LETTERED)
+        else:
+            self.store.settle(entries, kind)
+
+    def _letters(self, entries: Sequence[Entry]) -> list[Message]:
+        """Messages as they are dead-lettered."""
+        return [entry[1] for entry in entries]
+
+    def _tidy(self) -> bool:
+        """Drop what limits and expiry demand, as much as one turn may; return whether all is done."""
+        if self._limits is not None and not self._evict_batch():
+            return False
+        return not self._timed or self._expire_batch()
+
+    @abstractmethod
+    def _dead_letter(self, letters: Sequence[Message], reason: str) -> None:
+        """Publish messages to the dead-letter exchange."""

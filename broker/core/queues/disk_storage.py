@@ -1,0 +1,203 @@
+"""A queue whose messages are on disk, or go there when they have to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from broker.core.queues.storage import QueueStorage, StorageFigures, StorageRequest, memory_store
+from storage.engine import StorageEngine, StoredQueue
+from storage.interface import MessageStore
+from storage.memory_store import MemoryStore
+from storage.priority_store import PriorityStore
+from storage.segment_store import SegmentStore
+
+log = logging.getLogger("leveret.storage")
+
+
+class DiskQueueStorage(QueueStorage):
+    """The storage of one queue in a data directory.
+
+    That of a queue that does not outlive the broker is in memory until it becomes lazy or has to be paged out.
+
+    Args:
+        engine: The stores of the data directory.
+        request: What the queue asks for.
+        found: What an earlier run left of it.
+        on_preload: Called when messages are to be brought to memory; see preload().
+    """
+
+    __slots__ = ("_engine", "_lazy", "_on_preload", "_preloading", "_request", "_stored")
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        request: StorageRequest,
+        found: StoredQueue | None,
+        on_preload: Callable[[DiskQueueStorage], None],
+    ) -> None:
+        self._engine = engine
+        self._request = request
+        self._lazy = False
+        self._on_preload = on_preload
+        #: Where preload() stands in each store.
+        self._preloading: dict[SegmentStore, int] = {}
+        self._stored = found
+        if found is None and request.durable:
+            self._stored = self._create()
+        super().__init__(self._open() if self._stored is not None else memory_store(request))
+        self._set_lazy(False)
+
+    @property
+    def qid(self) -> int | None:  # type: ignore[override]
+        """The number of the queue on disk; None if it is not there."""
+        return None if self._stored is None else self._stored.qid
+
+    @property
+    def awaits_sync(self) -> bool:  # type: ignore[override]
+        """Persistent messages are confirmed only once they are on disk."""
+        return self._request.durable
+
+    @property
+    def keeps_all(self) -> bool:  # type: ignore[override]
+        """All messages are, whatever they say."""
+        return self._request.keeps_all
+
+    def stores(self) -> Collection[SegmentStore]:
+        """The stores on disk."""
+        return () if self._stored is None else self._stored.stores.values()
+
+    def set_lazy(self, lazy: bool) -> None:
+        """Keep ready messages on disk only, or in memory as far as there is room."""
+        if lazy is self._lazy:
+            return
+        if lazy:
+            self._try_to_move()
+        self._set_lazy(lazy)
+        self._preloading = {} if lazy else dict.fromkeys(self.stores(), 0)
+        if self._preloading:
+            self._on_preload(self)
+
+    def preload(self, count: int, below: int) -> int:
+        """Bring some messages at the head to memory, in a queue that has ceased to be lazy.
+
+        Args:
+            count: How many to look at, at most.
+            below: Only messages shorter than this, in bytes.
+        Returns:
+            How many were looked at; 0 if there is nothing more.
+        """
+        while self._preloading:
+            # The highest priority is the head of the queue.
+            store = max(self._preloading, key=_priority)
+            self._preloading[store], looked_at = store.preload(self._preloading[store], count, below)
+            if looked_at:
+                return looked_at
+            del self._preloading[store]
+        return 0
+
+    def page_out(self, body_bytes: int) -> None:
+        """Have about so many bytes of bodies leave memory."""
+        self._try_to_move()
+        self._preloading.clear()
+        # The lowest priority is the last to be needed.
+        for store in sorted(self.stores(), key=_priority):
+            if body_bytes <= 0:
+                break
+            held = store.ram.held_bytes
+            store.page_out(body_bytes)
+            body_bytes -= held
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the bodies of ready messages that are in memory."""
+        if self._stored is None:
+            return super().held_bytes
+        return sum(store.ram.held_bytes for store in self.stores())
+
+    def delete(self) -> None:
+        """Forget everything: the queue is gone."""
+        self.store.close()
+        if self._stored is not None:
+            self._engine.delete_queue(self._stored)
+            self._stored = None
+
+    def figures(self) -> StorageFigures:
+        """What it holds."""
+        if self._stored is None:
+            return super().figures()
+        stores = self.stores()
+        paged_out = [store.log.spilled for store in stores]
+        return StorageFigures(
+            sum(len(store.ram) for store in stores),
+            sum(store.ram.held_bytes for store in stores),
+            sum(store.persistent_count for store in stores),
+            sum(store.persistent_bytes for store in stores),
+            sum(count for count, _ in paged_out),
+            sum(body_bytes for _, body_bytes in paged_out),
+            sum(store.log.size for store in stores),
+            sum(len(store.log.segments) for store in stores),
+            sum(store.log.disk_reads for store in stores),
+            sum(store.log.disk_writes for store in stores),
+        )
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _create(self) -> StoredQueue:
+        request = self._request
+        attributes: dict[str, object] = {"vhost": request.vhost_name, "name": request.name}
+        if request.keeps_all:
+            attributes["keeps_all"] = True
+        return self._engine.create_queue(request.durable, attributes)
+
+    def _open(self) -> MessageStore:
+        """The store of a queue on disk, with what was found there."""
+        if not self._request.max_priority:
+            assert self._stored is not None
+            return self._engine.store(self._stored)
+        levels = {} if self._stored is None else dict(self._stored.stores)
+        return PriorityStore(self._request.max_priority, self._level, levels)
+
+    def _level(self, priority: int, first_seq: int = 1) -> SegmentStore:
+        """The store of one priority of a queue on disk."""
+        assert self._stored is not None
+        store = self._engine.store(self._stored, priority, first_seq)
+        store.set_lazy(self._lazy)
+        return store
+
+    def _try_to_move(self) -> None:
+        """Have stores on disk take the place of those in memory, if that is where they are and the disk has room."""
+        if self._stored is not None:
+            return
+        try:
+            self._stored = self._create()
+            self._move_to_disk()
+        except OSError as error:
+            log.warning("queue '%s' stays in memory: %s", self._request.name, error)
+            if self._stored is not None:
+                self._engine.delete_queue(self._stored)
+                self._stored = None
+
+    def _move_to_disk(self) -> None:
+        before = self.store
+        if isinstance(before, PriorityStore):
+            levels = {level: self._adopt(level, each) for level, each in before.levels.items()}
+            self.store = PriorityStore(self._request.max_priority, self._level, levels)
+        else:
+            self.store = self._adopt(0, before)
+
+    def _adopt(self, priority: int, before: MessageStore) -> SegmentStore:
+        assert isinstance(before, MemoryStore)
+        first_seq, messages, requeued = before.hand_over()
+        store = self._level(priority, first_seq)
+        store.adopt(messages, requeued, before.taken_count)
+        return store
+
+    def _set_lazy(self, lazy: bool) -> None:
+        self._lazy = lazy
+        for store in self.stores():
+            store.set_lazy(lazy)
+
+
+def _priority(store: SegmentStore) -> int:
+    return store.priority

@@ -1,0 +1,1 @@
+"""What has happened in the broker, as numbers: counted as it happens, sampled every few seconds."""

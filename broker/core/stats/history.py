@@ -1,0 +1,133 @@
+"""How a few numbers have changed over time.
+
+A row is kept only where a number has changed, so that what stands still takes no room. RabbitMQ's retention: samples
+every 5 s for ten minutes, every minute for an hour, and for the broker as a whole coarser ones for a day.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+#: Seconds between samples.
+STEP: Final = 5
+
+
+class Retention(NamedTuple):
+    """One level of detail.
+
+    Args:
+        step: Seconds between its samples.
+        age: Seconds that they reach back.
+    """
+
+    step: int
+    age: int
+
+
+#: Of single queues, channels and so on.
+BASIC: Final = (Retention(STEP, 600), Retention(60, 3600))
+#: Of the broker and its virtual hosts.
+GLOBAL: Final = (*BASIC, Retention(600, 28_800), Retention(1800, 86_400))
+#: Enough for rates, for objects beyond the number that samples are kept of.
+RATES_ONLY: Final = (Retention(STEP, STEP),)
+
+
+class _Level:
+    """The rows of one level, oldest first: for each a time, and what the numbers were then.
+
+    Args:
+        retention: What is kept.
+        width: Numbers in a row.
+    """
+
+    __slots__ = ("_limit", "_rows", "_step", "_times", "_width")
+
+    def __init__(self, retention: Retention, width: int) -> None:
+        self._step = retention.step
+        self._width = width
+        self._limit = retention.age // retention.step + 2
+        self._times: array[int] = array("q")
+        self._rows: array[int] = array("q")
+
+    def add(self, at: int, row: Sequence[int]) -> None:
+        """Keep what the numbers are, as a sample of the next full step."""
+        at = -(-at // self._step) * self._step
+        if self._times and self._times[-1] == at:
+            self._rows[-self._width :] = array("q", row)
+            return
+        self._times.append(at)
+        self._rows.extend(row)
+        # Taking rows off the front moves all others: a few at a time.
+        excess = len(self._times) - self._limit
+        if excess > self._limit // 4:
+            del self._times[:excess]
+            del self._rows[: excess * self._width]
+
+    def last(self) -> int:
+        """The time of the newest row."""
+        return self._times[-1]
+
+    def at(self, time: int) -> Sequence[int] | None:
+        """What the numbers were at a time; None before the first row."""
+        place = bisect_right(self._times, time) - 1
+        return self._rows[place * self._width : (place + 1) * self._width] if place >= 0 else None
+
+
+class History:
+    """Samples of some numbers.
+
+    Args:
+        width: How many numbers.
+        retention: What is kept, finest level first.
+    """
+
+    __slots__ = ("_levels", "_retention", "_zeros")
+
+    def __init__(self, width: int, retention: Sequence[Retention] = BASIC) -> None:
+        self._retention = retention
+        self._levels = [_Level(each, width) for each in retention]
+        self._zeros = (0,) * width
+
+    @property
+    def is_detailed(self) -> bool:
+        """Whether it keeps more than the rates take."""
+        return self._retention is not RATES_ONLY
+
+    def add(self, at: int, row: Sequence[int]) -> None:
+        """Keep a sample that differs from the last one.
+
+        Args:
+            at: Seconds since 1970, a multiple of STEP; later than all before.
+            row: The numbers.
+        """
+        for level in self._levels:
+            level.add(at, row)
+
+    def rates(self, now: int) -> list[float]:
+        """Changes per second over the last step.
+
+        Args:
+            now: When the last sample was due, in seconds since 1970.
+        """
+        level = self._levels[0]
+        if level.last() < now:
+            return [0.0] * len(self._zeros)
+        new, old = level.at(now) or self._zeros, level.at(now - STEP) or self._zeros
+        return [(new[place] - old[place]) / STEP for place in range(len(new))]
+
+    def samples(self, age: int, times: Sequence[int]) -> list[Sequence[int]]:
+        """What the numbers were at some times; 0 before the first sample.
+
+        Args:
+            age: Seconds that the oldest of them lies back; it chooses the level.
+            times: Seconds since 1970.
+        """
+        chosen = self._levels[-1]
+        for retention, level in zip(self._retention, self._levels, strict=True):
+            if age <= retention.age:
+                chosen = level
+                break
+        return [chosen.at(time) or self._zeros for time in times]

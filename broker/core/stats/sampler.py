@@ -1,0 +1,88 @@
+"""Takes a sample of everything every five seconds, a little at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from broker.core.stats.census import Census
+from broker.core.stats.history import GLOBAL, STEP
+
+if TYPE_CHECKING:
+    from broker.core.broker import Broker
+    from broker.core.node import Node
+    from broker.core.timers import Timer
+
+log = logging.getLogger("leveret.statistics")
+
+#: How long a piece of work takes, and how long everybody else has a turn before the next one, in seconds.
+_PIECE_SECONDS: Final = 0.002
+_PAUSE_SECONDS: Final = 0.002
+
+
+class Sampler:
+    """Keeps the histories of queues, exchanges, connections, channels, virtual hosts, broker and node.
+
+    Samples are due at full steps of the clock, as RabbitMQ's are. They are taken one after the other from then on.
+
+    Args:
+        broker: What is looked at.
+        node: Where it runs.
+    """
+
+    def __init__(self, broker: Broker, node: Node) -> None:
+        self._broker = broker
+        self._node = node
+        self._timer: Timer | None = None
+        self._work: Iterator[None] = iter(())
+        self._detailed: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Take samples from now on."""
+        seconds = time.time()
+        self._timer = self._broker.timers.call_later(STEP - seconds % STEP + 0.001, self._begin)
+
+    def stop(self) -> None:
+        """Take no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def sample(self, now: int) -> Iterator[None]:
+        """Take one sample of everything; a step is one object.
+
+        Args:
+            now: Seconds since 1970, a multiple of STEP.
+        """
+        broker = self._broker
+        census = Census(broker, self._detailed)
+        yield from census.steps(now)
+        self._detailed = census.detailed
+        for name, row in census.vhosts.items():
+            vhost = broker.vhosts.get(name)
+            if vhost is not None:
+                statistics = vhost.statistics
+                statistics.look(now, statistics.never_less(row), retention=GLOBAL)
+        totals = broker.statistics
+        totals.look(now, totals.never_less(totals.row(census.total())), retention=GLOBAL)
+        node = self._node
+        measured = node.statistics.row(len(broker.connections), node.disk_free())
+        node.statistics.look(now, measured, retention=GLOBAL, from_zero=False)
+        yield
+        broker.last_sample = now
+
+    def _begin(self) -> None:
+        self._work = self.sample(int(time.time()) // STEP * STEP)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        deadline = time.perf_counter() + _PIECE_SECONDS
+        try:
+            for _ in self._work:
+                if time.perf_counter() > deadline:
+                    self._timer = self._broker.timers.call_later(_PAUSE_SECONDS, self._go_on)
+                    return
+        except Exception:
+            log.exception("internal error while a sample was taken")
+        self.start()

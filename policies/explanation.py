@@ -1,0 +1,127 @@
+"""Why a queue's settings are what they are: for each key who wins, and by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from policies.keys import KEYS, Merge, PolicyKey, fits, operator_replaces
+from policies.policy import APPLY_TO, Policy, winner
+from policies.settings import resolve_setting
+
+Source = Literal["argument", "policy", "operator policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One key of one queue.
+
+    Args:
+        key: The policy key.
+        argument: Value of the queue argument of that meaning; None without one. So are the others.
+        policy: Value in the policy in force.
+        operator_policy: Value in the operator policy in force.
+        in_force: What counts.
+        source: Who has said that; None if nothing is in force.
+        reason: By which rule, in words.
+    """
+
+    key: str
+    argument: Any
+    policy: Any
+    operator_policy: Any
+    in_force: Any
+    source: Source | None
+    reason: str
+
+
+def explain_settings(
+    queue_type: str,
+    arguments: Mapping[str, Any],
+    policy: Mapping[str, Any],
+    operator_policy: Mapping[str, Any],
+) -> list[Explanation]:
+    """Explain all keys that anybody has set.
+
+    Args:
+        queue_type: Type of the queue.
+        arguments: Its arguments by name, strings as str.
+        policy: Definition of the policy in force; empty without one.
+        operator_policy: Definition of the operator policy in force; likewise.
+    """
+    named = [
+        key for name, key in KEYS.items() if key.argument in arguments or name in policy or name in operator_policy
+    ]
+    return [
+        _explain(key, queue_type, arguments.get(key.argument), policy.get(key.name), operator_policy.get(key.name))
+        for key in named
+    ]
+
+
+def _explain(key: PolicyKey, queue_type: str, argument: Any, policy: Any, operator_policy: Any) -> Explanation:
+    if queue_type not in key.queue_types:
+        reason = f"{queue_type} queues do not have this setting"
+        return Explanation(key.name, argument, policy, operator_policy, None, None, reason)
+    merged, merged_source, merged_reason = _merge_policies(key, policy, operator_policy)
+    in_force = resolve_setting(key.name, queue_type, argument, merged)
+    if argument is None:
+        return Explanation(key.name, argument, policy, operator_policy, in_force, merged_source, merged_reason)
+    if merged is None:
+        reason = "only the argument sets it"
+        return Explanation(key.name, argument, policy, operator_policy, in_force, "argument", reason)
+    merge = key.merge_for(queue_type)
+    if merge is Merge.MIN:
+        source: Source = "argument" if argument <= merged else merged_source
+        reason = f"{merge.value}: {argument} in the argument, {merged} in the {merged_source}"
+    else:
+        source = "argument" if merge is Merge.ARGUMENT else merged_source
+        reason = merge.value
+    return Explanation(key.name, argument, policy, operator_policy, in_force, source, reason)
+
+
+def _merge_policies(key: PolicyKey, policy: Any, operator_policy: Any) -> tuple[Any, Source, str]:
+    """What both policies come to, whose value that is, and why."""
+    if operator_policy is None:
+        return policy, "policy", "only the policy sets it"
+    if policy is None:
+        return operator_policy, "operator policy", "only the operator policy sets it"
+    if operator_replaces(key.name):
+        return operator_policy, "operator policy", "the operator policy replaces the policy's value"
+    smaller = min(policy, operator_policy)
+    source: Source = "policy" if policy <= operator_policy else "operator policy"
+    reason = f"the smaller one counts: {policy} in the policy, {operator_policy} in the operator policy"
+    return smaller, source, reason
+
+
+def passed_over(
+    policies: Iterable[Policy], name: str, queue_type: Literal["classic", "quorum", "stream"]
+) -> list[tuple[Policy, str]]:
+    """The policies whose pattern matches a queue's name and that are not in force all the same, each with the reason.
+
+    Args:
+        policies: All of one kind.
+        name: The queue's name.
+        queue_type: Its type.
+    """
+    known = list(policies)
+    first = winner(known, name, queue_type)
+    found = []
+    for policy in known:
+        if policy is first or not policy.matches_name(name):
+            continue
+        if queue_type not in APPLY_TO[policy.apply_to]:
+            reason = f"it applies to {policy.apply_to.replace('_', ' ')}"
+        elif not fits(policy.definition, queue_type):
+            reason = f"it has a key that does not fit {queue_type} queues, so none of it applies"
+        else:
+            assert first is not None
+            reason = _beaten(policy, first)
+        found.append((policy, reason))
+    return found
+
+
+def _beaten(policy: Policy, first: Policy) -> str:
+    if policy.priority < first.priority:
+        return f"'{first.name}' has the higher priority ({first.priority:g} against {policy.priority:g})"
+    return f"'{first.name}' has the same priority, and of those the smallest name counts"

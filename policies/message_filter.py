@@ -1,0 +1,102 @@
+"""Which messages are meant: by routing key, exchange, headers, and why they were dead-lettered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+
+REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
+
+
+class FilterError(ValueError):
+    """A filter that cannot be; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Conditions that all have to hold. None and an empty mapping stand for no condition.
+
+    Args:
+        routing_key: Shell pattern (``*``, ``?``, ``[…]``) for the routing key.
+        exchange: Likewise for the exchange; the default one is "".
+        headers: Values that headers must have, as JSON.
+        reason: Why it was dead-lettered last, one of REASONS.
+        queue: Name of the queue that dead-lettered it last.
+    """
+
+    routing_key: str | None = None
+    exchange: str | None = None
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+    queue: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every message passes."""
+        return not self.headers and (self.routing_key, self.exchange, self.reason, self.queue) == (None,) * 4
+
+    def passes(self, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> bool:
+        """Whether a message is meant.
+
+        Args:
+            exchange: Where it was published to last.
+            routing_key: With which key.
+            headers: Its headers as JSON.
+        """
+        if self.routing_key is not None and not fnmatchcase(routing_key, self.routing_key):
+            return False
+        if self.exchange is not None and not fnmatchcase(exchange, self.exchange):
+            return False
+        if any(name not in headers or not _equal(headers[name], value) for name, value in self.headers.items()):
+            return False
+        if self.reason is None and self.queue is None:
+            return True
+        death = _last_death(headers)
+        return (self.reason is None or death.get("reason") == self.reason) and (
+            self.queue is None or death.get("queue") == self.queue
+        )
+
+
+def read_filter(document: Any) -> MessageFilter:
+    """Read a filter out of its JSON form.
+
+    Args:
+        document: An object with any of routing_key, exchange, headers, reason, queue; None for no condition.
+    Raises:
+        FilterError: It is no object, or has other keys or values.
+    """
+    if document is None:
+        return MessageFilter()
+    if not isinstance(document, Mapping):
+        raise FilterError("filter must be an object")
+    known = MessageFilter.__dataclass_fields__
+    unknown = [name for name in document if name not in known]
+    if unknown:
+        raise FilterError(f"filter: unknown key '{unknown[0]}', known are {', '.join(known)}")
+    headers = document.get("headers") or {}
+    if not isinstance(headers, Mapping):
+        raise FilterError("filter: headers must be an object")
+    for name in ("routing_key", "exchange", "reason", "queue"):
+        if not isinstance(document.get(name), str | None):
+            raise FilterError(f"filter: {name} must be a string")
+    reason = document.get("reason")
+    if reason is not None and reason not in REASONS:
+        raise FilterError(f"filter: reason '{reason}' is none of {', '.join(REASONS)}")
+    return MessageFilter(**{**document, "headers": headers})
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    """Equality of JSON values, where true is not 1."""
+    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
+
+
+def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The latest entry of the x-death header, which comes first."""
+    deaths = headers.get("x-death")
+    if isinstance(deaths, list) and deaths and isinstance(deaths[0], Mapping):
+        return deaths[0]
+    return {}

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.core.queues.moving import End, Move
+from broker.core.queues.queue import Queue
+from broker.core.vhost import VirtualHost
+from policies.message_filter import MessageFilter, read_filter
+from protocol.field_table import longstr
+from tests.support.fake_consumer import FakeConsumer
+from tests.support.manual_loop import ManualLoop
+from tests.support.queue_content import arguments, contents, drain, headers_of, publish, route_of
+from tests.support.queues import declare, new_vhost, settle
+
+ALL = MessageFilter()
+QUORUM = (("x-queue-type", longstr("quorum")),)
+
+
+@pytest.fixture
+def loop() -> ManualLoop:
+    return ManualLoop()
+
+
+@pytest.fixture
+def vhost(loop: ManualLoop) -> VirtualHost:
+    return new_vhost(loop)
+
+
+@pytest.fixture
+def source(vhost: VirtualHost) -> Queue:
+    return declare(vhost, "from")
+
+
+@pytest.fixture
+def target(vhost: VirtualHost) -> Queue:
+    return declare(vhost, "to")
+
+
+def run(move: Move) -> Move:
+    for _ in range(10_000):
+        if move.end is not None:
+            break
+        move.step()
+        move.settle()
+    move.finish()
+    return move
+
+
+def numbered(count: int) -> list[str]:
+    return [f"{number:05}" for number in range(count)]
+
+
+class TestAll:
+    def test_all_messages_move_in_order(self, source: Queue, target: Queue) -> None:
+        publish(source, *numbered(1000), key="k", exchange="x")
+        publish(source, "another size")
+        move = run(Move(source, target, ALL))
+        assert (move.moved, move.scanned, move.end) == (1001, 1001, End.EMPTY)
+        assert contents(source) == []
+        moved = drain(target)
+        assert [message.body.decode() for message in moved] == [*numbered(1000), "another size"]
+        assert route_of(moved[0]) == ("x", "k"), "they stay as they are"
+
+    def test_an_empty_queue_has_nothing_to_move(self, source: Queue, target: Queue) -> None:
+        assert run(Move(source, target, ALL)).end is End.EMPTY
+
+    def test_they_were_not_delivered_before(self, source: Queue, target: Queue) -> None:
+        publish(source, "a")
+        run(Move(source, target, ALL))
+        entry = target.get(None)
+        assert entry is not None
+        assert entry[2] is False
+
+    def test_what_comes_meanwhile_is_left_alone(self, source: Queue, target: Queue) -> None:
+        publish(source, "a")
+        move = Move(source, target, ALL)
+        publish(source, "b")
+        assert run(move).moved == 1
+        assert contents(source) == ["b"]
+
+    def test_queues_that_move_into_each_other_come_to_an_end(self, source: Queue, target: Queue) -> None:
+        publish(source, *numbered(300))
+        publish(target, *numbered(300))
+        there, back = Move(source, target, ALL), Move(target, source, ALL)
+        while there.end is None or back.end is None:
+            for move in (there, back):
+                if move.end is None:
+                    move.step()
+                    move.settle()
+        assert (there.moved, back.moved) == (300, 300)
+
+    @pytest.mark.parametrize("limit", [1, 255, 256, 257, 600])
+    def test_a_limit(self, source: Queue, target: Queue, limit: int) -> None:
+        publish(source, *numbered(600))
+        move = run(Move(source, target, ALL, limit))
+        assert (move.moved, move.end in (End.LIMIT, End.EMPTY)) == (limit, True)
+        assert contents(target) == numbered(600)[:limit]
+        assert contents(source) == numbered(600)[limit:]
+
+
+class TestSafety:
+    def test_a_message_is_in_the_target_before_it_leaves_the_source(self, source: Queue, target: Queue) -> None:
+        publish(source, "a", "b")
+        move = Move(source, target, ALL)
+        move.step()
+        assert (target.ready_count(), source.unacked_count, source.ready_count(), move.moved) == (2, 2, 0, 0)
+        move.settle()
+        assert (source.unacked_count, source.unacked_bytes, move.moved) == (0, 0, 2)
+
+    def test_what_was_not_settled_goes_back(self, source: Queue, target: Queue) -> None:
+        publish(source, "a", "b")
+        move = Move(source, target, ALL)
+        move.step()
+        move.finish()
+        assert (source.unacked_count, contents(source)) == (0, ["a", "b"])
+
+    def test_the_source_is_deleted_meanwhile(self, vhost: VirtualHost, source: Queue, target: Queue) -> None:
+        publish(source, *numbered(300))
+        move = Move(source, target, ALL)
+        move.step()
+        vhost.delete_queue(source)
+        move.settle()
+        assert run(move).end is End.DELETED
+        assert contents(target) == numbered(256)
+
+    def test_the_target_is_deleted_meanwhile(self, vhost: VirtualHost, source: Queue, target: Queue) -> None:
+        publish(source, *numbered(300))
+        move = Move(source, target, ALL)
+        vhost.delete_queue(target)
+        assert run(move).end is End.DELETED
+        assert contents(source) == numbered(300)
+
+    @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
+    def test_a_target_that_is_full_takes_no_more(self, vhost: VirtualHost, source: Queue, overflow: str) -> None:
+        target = declare(vhost, "bounded", arguments=arguments(max_length=3, overflow=overflow))
+        publish(target, "x")
+        publish(source, *"abcd")
+        move = run(Move(source, target, ALL))
+        assert (move.moved, move.end) == (2, End.TARGET_FULL)
+        assert contents(target) == ["x", "a", "b"]
+        assert contents(source) == ["c", "d"]
+
+    def test_so_does_one_that_is_full_of_bytes(self, vhost: VirtualHost, source: Queue) -> None:
+        target = declare(vhost, "bounded", arguments=arguments(max_length_bytes=10))
+        publish(source, "aaaa", "bbbb", "cccc")
+        assert run(Move(source, target, ALL)).moved == 2
+        assert contents(source) == ["cccc"]
+
+    def test_consumers_of_the_target_make_room(self, vhost: VirtualHost, source: Queue, loop: ManualLoop) -> None:
+        target = declare(vhost, "bounded", arguments=arguments(max_length=1))
+        consumer = FakeConsumer(target, no_ack=True)
+        target.add_consumer(consumer)
+        publish(source, *"abc")
+        move = Move(source, target, ALL)
+        while move.end is None:
+            move.step()
+            loop.run()
+            move.settle()
+        move.finish()
+        assert move.moved >= 1
+        assert sorted([text for run_ in consumer.runs for text in run_] + contents(source)) == ["a", "b", "c"]
+
+
+class TestFilter:
+    def fill(self, source: Queue) -> None:
+        for number in range(6):
+            publish(source, f"{number}", key="even" if number % 2 == 0 else "odd")
+
+    def test_what_does_not_pass_stays_where_it_was(self, source: Queue, target: Queue) -> None:
+        self.fill(source)
+        move = run(Move(source, target, read_filter({"routing_key": "odd"})))
+        assert (move.moved, move.scanned) == (3, 6)
+        assert contents(target) == ["1", "3", "5"]
+        assert source.unacked_count == 0
+        assert contents(source) == ["0", "2", "4"]
+
+    def test_it_is_not_available_meanwhile_and_counts_as_delivered_after(self, source: Queue, target: Queue) -> None:
+        self.fill(source)
+        move = Move(source, target, read_filter({"routing_key": "odd"}))
+        move.step()
+        move.settle()
+        assert (source.ready_count(), source.unacked_count) == (0, 3)
+        move.finish()
+        entry = source.get(None)
+        assert entry is not None
+        assert (entry[1].body, entry[2]) == (b"0", True)
+
+    def test_the_limit_counts_what_is_moved(self, source: Queue, target: Queue) -> None:
+        self.fill(source)
+        move = run(Move(source, target, read_filter({"routing_key": "odd"}), 2))
+        assert (move.moved, move.end) == (2, End.LIMIT)
+        assert contents(target) == ["1", "3"]
+        assert contents(source) == ["0", "2", "4", "5"]
+
+    def test_by_header_and_by_reason(self, vhost: VirtualHost, source: Queue, target: Queue) -> None:
+        work = declare(
+            vhost,
+            "work",
+            arguments=arguments(max_length=1, dead_letter_exchange="", dead_letter_routing_key="from"),
+        )
+        publish(work, "dropped", headers=(("tenant", longstr("a")),))
+        publish(work, "pushes", headers=(("tenant", longstr("b")),))
+        publish(source, "by hand")
+        assert run(Move(source, target, read_filter({"reason": "expired"}))).moved == 0
+        assert run(Move(source, target, read_filter({"headers": {"tenant": "b"}}))).moved == 0
+        wanted = read_filter({"reason": "maxlen", "queue": "work", "headers": {"tenant": "a"}})
+        assert run(Move(source, target, wanted)).moved == 1
+        assert contents(target) == ["dropped"]
+        assert contents(source) == ["by hand"]
+
+
+class TestKinds:
+    def test_a_time_to_live_starts_anew(self, vhost: VirtualHost, target: Queue, loop: ManualLoop) -> None:
+        source = declare(vhost, "short", arguments=arguments(message_ttl=1000))
+        publish(source, "a")
+        run(Move(source, target, ALL))
+        loop.advance(5)
+        assert contents(target) == ["a"], "the target has none"
+        publish(target, "b")
+        run(Move(target, source, ALL))
+        loop.advance(5)
+        assert contents(source) == []
+
+    def test_a_message_keeps_its_own(self, source: Queue, target: Queue, loop: ManualLoop) -> None:
+        publish(source, "a", expiration=1000)
+        run(Move(source, target, ALL))
+        loop.advance(5)
+        assert contents(target) == []
+
+    def test_priorities(self, vhost: VirtualHost, source: Queue) -> None:
+        target = declare(vhost, "ranked", arguments=arguments(max_priority=5))
+        publish(source, "low", priority=1)
+        publish(source, "high", priority=4)
+        run(Move(source, target, ALL))
+        assert contents(target) == ["high", "low"]
+
+    @pytest.mark.parametrize("wanted", [{}, {"routing_key": "k"}])
+    def test_quorum_queues_count_no_failed_delivery(
+        self, vhost: VirtualHost, target: Queue, wanted: dict[str, Any]
+    ) -> None:
+        source = declare(vhost, "quorum", arguments=QUORUM)
+        publish(source, "returned", key="k")
+        publish(source, "other", key="l")
+        consumer = FakeConsumer(source, room=2)
+        source.add_consumer(consumer)
+        source.deliver()
+        settle(consumer, consumer.held, "requeue")
+        source.remove_consumer(consumer)
+        run(Move(source, target, read_filter(wanted)))
+        moved = drain(target)
+        assert moved[0].body == b"returned"
+        assert all(key != "x-delivery-count" for key, _ in headers_of(moved[0]))
+        if wanted:
+            left = drain(source)
+            assert [dict(headers_of(message))["x-delivery-count"].value for message in left] == [1]
