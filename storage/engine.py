@@ -20,6 +20,7 @@ from storage.disk_space import DiskSpace
 from storage.engine_options import EngineOptions
 from storage.event_log import EventLog
 from storage.files import DiskFiles, Files, sync_files
+from storage.format import EventKind
 from storage.recovery_report import RecoveryReport
 from storage.redo_log import RedoLog, remove_redo
 from storage.restart import Restart
@@ -109,6 +110,8 @@ class StorageEngine:
         #: With the bytes that were written since they were committed.
         self._uncommitted: dict[SegmentStore, int] = {}
         self._untidy: dict[SegmentStore, None] = {}
+        #: Stores of which something was written, settled or recovered not long ago.
+        self._awake: dict[SegmentStore, None] = {}
         self._salts: dict[int, int] = {}
         self._events_refused = False
         #: To be told once the events that could not be written are on the disk.
@@ -191,6 +194,7 @@ class StorageEngine:
             self._dirty.pop(store, None)
             self._uncommitted.pop(store, None)
             self._untidy.pop(store, None)
+            self._awake.pop(store, None)
             store.tidy()
             store.collect(group)
         del self.queues[queue.qid], self._salts[queue.qid]
@@ -225,6 +229,7 @@ class StorageEngine:
             written = uncommitted[store] = uncommitted.get(store, 0) + files.appended - before
             most = max(most, written)
         self._untidy |= dirty
+        self._awake |= dirty
         settled = self._flush_events()
         if settled:
             self._tidy()
@@ -234,6 +239,15 @@ class StorageEngine:
         if most > _DIRTY_BYTES:
             self.commit()
         return failures
+
+    def note_unroutable(self, count: int, body_bytes: int) -> None:
+        """Note messages that no queue was there for; they go with the next flush().
+
+        Args:
+            count: How many.
+            body_bytes: Sum of their body lengths.
+        """
+        self._events.add(0, 0, 0, count, EventKind.UNROUTABLE, 0, 0, body_bytes)
 
     def commit(self, callback: Callable[[], None] | None = None, events: bool = False) -> None:
         """Have all that flush() wrote synced, as the sync mode will have it.
@@ -277,9 +291,9 @@ class StorageEngine:
         To be called about once a second, after flush().
         """
         self._descriptors.look()
-        for queue in self.queues.values():
-            for store in queue.stores.values():
-                store.idle()
+        for store in [*self._awake]:
+            if store.idle():
+                del self._awake[store]
         if self._events.appended != self._ticked and not self._events_refused:
             self._events.tick()
             self._flush_events()
@@ -418,11 +432,13 @@ class StorageEngine:
     def _tidy(self) -> None:
         """Give up what is dead, now that the events that say so have been written."""
         untidy, self._untidy = self._untidy, {}
+        has_dropped = False
         for store in untidy:
             if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
                 self._untidy[store] = None
             self._uncommitted.setdefault(store, 0)
-        if any(chain.has_dropped for store in untidy for chain in store.log.chains):
+            has_dropped = has_dropped or store.log.has_dropped
+        if has_dropped:
             # The next confirm or settlement that has to be on the disk may be far away.
             self.commit()
         for store in untidy:
@@ -459,7 +475,9 @@ class StorageEngine:
             group.commit(self._files, self._redo)
 
     def _clock(self) -> int:
-        self._last_time = max(self._last_time, self._wall_clock())
+        now = self._wall_clock()
+        if now > self._last_time:
+            self._last_time = now
         return self._last_time
 
 

@@ -92,7 +92,7 @@ class EventLog:
         Args:
             qid: Number of the queue.
             priority: Priority of the store.
-            seq: Number of the first message.
+            seq: Number of the first message; 0 for messages that never had one.
             length: How many messages.
             kind: What became of them.
             wait_ms: How long they had waited, the longest of them.
@@ -104,7 +104,7 @@ class EventLog:
         if last is not None:
             longest = max(last.wait_ms, wait_ms)
             if (
-                last.seq + last.length == seq
+                (last.seq + last.length == seq or last.seq == seq == 0)
                 and last.kind == kind
                 and last.flags == flags
                 and longest - min(last.wait_ms, wait_ms) <= max(_WAIT_STEP_MS, longest // 10)

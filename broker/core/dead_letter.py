@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -69,10 +70,16 @@ class DeadLetters:
         if queue.settings.dead_letter_exchange is None:
             return
         self._work.append((queue, messages, reason))
-        if self._working:
-            return
+        if not self._working:
+            with self.held():
+                pass
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold back all dead letters until the end of the block: not all that they may reach is there yet."""
         self._working = True
         try:
+            yield
             while self._work:
                 self._publish(*self._work.popleft())
         finally:

@@ -6,6 +6,7 @@ Source: https://www.rabbitmq.com/docs/definitions
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 from broker.config.errors import DefinitionsError
@@ -140,6 +141,14 @@ def restore(broker: Broker, database: DefinitionsDatabase) -> None:
         for (vhost_name, name), value in database.load(kind):
             operator = kind == "operator_policy"
             broker.vhosts[vhost_name].policies.set(read_policy(name, value, operator), operator)
+    with ExitStack() as stack:
+        # A queue that has more than it may drops it at once, but where it goes may not be there before the end.
+        for vhost in broker.vhosts.values():
+            stack.enter_context(vhost.dead_letters.held())
+        _restore_topology(broker, database)
+
+
+def _restore_topology(broker: Broker, database: DefinitionsDatabase) -> None:
     for (vhost_name, name), value in database.load("exchange"):
         arguments = table_from_text(value["arguments"])
         flags = True, value["auto_delete"], value["internal"]

@@ -17,6 +17,7 @@ from broker.core.timers import Timer
 from storage.committer import SyncMode
 from storage.data_directory import DataDirectoryError
 from storage.engine import EngineOptions, StorageEngine
+from storage.files import DirectoryInUseError
 
 log = logging.getLogger("leveret.storage")
 
@@ -92,7 +93,7 @@ def _open(
         return StorageEngine(
             str(path), call_soon_threadsafe, _die, options=_options(settings), on_disk_alarm=on_disk_alarm
         )
-    except DataDirectoryError as error:
+    except (DirectoryInUseError, DataDirectoryError) as error:
         raise DiskError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:
         reason = error.strerror or str(error)

@@ -59,6 +59,14 @@ class MessageStorage:
         """Call back once all messages of this turn are safe."""
         self.await_sync(_Callback(callback))
 
+    def note_unroutable(self, count: int, body_bytes: int) -> None:
+        """Note messages that no queue was there for.
+
+        Args:
+            count: How many.
+            body_bytes: Sum of their body lengths.
+        """
+
     def forget_unknown(self) -> None:
         """Delete what is on disk of queues that were not opened: all that there are have been."""
 
@@ -96,6 +104,10 @@ class DiskStorage(MessageStorage):
         except OSError as error:
             text = f"cannot make queue '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
             raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
+
+    def note_unroutable(self, count: int, body_bytes: int) -> None:
+        """Note messages that no queue was there for."""
+        self._engine.note_unroutable(count, body_bytes)
 
     def forget_unknown(self) -> None:
         """Delete what is on disk of queues that were not opened."""

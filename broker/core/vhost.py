@@ -50,6 +50,7 @@ class VirtualHost:
     Attributes:
         queues: By name.
         policies: Its policies.
+        dead_letters: What becomes of messages that its queues drop.
         recorder: Writes what is durable into a journal.
         replies: Channels that consume direct replies, by the name that their requests carry.
         max_connections: Connections allowed at once; None or a negative number for any number.
@@ -81,7 +82,7 @@ class VirtualHost:
         self.connection_count = 0
         self.statistics = VirtualHostStatistics()
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
-        self._dead_letters = DeadLetters(self, trust_publishers)
+        self.dead_letters = DeadLetters(self, trust_publishers)
         self._owned: dict[int, list[Queue]] = {}
 
     # -- queues -------------------------------------------------------------------------------------------
@@ -211,4 +212,4 @@ class VirtualHost:
 
     def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         """Publish messages to the queue's dead-letter exchange, if it has one."""
-        self._dead_letters.publish(queue, messages, reason)
+        self.dead_letters.publish(queue, messages, reason)

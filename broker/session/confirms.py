@@ -92,12 +92,25 @@ class Confirms:
     def written(self, has_failed: HasFailed) -> int:
         """Refuse publishes of this turn that could not be written; return the number of the last that was held."""
         unwritten, self._unwritten = self._unwritten, []
+        if unwritten and not has_failed(None):
+            self._hold(unwritten)
+            return unwritten[-1][1]
         for first, last, queues in unwritten:
             if has_failed(queues):
                 self._refused += range(first, last + 1)
             else:
                 self._held.append((first, last))
         return unwritten[-1][1] if unwritten else 0
+
+    def _hold(self, written: list[tuple[int, int, tuple[Queue, ...]]]) -> None:
+        """Have ranges wait for the sync, as few as they come to."""
+        start, end, _ = written[0]
+        for first, last, _ in written:
+            if first > end + 1:
+                self._held.append((start, end))
+                start = first
+            end = last
+        self._held.append((start, end))
 
     def synced(self, last: int) -> None:
         """Confirm what is held up to a number: it is on disk."""

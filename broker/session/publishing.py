@@ -146,6 +146,8 @@ def _enqueue(
 
 def _leave_unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> None:
     """Send messages back that no queue took, if the publisher wants that."""
+    broker = channel.connection.server.broker
+    broker.storage.note_unroutable(len(messages), len(messages) * len(messages[0].body))
     if not mandatory:
         channel.counters.drop_unroutable += len(messages)
         return

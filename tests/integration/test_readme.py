@@ -55,7 +55,7 @@ def test_first_program(tmp_path: Path) -> None:
     script = tmp_path / "first.py"
     (printed,) = re.findall(r"`\.venv/bin/python first\.py` prints `([^`]+)`", _README)
     with running(tmp_path) as program:
-        source = _containing("python", "import pika")
+        source = _containing("python", "first message")
         assert source.count("127.0.0.1:5672") == 1
         script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
         ran = subprocess.run(

@@ -41,7 +41,7 @@ class Sampler:
 
     def start(self) -> None:
         """Take samples from now on."""
-        seconds = time.time()
+        seconds = self._broker.timers.now() / 1_000_000
         self._timer = self._broker.timers.call_later(STEP - seconds % STEP + 0.001, self._begin)
 
     def stop(self) -> None:
@@ -73,7 +73,7 @@ class Sampler:
         broker.last_sample = now
 
     def _begin(self) -> None:
-        self._work = self.sample(int(time.time()) // STEP * STEP)
+        self._work = self.sample(self._broker.timers.now() // 1_000_000 // STEP * STEP)
         self._go_on()
 
     def _go_on(self) -> None:

@@ -1,0 +1,83 @@
+"""A broker inside another program, and the fixtures that programs get for their tests."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import aio_pika
+import pika
+import pytest
+
+from broker.app import StartError
+from broker.config.errors import ConfigError
+from broker.embedded import Leveret, LeveretThread
+from tests.integration.program import ROOT
+from tests.support.management import Management
+
+_README = (ROOT / "README.md").read_text("utf-8")
+_DEADLINE = 60
+
+
+async def test_beside_its_client_in_one_loop() -> None:
+    async with Leveret() as broker, await aio_pika.connect(broker.url) as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue("q")
+        await channel.default_exchange.publish(aio_pika.Message(b"here"), "q")
+        message = await queue.get()
+        assert message.body == b"here"
+
+
+def _declare(url: str) -> int:
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        channel = connection.channel()
+        count: int = channel.queue_declare("q", durable=True).method.message_count
+        channel.confirm_delivery()
+        channel.basic_publish("", "q", b"kept", pika.BasicProperties(delivery_mode=2))
+        return count
+
+
+def test_in_a_thread(tmp_path: Path) -> None:
+    with LeveretThread(tmp_path) as broker:
+        assert _declare(broker.url) == 0
+        assert Management(broker.http_url).request("GET", "whoami")["name"] == "guest"
+    with LeveretThread(tmp_path) as broker:
+        assert _declare(broker.url) == 1, "a data directory that is given is kept"
+
+
+def test_two_at_once_have_nothing_in_common() -> None:
+    with LeveretThread() as one, LeveretThread() as other:
+        assert _declare(one.url) == _declare(other.url) == 0
+
+
+def test_options() -> None:
+    options = {"default_user": "ann/b", "default_pass": "p@ss", "default_vhost": "a/b", "loopback_users": []}
+    with LeveretThread(options=options) as broker:
+        assert _declare(broker.url) == 0
+    with pytest.raises(ConfigError, match="hartbeat"):
+        LeveretThread(options={"hartbeat": 1})
+
+
+def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(StartError, match="cannot use the data directory"), LeveretThread(file / "data"):
+        pass
+
+
+@pytest.mark.parametrize("name", re.findall(r"^# (test_\w+\.py)$", _README, re.MULTILINE))
+def test_fixtures_as_the_readme_shows_them(tmp_path: Path, name: str) -> None:
+    (source,) = re.findall(rf"^```python\n(# {re.escape(name)}\n.*?)^```$", _README, re.MULTILINE | re.DOTALL)
+    (tmp_path / name).write_text(source)
+    arguments = ("-q", "-p", "no:cacheprovider", "-p", "broker.pytest_plugin", name)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE,
+        check=False,
+    )
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
