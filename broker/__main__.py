@@ -8,9 +8,10 @@ import sys
 import uvloop
 
 from broker import logs
-from broker.app import StartError, serve
-from broker.config.cli import parse_or_exit
+from broker.app import StartError
+from broker.config.cli import parse, parse_or_exit
 from broker.config.errors import DefinitionsError
+from broker.process import serve
 
 
 def main() -> None:
@@ -22,7 +23,7 @@ def main() -> None:
     settings = parse_or_exit(sys.argv[1:], os.environ)
     logs.configure(settings.log_level)
     try:
-        uvloop.run(serve(settings))
+        uvloop.run(serve(settings, lambda: parse(sys.argv[1:], os.environ)))
     except (StartError, DefinitionsError) as error:
         sys.stderr.write(f"leveret: {error}\n")
         sys.exit(1)

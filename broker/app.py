@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
-import resource
-import signal
 import sqlite3
-import sys
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -17,7 +14,7 @@ from typing import Final
 from broker.auth.accounts import Accounts
 from broker.config.options import Settings
 from broker.core.broker import Broker
-from broker.core.disk import Disk, DiskError
+from broker.core.disk import Disk, DiskError, disk_free_limit
 from broker.core.memory import MemoryMonitor, available_memory
 from broker.core.node import Node
 from broker.core.paging import Pager
@@ -30,6 +27,7 @@ from broker.management.http.context import Context
 from broker.management.http.server import HttpServer, management_app, prometheus_app
 from broker.session.listener import Listener
 from broker.session.server import Server
+from broker.tls import Tls, TlsError
 from broker.version import VERSION
 from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase
 
@@ -37,10 +35,6 @@ log = logging.getLogger("leveret")
 
 #: How often the memory in use is compared with the watermark, in seconds.
 _MEMORY_LOOK_SECONDS: Final = 1.0
-
-#: Objects between two runs of the cyclic garbage collector. Messages are no garbage and form no cycles, but
-#: every collection would walk all that wait in queues.
-_GC_THRESHOLD: Final = (200_000, 50, 1_000)
 
 
 class StartError(Exception):
@@ -63,7 +57,11 @@ class App:
         self.accounts = Accounts(settings.loopback_users)
         self.server = Server(settings, self.broker, self.accounts, loop)
         self._listener = Listener(self.server)
-        self.node = Node(data_dir=settings.data_dir, memory_limit=_memory_limit(settings))
+        self.node = Node(
+            data_dir=settings.data_dir,
+            memory_limit=_memory_limit(settings),
+            disk_free_limit=disk_free_limit(settings),
+        )
         self.addresses = self.node.addresses
         access = Access(self.accounts, self.broker)
         context = Context(self.broker, self.accounts, self.node, settings, access, self._save_definitions)
@@ -71,10 +69,9 @@ class App:
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpServer(prometheus_app(self.broker))
         self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit)
-        self._pager = Pager(
-            self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio)
-        )
+        self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._disk: Disk | None = None
+        self._tls: Tls | None = None
         #: Definitions have changed that could not be saved.
         self._unsaved = False
         self._watch: asyncio.TimerHandle | None = None
@@ -98,12 +95,18 @@ class App:
         self._watch_memory()
         self._sampler.start()
         settings = self.settings
-        self.addresses["amqp"] = await _listen(self._listener.start, settings.host, settings.port, "--port")
-        for name, server, port in (
-            ("management", self._management, settings.management_port),
-            ("prometheus", self._prometheus, settings.prometheus_port),
+        tls = self._tls = _make_tls(settings)
+        amqp, management, prometheus = self._listener.start, self._management.start, self._prometheus.start
+        for name, start, port, option, context in (
+            ("amqp", amqp, settings.port, "--port", None),
+            ("management", management, settings.management_port, "--management-port", None),
+            ("prometheus", prometheus, settings.prometheus_port, "--prometheus-port", None),
+            ("amqps", amqp, settings.amqps_port, "--amqps-port", tls),
+            ("management-tls", management, settings.management_tls_port, "--management-tls-port", tls),
         ):
-            self.addresses[name] = await _listen(server.start, settings.host, port, f"--{name}-port")
+            if port is not None:
+                encrypted = None if context is None else context.context
+                self.addresses[name] = await _listen(start, settings.host, port, option, encrypted)
 
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
@@ -120,6 +123,23 @@ class App:
         if self._definitions is not None:
             self._definitions.close()
             self._definitions = None
+
+    def reload(self, settings: Settings) -> None:
+        """Put in force what can be changed while it runs: log level, limits of memory and disk, certificates.
+
+        Args:
+            settings: The new configuration.
+        """
+        logging.getLogger().setLevel(settings.log_level.upper())
+        self.node.memory_limit = self._memory.limit = _memory_limit(settings)
+        self._pager.threshold = int(self._memory.limit * settings.vm_memory_high_watermark_paging_ratio)
+        if self._disk is not None:
+            self._disk.engine.disk.limit = disk_free_limit(settings)
+        if self._tls is not None:
+            try:
+                self._tls.reload(settings.ssl_options)
+            except TlsError as error:
+                log.error("the certificates stay as they were: %s", error)
 
     def ready_line(self) -> str:
         """What the program prints when it serves."""
@@ -165,58 +185,28 @@ def _open_database(data_dir: Path) -> DefinitionsDatabase:
         raise StartError(f"cannot use the data directory {data_dir}: {error}; choose another --data-dir") from error
 
 
+def _make_tls(settings: Settings) -> Tls | None:
+    """What ports for TLS encrypt with; None if there is no such port."""
+    if settings.amqps_port is None and settings.management_tls_port is None:
+        return None
+    try:
+        return Tls(settings.ssl_options)
+    except TlsError as error:
+        raise StartError(str(error)) from error
+
+
 async def _listen(
-    start: Callable[[str, int], Awaitable[tuple[str, int]]], host: str, port: int, option: str
+    start: Callable[[str, int, ssl.SSLContext | None], Awaitable[tuple[str, int]]],
+    host: str,
+    port: int,
+    option: str,
+    tls: ssl.SSLContext | None,
 ) -> tuple[str, int]:
     try:
-        return await start(host, port)
+        return await start(host, port, tls)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise StartError(f"cannot listen on {host}:{port}: {reason}; choose another --host or {option}") from error
-
-
-async def serve(settings: Settings) -> None:
-    """Run a broker until a signal stops it; a second signal stops it at once.
-
-    Raises:
-        StartError: It cannot start.
-    """
-    _prepare_process()
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, number, stopping)
-    app = App(settings)
-    try:
-        await app.start()
-    except StartError:
-        await app.stop()
-        raise
-    sys.stdout.write(app.ready_line() + "\n")
-    sys.stdout.flush()
-    await stopping.wait()
-    await app.stop()
-    log.info("stopped")
-
-
-def _on_signal(number: int, stopping: asyncio.Event) -> None:
-    if stopping.is_set():
-        log.warning("second signal: stopping at once")
-        # Nothing is left to be tidied in a hurry; the status is that of a process killed by the signal.
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-    log.info("received %s, stopping", signal.Signals(number).name)
-    stopping.set()
-
-
-def _prepare_process() -> None:
-    """Allow as many open files as the system lets us, and keep the garbage collector off the messages."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLD)
 
 
 def _memory_limit(settings: Settings) -> int:

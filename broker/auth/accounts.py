@@ -142,6 +142,22 @@ class Accounts:
         self.attempts.count(protocol, user is not None)
         return user
 
+    def recognise(self, username: str, peer_is_loopback: bool, protocol: str = AMQP) -> User | None:
+        """Who a client is that has proved its name otherwise. The attempt is counted.
+
+        Args:
+            username: Who it is.
+            peer_is_loopback: It connects from this machine.
+            protocol: How it connects, see AuthAttempts.
+        Returns:
+            The user; None if there is none of that name, and for a loopback user from elsewhere.
+        """
+        user = self._users.get(username)
+        if user is not None and username in self._loopback_users and not peer_is_loopback:
+            user = None
+        self.attempts.count(protocol, user is not None)
+        return user
+
     def _recognise(self, username: str, password: bytes) -> User | None:
         user = self._users.get(username)
         if user is None or not user.password_hash:

@@ -61,6 +61,35 @@ class DiskFreeLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SslOptions:
+    """How connections are encrypted, and what is asked of clients."""
+
+    certfile: Path | None = option(
+        kinds.optional(kinds.path(), "none"), None, "The broker's certificate with its chain, a PEM file."
+    )
+    keyfile: Path | None = option(kinds.optional(kinds.path(), "none"), None, "Its private key, a PEM file.")
+    password: str | None = option(
+        kinds.optional(kinds.text()), None, "Password of the key file, if it has one.", secret=True
+    )
+    cacertfile: Path | None = option(
+        kinds.optional(kinds.path(), "none"), None, "Authorities whose client certificates count, a PEM file."
+    )
+    verify: str = option(
+        kinds.choice("verify_none", "verify_peer"), "verify_none", "Whether to ask clients for a certificate."
+    )
+    fail_if_no_peer_cert: bool = option(
+        kinds.boolean(), False, "Refuse clients without a certificate; with verify_peer only."
+    )
+    versions: tuple[str, ...] = option(
+        kinds.names("tlsv1.2", "tlsv1.3", empty=False), ("tlsv1.2", "tlsv1.3"), "Versions of TLS to speak."
+    )
+    ciphers: tuple[str, ...] = option(
+        kinds.names(), (), "Cipher suites of TLS 1.2, as OpenSSL names them; none leaves the choice to OpenSSL."
+    )
+    honor_cipher_order: bool = option(kinds.boolean(), False, "Prefer the broker's order of cipher suites.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TcpListenOptions:
     """How AMQP sockets are opened."""
 
@@ -122,11 +151,25 @@ class Settings:
 
     host: str = option(kinds.text(), "0.0.0.0", "Address to listen on.", flag="--host", metavar="H")
     port: int = option(_PORT, 5672, "Port for AMQP; 0 takes a free one.", flag="--port", metavar="N")
+    amqps_port: int | None = option(
+        kinds.optional(_PORT, "none"),
+        None,
+        "Port for AMQP over TLS, 5671 by custom; 0 takes a free one.",
+        flag="--amqps-port",
+        metavar="N",
+    )
     management_port: int = option(
         _PORT,
         15672,
         "Port for the HTTP API and UI; 0 takes a free one.",
         flag="--management-port",
+        metavar="N",
+    )
+    management_tls_port: int | None = option(
+        kinds.optional(_PORT, "none"),
+        None,
+        "Port for the HTTP API and UI over TLS, 15671 by custom; 0 takes a free one.",
+        flag="--management-tls-port",
         metavar="N",
     )
     prometheus_port: int = option(
@@ -167,9 +210,9 @@ class Settings:
         kinds.names(), ("guest",), "Users that may only connect from this machine."
     )
     auth_mechanisms: tuple[str, ...] = option(
-        kinds.names("PLAIN", "AMQPLAIN", empty=False),
+        kinds.names("PLAIN", "AMQPLAIN", "EXTERNAL", empty=False),
         ("PLAIN", "AMQPLAIN"),
-        "SASL mechanisms to offer, in order.",
+        "SASL mechanisms to offer, in order; EXTERNAL, by client certificate, only where there is one.",
     )
 
     heartbeat: int = option(
@@ -222,6 +265,15 @@ class Settings:
     )
     disk_free_limit: DiskFreeLimit = group(DiskFreeLimit)
     tcp_listen_options: TcpListenOptions = group(TcpListenOptions)
+    ssl_options: SslOptions = group(SslOptions)
+    ssl_handshake_timeout: int = option(
+        kinds.duration(1, _COUNT_MAX, "ms"), 5_000, "Time that a client has for the TLS handshake."
+    )
+    ssl_cert_login_from: str = option(
+        kinds.choice("distinguished_name", "common_name", "subject_alternative_name"),
+        "distinguished_name",
+        "What of a client's certificate names the user whom the mechanism EXTERNAL logs in.",
+    )
     shutdown_timeout: int = option(
         kinds.duration(0, _COUNT_MAX, "ms"), 10_000, "Time that a clean stop may take before it is cut short."
     )

@@ -113,7 +113,7 @@ class Broker:
         vhost = self.vhosts.get(connection.vhost_name)
         if vhost is not None:
             vhost.connection_count -= 1
-            vhost.statistics.connections.absorb(connection.counters)
+            vhost.statistics.connections.absorb(connection.output.counters)
 
 
 def _at_once(callback: Callable[[], None]) -> None:

@@ -87,6 +87,43 @@ class ClientChannels(Iterable[ClientChannel], Protocol):
         """How many they are."""
 
 
+class ClientOutput(Protocol):
+    """The sending half of a connection.
+
+    Attributes:
+        counters: Bytes read and written.
+    """
+
+    counters: ConnectionCounters
+
+    def pending_bytes(self) -> int:
+        """Bytes that the client has yet to take."""
+
+
+class ClientTls(Protocol):
+    """How a connection is encrypted."""
+
+    @property
+    def protocol(self) -> str:
+        """For example ``tlsv1.3``."""
+
+    @property
+    def cipher(self) -> str:
+        """The cipher suite."""
+
+    @property
+    def subject(self) -> str:
+        """Whom the client's certificate names; "" without a certificate."""
+
+    @property
+    def issuer(self) -> str:
+        """Who issued it."""
+
+    @property
+    def validity(self) -> str:
+        """From when to when it is valid."""
+
+
 class ClientConnection(Protocol):
     """An open connection.
 
@@ -102,6 +139,7 @@ class ClientConnection(Protocol):
         heartbeat: Seconds without a sign of life after which it is dropped; 0 for never.
         channel_max: Channels it may have open at once.
         frame_max: Largest frame in bytes.
+        blocked: It is not read from, for it has published while an alarm was set.
     """
 
     username: str
@@ -115,21 +153,19 @@ class ClientConnection(Protocol):
     heartbeat: int
     channel_max: int
     frame_max: int
+    blocked: bool
 
     @property
     def channels(self) -> ClientChannels:
         """Its open channels."""
 
     @property
-    def counters(self) -> ConnectionCounters:
-        """What has gone over it."""
+    def tls(self) -> ClientTls | None:
+        """How it is encrypted; None if it is not."""
 
     @property
-    def flow_state(self) -> str:
-        """``running``; ``blocking`` once an alarm is set, ``blocked`` once it has published under one."""
-
-    def pending_bytes(self) -> int:
-        """Bytes that the client has yet to take."""
+    def output(self) -> ClientOutput:
+        """Its sending half."""
 
     def terminate(self, fault: AmqpFault) -> None:
         """Close it with this reason."""

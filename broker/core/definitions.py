@@ -96,7 +96,17 @@ def topology_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None
 
 
 def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Set the policies and operator policies of a document.
+    """Set the policies and operator policies of a document at once; see policy_steps().
+
+    Raises:
+        DefinitionsError: An entry is malformed, or its policy is not valid.
+    """
+    for _ in policy_steps(broker, document):
+        pass
+
+
+def policy_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None]:
+    """Set the policies and operator policies of a document, and put them in force, a queue or exchange a step.
 
     Operator policies stand among the parameters, as RabbitMQ exports them.
 
@@ -104,18 +114,18 @@ def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
         DefinitionsError: An entry is malformed, or its policy is not valid.
     """
     for entry in _entries(document, "policies"):
-        _set_policy(broker, entry, entry, "policies", operator=False)
+        yield from _set_policy(broker, entry, entry, "policies", operator=False)
     for entry in _entries(document, "parameters"):
         if entry.get("component") == "operator_policy":
             value = entry.get("value")
             if not isinstance(value, Mapping):
                 raise DefinitionsError(f"parameters: {dict(entry)}: 'value' must be an object")
-            _set_policy(broker, entry, value, "parameters", operator=True)
+            yield from _set_policy(broker, entry, value, "parameters", operator=True)
 
 
 def _set_policy(
     broker: Broker, entry: Mapping[str, Any], value: Mapping[str, Any], section: str, operator: bool
-) -> None:
+) -> Iterator[None]:
     name = _text(entry, "name", section)
     vhost = _vhost(broker, entry, section)
     try:
@@ -126,7 +136,7 @@ def _set_policy(
         # RabbitMQ escapes markup in these texts, though not in those of operator policies.
         reason = str(error) if operator else str(error).replace("<", "&lt;").replace(">", "&gt;")
         raise DefinitionsError(text, f"{reason} ({where})") from None
-    vhost.policies.set(policy, operator)
+    return vhost.policies.set_in_steps(policy, operator)[1]
 
 
 def restore(broker: Broker, database: DefinitionsDatabase) -> None:

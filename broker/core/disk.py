@@ -100,15 +100,20 @@ def _open(
         raise DiskError(f"cannot use the data directory {path}: {reason}; choose another --data-dir") from error
 
 
+def disk_free_limit(settings: Settings) -> int:
+    """Bytes of free disk space below which the disk alarm is set."""
+    disk_free = settings.disk_free_limit
+    return disk_free.absolute if disk_free.relative is None else int(available_memory() * disk_free.relative)
+
+
 def _options(settings: Settings) -> EngineOptions:
-    disk_free, storage = settings.disk_free_limit, settings.storage
-    limit = disk_free.absolute if disk_free.relative is None else int(available_memory() * disk_free.relative)
+    storage = settings.storage
     return EngineOptions(
         segment_bytes=storage.segment_size,
         event_retention=storage.event_retention * 1_000_000,
         sync=SyncMode(storage.sync.mode),
         sync_interval=storage.sync.interval * 1000,
-        disk_free_limit=limit,
+        disk_free_limit=disk_free_limit(settings),
     )
 
 

@@ -19,12 +19,12 @@ class Pager:
 
     Args:
         broker: Has the queues.
-        threshold: Bytes of memory in use above which it does so.
+        threshold: Bytes of memory in use above which it does so; it may be changed.
     """
 
     def __init__(self, broker: Broker, threshold: int) -> None:
         self._broker = broker
-        self._threshold = threshold
+        self.threshold = threshold
 
     def relieve(self, used: int) -> int:
         """Have queues page out what is above the threshold, those that hold most first.
@@ -34,7 +34,7 @@ class Pager:
         Returns:
             Bytes that will leave memory.
         """
-        excess = used - self._threshold
+        excess = used - self.threshold
         if excess <= 0:
             return 0
         holding = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from broker.core.durable import DurableRecorder
@@ -48,21 +48,39 @@ class VirtualHostPolicies:
         Returns:
             Whether there was none of its name.
         """
+        is_new, steps = self.set_in_steps(policy, operator)
+        _exhaust(steps)
+        return is_new
+
+    def set_in_steps(self, policy: Policy, operator: bool) -> tuple[bool, Iterator[None]]:
+        """Like set(), but it is in force everywhere only once the steps have been taken; new queues have it at once.
+
+        Returns:
+            Whether there was none of its name; and the steps, one a queue or exchange.
+        """
         table = self.table(operator)
         known = table.get(policy.name)
         table[policy.name] = policy
-        if known != policy:
-            self._recorder.policy_set(policy, operator)
-            self._apply_all()
-        return known is None
+        if known == policy:
+            return False, iter(())
+        self._recorder.policy_set(policy, operator)
+        return known is None, self._apply([policy] if known is None else [known, policy])
 
     def clear(self, name: str, operator: bool) -> bool:
         """Remove a policy; return whether it was there."""
-        if self.table(operator).pop(name, None) is None:
+        steps = self.clear_in_steps(name, operator)
+        if steps is None:
             return False
-        self._recorder.policy_cleared(name, operator)
-        self._apply_all()
+        _exhaust(steps)
         return True
+
+    def clear_in_steps(self, name: str, operator: bool) -> Iterator[None] | None:
+        """Like clear(), in steps as with set_in_steps(); None if it was not there."""
+        known = self.table(operator).pop(name, None)
+        if known is None:
+            return None
+        self._recorder.policy_cleared(name, operator)
+        return self._apply([known])
 
     def apply_to_queue(self, queue: Queue) -> None:
         """Find the policies of a queue and put them in force."""
@@ -79,14 +97,26 @@ class VirtualHostPolicies:
         if exchange.name:
             self._topology.set_alternate(exchange, alternate)
 
-    def _apply_all(self) -> None:
-        for queue in cast("Iterable[Queue]", list(self._topology.queues.values())):
-            self.apply_to_queue(queue)
-        for exchange in list(self._topology.exchanges.values()):
-            self.apply_to_exchange(exchange)
+    def _apply(self, changed: Sequence[Policy]) -> Iterator[None]:
+        """Find the policies anew of whatever a change concerns, by the policies that there are when it comes to it."""
+        for queue in cast("list[Queue]", list(self._topology.queues.values())):
+            if not queue.deleted and any(policy.matches(queue.name, queue.queue_type) for policy in changed):
+                self.apply_to_queue(queue)
+            yield
+        exchanges = self._topology.exchanges
+        for exchange in list(exchanges.values()):
+            is_there = exchanges.get(exchange.name) is exchange
+            if is_there and any(policy.matches(exchange.name, "exchange") for policy in changed):
+                self.apply_to_exchange(exchange)
+            yield
 
 
 def effective_definition(policy: Policy | None, operator_policy: Policy | None) -> dict[str, object]:
     """The definitions of both, taken together; empty where neither is in force."""
     user = {} if policy is None else policy.definition
     return merge_operator(user, {} if operator_policy is None else operator_policy.definition)
+
+
+def _exhaust(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass

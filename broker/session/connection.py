@@ -7,7 +7,6 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.core.stats.counters import ConnectionCounters
 from broker.session.authorization import Authorization
 from broker.session.capabilities import Capabilities
 from broker.session.channels import Channels
@@ -15,6 +14,7 @@ from broker.session.dispatch import dispatch, method_of
 from broker.session.handshake import Handshake
 from broker.session.heartbeat import Heartbeat
 from broker.session.output import Output
+from broker.session.peer_certificate import TlsSession, tls_session
 from broker.session.sockets import describe, disable_delay, ends, peer_is_loopback
 from protocol.events import Event, MethodReceived, PublishRun
 from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
@@ -54,7 +54,9 @@ class Connection(asyncio.BufferedProtocol):
         connected_at: When that was, in milliseconds since 1970.
         auth_mechanism: How the client has logged in.
         heartbeat: Seconds; 0 for none.
+        blocked: It is not read from, for it has published while an alarm was set.
         peer_is_loopback: Whether the client is on this machine.
+        tls: How it is encrypted; None if it is not.
         state: Where it stands.
         reader: Its incoming half.
         output: Its outgoing half; there from connection_made().
@@ -73,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
     local: tuple[str, int]
     connected_at: int
     peer_is_loopback: bool
+    tls: TlsSession | None
     output: Output
     user: User
     vhost: VirtualHost
@@ -94,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handshake: Handshake | None = Handshake(self)
         self._is_open = False
         self._transport: asyncio.Transport | None = None
-        self._blocked = False
+        self.blocked = False
         self._held: list[Event] = []
         self._heartbeat: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -110,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer, self.local = ends(transport)
         self.connected_at = time.time_ns() // 1_000_000
         self.peer_is_loopback = peer_is_loopback(transport)
+        self.tls = tls_session(transport)
         self.output = Output(self.server.broker.turn, self._transport)
         self.server.sockets.add(self)
         log.info("accepting AMQP connection %s", self.name)
@@ -156,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _process(self) -> None:
         """Handle what the reader makes of its input, unless an alarm holds the connection."""
-        while not self._blocked:
+        while not self.blocked:
             events = self._held or self.reader.events()
             if not events:
                 if self.server.broker.alarms.any and self.reader.is_inside_content():
@@ -218,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         self._process()
 
     def _set_blocked(self, blocked: bool, announcement: bytes) -> None:
-        self._blocked = blocked
+        self.blocked = blocked
         if self._heartbeat is not None:
             self._heartbeat.paused = blocked
         if self._transport is not None:
@@ -228,24 +232,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
         if self.capabilities.blocked:
             self.output.send(announcement)
-
-    # -- what others see ----------------------------------------------------------------------------------
-
-    @property
-    def counters(self) -> ConnectionCounters:
-        """Bytes read and written."""
-        return self.output.counters
-
-    @property
-    def flow_state(self) -> str:
-        """``running``; ``blocking`` once an alarm is set, ``blocked`` once it has published under one."""
-        if self._blocked:
-            return "blocked"
-        return "blocking" if self.server.broker.alarms.any else "running"
-
-    def pending_bytes(self) -> int:
-        """Bytes that the client has yet to take."""
-        return self.output.pending_bytes()
 
     # -- opening ------------------------------------------------------------------------------------------
 

@@ -32,6 +32,9 @@ _TUNE_OK: Final = INDEX["connection.tune-ok"]
 _OPEN: Final = INDEX["connection.open"]
 _OPEN_OK: Final = INDEX["connection.open-ok"]
 
+#: The SASL mechanism that takes the client's certificate for its login.
+_EXTERNAL: Final = "EXTERNAL"
+
 #: Version that connection.start names, by protocol header: 0-9-1 calls itself 0-9, and the headers of 0-8
 #: and 0-9 are accepted as RabbitMQ 3.10 does.
 _VERSIONS: Final = {
@@ -86,7 +89,7 @@ class Handshake:
             return b""
         self._connection.move(ConnectionInput.HEADER)
         server = connection.server
-        mechanisms = " ".join(server.settings.auth_mechanisms).encode()
+        mechanisms = " ".join(self._mechanisms()).encode()
         connection.output.send(encode_method(0, _START, *version, server.properties, mechanisms, b"en_US"))
         return rest
 
@@ -133,26 +136,38 @@ class Handshake:
         connection = self._connection
         connection.client_properties = client_properties
         connection.capabilities = Capabilities(client_properties)
-        read = MECHANISMS.get(mechanism)
-        if read is None or mechanism not in connection.server.settings.auth_mechanisms:
+        if mechanism not in self._mechanisms():
             connection.refuse(f"unsupported authentication mechanism '{mechanism}'")
             return
-        try:
-            credentials = read(response)
-        except MalformedResponse as malformed:
-            connection.refuse(f"malformed response of mechanism {mechanism}: {malformed}")
-            return
-        user = connection.server.accounts.authenticate(
-            credentials.username, credentials.password, connection.peer_is_loopback
-        )
+        accounts, from_loopback = connection.server.accounts, connection.peer_is_loopback
+        if mechanism == _EXTERNAL:
+            username = self._certified_user()
+            user = accounts.recognise(username, from_loopback)
+        else:
+            try:
+                username, password = MECHANISMS[mechanism](response)
+            except MalformedResponse as malformed:
+                connection.refuse(f"malformed response of mechanism {mechanism}: {malformed}")
+                return
+            user = accounts.authenticate(username, password, from_loopback)
         if user is None:
-            self._refuse_login(credentials.username, mechanism)
+            self._refuse_login(username, mechanism)
             return
         self._user = user
         connection.auth_mechanism = mechanism
         self._connection.move(ConnectionInput.START_OK)
         settings = connection.server.settings
         connection.output.send(encode_method(0, _TUNE, settings.channel_max, settings.frame_max, settings.heartbeat))
+
+    def _mechanisms(self) -> list[str]:
+        """The SASL mechanisms that this client may use."""
+        offered = self._connection.server.settings.auth_mechanisms
+        return [each for each in offered if each != _EXTERNAL or self._certified_user()]
+
+    def _certified_user(self) -> str:
+        """The user that the client's certificate names; "" if there is none."""
+        tls, settings = self._connection.tls, self._connection.server.settings
+        return "" if tls is None else tls.login(settings.ssl_cert_login_from)
 
     def _refuse_login(self, username: str, mechanism: str) -> None:
         connection = self._connection

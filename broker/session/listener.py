@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import Final
 
 from broker.session.connection import Connection
@@ -26,26 +27,33 @@ class Listener:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._listening: asyncio.Server | None = None
+        self._listening: list[asyncio.Server] = []
         self._consumer_timeout: ConsumerTimeout | None = None
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return host and port.
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
+        """Listen, on one more port if it has been called before; return host and port.
 
         Args:
             host: Address to listen on.
             port: 0..65535; 0 takes a free one.
+            tls: Encrypts what goes over that port; None for no encryption.
         Raises:
             OSError: The address cannot be listened on.
         """
         settings = self._server.settings
         loop = self._server.loop
-        self._listening = await loop.create_server(
-            self._accept, host, port, backlog=settings.tcp_listen_options.backlog
+        listening = await loop.create_server(
+            self._accept,
+            host,
+            port,
+            backlog=settings.tcp_listen_options.backlog,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else settings.ssl_handshake_timeout / 1000,
         )
-        if settings.consumer_timeout is not None:
+        self._listening.append(listening)
+        if self._consumer_timeout is None and settings.consumer_timeout is not None:
             self._consumer_timeout = ConsumerTimeout(self._server, settings.consumer_timeout)
-        bound_host, bound_port = self._listening.sockets[0].getsockname()[:2]
+        bound_host, bound_port = listening.sockets[0].getsockname()[:2]
         return bound_host, bound_port
 
     def _accept(self) -> Connection:
@@ -59,8 +67,8 @@ class Listener:
         """
         if self._consumer_timeout is not None:
             self._consumer_timeout.stop()
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening:
+            listening.close()
         for connection in list(self._server.sockets):
             connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
             connection.drop()

@@ -28,6 +28,8 @@ class QueueCounters(Followed):
         dropped: Removed otherwise, by reason: maxlen, expired, rejected, delivery_limit, purged.
         dead_lettered: Handed to the dead-letter exchange, by reason.
         capacity: Share of the recent time in which consumers could have taken more at once, 0.0 to 1.0.
+        disk_reads: Messages read from disk, by the last look.
+        disk_writes: Messages written to disk, by the last look.
     """
 
     #: Numbers that have a history; see row().
@@ -52,6 +54,8 @@ class QueueCounters(Followed):
         "dead_lettered",
         "delivered",
         "delivered_no_ack",
+        "disk_reads",
+        "disk_writes",
         "dropped",
         "got",
         "got_empty",
@@ -77,6 +81,8 @@ class QueueCounters(Followed):
         self.dropped: Counter[str] = Counter()
         self.dead_lettered: Counter[str] = Counter()
         self.capacity = 1.0
+        self.disk_reads = 0
+        self.disk_writes = 0
 
     def count_delivery(self, entries: Sequence[Entry]) -> None:
         """Count messages sent to a consumer."""

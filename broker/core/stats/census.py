@@ -12,6 +12,7 @@ from broker.core.stats.totals import VirtualHostStatistics
 if TYPE_CHECKING:
     from broker.core.broker import Broker
     from broker.core.clients import ClientConnection
+    from broker.core.queues.queue import Queue
     from broker.core.vhost import VirtualHost
 
 _FIELDS: Final = VirtualHostStatistics.FIELDS
@@ -78,7 +79,8 @@ class Census:
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:
-                counters.look(now, counters.row(ready, unacknowledged), self._may_be_detailed("queue"))
+                if counters.look(now, counters.row(ready, unacknowledged), self._may_be_detailed("queue")):
+                    _look_at_disk(vhost, queue)
                 self._note("queue", counters.is_detailed)
                 if len(queue.consumers):
                     counters.look_at_capacity(not ready or bool(queue.consumers.ring))
@@ -95,7 +97,7 @@ class Census:
         totals = self.vhosts.get(connection.vhost_name)
         if totals is None or connection not in self._broker.connections:
             return
-        counters = connection.counters
+        counters = connection.output.counters
         totals[_RECEIVED] += counters.recv_oct
         totals[_SENT] += counters.send_oct
         if now is not None:
@@ -116,3 +118,11 @@ class Census:
     def _note(self, kind: str, is_detailed: bool) -> None:
         if is_detailed:
             self.detailed[kind] = self.detailed.get(kind, 0) + 1
+
+
+def _look_at_disk(vhost: VirtualHost, queue: Queue) -> None:
+    """Count what a queue has read and written since the last look."""
+    counters, figures = queue.counters, queue.storage.figures()
+    vhost.statistics.disk_reads += figures.disk_reads - counters.disk_reads
+    vhost.statistics.disk_writes += figures.disk_writes - counters.disk_writes
+    counters.disk_reads, counters.disk_writes = figures.disk_reads, figures.disk_writes

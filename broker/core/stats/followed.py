@@ -36,8 +36,8 @@ class Followed:
         detailed: bool = True,
         retention: Sequence[Retention] = BASIC,
         from_zero: bool = True,
-    ) -> None:
-        """Take a sample.
+    ) -> bool:
+        """Take a sample; return whether something has happened since the last one.
 
         Args:
             now: Seconds since 1970, a multiple of the step of histories.
@@ -49,7 +49,7 @@ class Followed:
         """
         if row == self._seen or (not self._seen and not any(row)):
             self.idle_since = self.idle_since or now - STEP
-            return
+            return False
         self._seen = row
         self.idle_since = 0
         if self.history is None:
@@ -57,6 +57,7 @@ class Followed:
             if not from_zero:
                 self.history.add(now - STEP, row)
         self.history.add(now, row)
+        return True
 
     @property
     def is_detailed(self) -> bool:

@@ -27,6 +27,8 @@ class VirtualHostStatistics(Followed):
         queue_declared: Declarations of queues, whether they existed or not.
         queue_created: Queues made.
         queue_deleted: Queues deleted.
+        disk_reads: Messages that queues have read from disk, by the last sample.
+        disk_writes: Messages that queues have written to disk, by the last sample.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = (
@@ -38,10 +40,21 @@ class VirtualHostStatistics(Followed):
         "queue_declared",
         "queue_created",
         "queue_deleted",
+        "disk_reads",
+        "disk_writes",
         *_GAUGES,
     )
 
-    __slots__ = ("channels", "connections", "queue_created", "queue_declared", "queue_deleted", "queues")
+    __slots__ = (
+        "channels",
+        "connections",
+        "disk_reads",
+        "disk_writes",
+        "queue_created",
+        "queue_declared",
+        "queue_deleted",
+        "queues",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,6 +64,8 @@ class VirtualHostStatistics(Followed):
         self.queue_declared = 0
         self.queue_created = 0
         self.queue_deleted = 0
+        self.disk_reads = 0
+        self.disk_writes = 0
 
     def deleted(self, queue_type: str, counters: QueueCounters) -> None:
         """Keep the counters of a queue that has been deleted."""
@@ -68,6 +83,8 @@ class VirtualHostStatistics(Followed):
             self.queue_declared,
             self.queue_created,
             self.queue_deleted,
+            self.disk_reads,
+            self.disk_writes,
             0,
             0,
         )
@@ -81,6 +98,8 @@ class VirtualHostStatistics(Followed):
         self.queue_declared += other.queue_declared
         self.queue_created += other.queue_created
         self.queue_deleted += other.queue_deleted
+        self.disk_reads += other.disk_reads
+        self.disk_writes += other.disk_writes
 
     def never_less(self, row: Sequence[int]) -> tuple[int, ...]:
         """A row in which no counter is less than in the last sample.

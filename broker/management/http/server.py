@@ -2,24 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import ssl
+from typing import Final, Protocol
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Middleware
 
-from broker.auth.accounts import Accounts
+from broker.auth.attempts import LoginThrottle
 from broker.core.broker import Broker
-from broker.management.http.access import Access
-from broker.management.http.controllers.access_control import AccessControl
+from broker.management.http.context import Context
+from broker.management.http.controllers.aliveness import Aliveness
+from broker.management.http.controllers.binding_actions import BindingActions
+from broker.management.http.controllers.bindings import Bindings
+from broker.management.http.controllers.channels import Channels
+from broker.management.http.controllers.cluster import Cluster
+from broker.management.http.controllers.connection_actions import ConnectionActions
 from broker.management.http.controllers.connections import Connections
+from broker.management.http.controllers.definitions import Definitions
+from broker.management.http.controllers.exchange_actions import ExchangeActions
+from broker.management.http.controllers.exchanges import Exchanges
+from broker.management.http.controllers.features import Features
 from broker.management.http.controllers.health import HealthChecks
+from broker.management.http.controllers.limits import Limits
+from broker.management.http.controllers.nodes import Nodes
+from broker.management.http.controllers.overview import Overview
+from broker.management.http.controllers.parameters import Parameters
+from broker.management.http.controllers.permissions import Permissions
 from broker.management.http.controllers.policies import Policies
+from broker.management.http.controllers.queue_actions import QueueActions
+from broker.management.http.controllers.queue_explanations import QueueExplanations
+from broker.management.http.controllers.queue_messages import QueueMessages
 from broker.management.http.controllers.queues import Queues
+from broker.management.http.controllers.sessions import Sessions
+from broker.management.http.controllers.users import Users
+from broker.management.http.controllers.vhosts import VirtualHosts
+from broker.management.http.login_delay import slow_logins
 from broker.management.http.metrics import Metrics
+from broker.management.http.middleware import in_form, saving
 
 #: Definitions of a large broker have tens of thousands of entries.
 _MAX_REQUEST_SIZE: Final = 64 * 1024 * 1024
+
+
+class Controller(Protocol):
+    """What serves one resource of the API."""
+
+    def __init__(self, context: Context) -> None:
+        pass
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers; see ``routes.resource``."""
+
+
+#: All of them, one a line; of two paths that a request fits the first one counts.
+CONTROLLERS: Final[tuple[type[Controller], ...]] = (
+    HealthChecks,
+    Sessions,
+    Overview,
+    Nodes,
+    Features,
+    Exchanges,
+    Channels,
+    Bindings,
+    Aliveness,
+    ConnectionActions,
+    Connections,
+    Users,
+    VirtualHosts,
+    Permissions,
+    Limits,
+    Parameters,
+    Definitions,
+    Cluster,
+    Policies,
+    Queues,
+    QueueActions,
+    QueueMessages,
+    QueueExplanations,
+    ExchangeActions,
+    BindingActions,
+)
 
 
 class HttpServer:
@@ -32,18 +94,20 @@ class HttpServer:
     def __init__(self, app: web.Application) -> None:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return host and port.
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
+        """Listen, on one more port if it has been called before; return host and port.
 
         Args:
             host: Address to listen on.
             port: 0..65535; 0 takes a free one.
+            tls: Encrypts what goes over that port; None for no encryption.
         Raises:
             OSError: The address cannot be listened on.
         """
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        bound_host, bound_port = self._runner.addresses[0][:2]
+        if self._runner.server is None:
+            await self._runner.setup()
+        await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
+        bound_host, bound_port = self._runner.addresses[-1][:2]
         return bound_host, bound_port
 
     async def stop(self) -> None:
@@ -51,31 +115,21 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-def management_app(broker: Broker, accounts: Accounts, save: Callable[[], None]) -> web.Application:
+def management_app(context: Context) -> web.Application:
     """The application of the management port.
 
     Args:
-        broker: What is asked about.
-        accounts: Who may ask.
-        save: Makes changes durable; called before a request that may have made some is answered.
+        context: What is asked about, and who may ask.
     """
-
-    @web.middleware
-    async def save_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        finally:
-            if request.method not in ("GET", "HEAD"):
-                save()
-
-    app = web.Application(client_max_size=_MAX_REQUEST_SIZE, middlewares=[save_changes])
-    access = Access(accounts)
-    app.add_routes(HealthChecks(broker, access).routes())
-    app.add_routes(Connections(broker, access).routes())
-    app.add_routes(AccessControl(broker, accounts, access).routes())
-    app.add_routes(Policies(broker, access).routes())
-    app.add_routes(Queues(broker, access).routes())
+    app = web.Application(client_max_size=_MAX_REQUEST_SIZE, middlewares=_middlewares(context))
+    for controller in CONTROLLERS:
+        app.add_routes(controller(context).routes())
     return app
+
+
+def _middlewares(context: Context) -> list[Middleware]:
+    """What every request goes through, the outermost first."""
+    return [in_form, slow_logins(LoginThrottle()), saving(context.save)]
 
 
 def prometheus_app(broker: Broker) -> web.Application:

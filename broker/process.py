@@ -1,0 +1,81 @@
+"""The broker as a process: its limits, its signals, its one line on stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from broker.app import App, StartError
+from broker.config.errors import ConfigError
+from broker.config.options import Settings
+
+log = logging.getLogger("leveret")
+
+#: Objects between two runs of the cyclic garbage collector. Messages are no garbage and form no cycles, but
+#: every collection would walk all that wait in queues.
+_GC_THRESHOLD: Final = (200_000, 50, 1_000)
+
+
+async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> None:
+    """Run a broker until a signal stops it; a second signal stops it at once, SIGHUP has it read its configuration.
+
+    Args:
+        settings: Its configuration.
+        read_settings: Reads the configuration anew.
+    Raises:
+        StartError: It cannot start.
+    """
+    _prepare()
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, number, stopping)
+    app = App(settings)
+    loop.add_signal_handler(signal.SIGHUP, partial(_reload, app, read_settings))
+    try:
+        await app.start()
+    except StartError:
+        await app.stop()
+        raise
+    sys.stdout.write(app.ready_line() + "\n")
+    sys.stdout.flush()
+    await stopping.wait()
+    await app.stop()
+    log.info("stopped")
+
+
+def _reload(app: App, read_settings: Callable[[], Settings]) -> None:
+    try:
+        settings = read_settings()
+    except ConfigError as error:
+        log.error("the configuration stays as it was: %s", error)
+    else:
+        app.reload(settings)
+        log.info("configuration reloaded")
+
+
+def _stop(number: int, stopping: asyncio.Event) -> None:
+    if stopping.is_set():
+        log.warning("second signal: stopping at once")
+        # Nothing is left to be tidied in a hurry; the status is that of a process killed by the signal.
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    log.info("received %s, stopping", signal.Signals(number).name)
+    stopping.set()
+
+
+def _prepare() -> None:
+    """Allow as many open files as the system lets us, and keep the garbage collector off the messages."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLD)
