@@ -1,0 +1,1 @@
+"""leveretctl: the command line over the management HTTP API."""

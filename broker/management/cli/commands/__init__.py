@@ -1,0 +1,1 @@
+"""The commands, a file for each close family of them."""

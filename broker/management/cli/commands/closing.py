@@ -1,0 +1,122 @@
+"""Commands that close connections."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from broker.management.cli.api import ApiFault
+from broker.management.cli.command import Command, Context, Outcome, Result, done
+from broker.management.cli.faults import failed
+from broker.management.cli.identifiers import connection_name
+from broker.management.cli.progress import Progress
+
+SECTION: Final = "Operations"
+
+
+def _close(context: Context, name: str, reason: str) -> bool:
+    """Close one connection; return whether it was still there."""
+    try:
+        context.api.delete("connections", name, headers={"X-Reason": _header(reason)})
+    except ApiFault as fault:
+        if fault.missing:
+            return False
+        raise
+    return True
+
+
+def _header(reason: str) -> str:
+    # HTTP's headers are Latin-1, which Python sends a text as; this way the broker gets the bytes of UTF-8.
+    return " ".join(reason.splitlines()).encode().decode("latin-1")
+
+
+def _close_one(context: Context) -> Result:
+    identifier, reason = context.arguments
+    name = connection_name(identifier)
+    if name is None:
+        raise failed(f'Error:\n{{:invalid_pid_syntax, "{identifier}"}}')
+    # One that has gone already is as good as closed.
+    _close(context, name, reason)
+    return done(context)
+
+
+def _close_all(context: Context) -> Result:
+    (reason,) = context.arguments
+    found = context.api.get("connections", columns="name,vhost", disable_stats=True)
+    names = [each["name"] for each in found if context.flag("global") or each["vhost"] == context.vhost]
+    limit = context.integer("limit", 0)
+    if limit > 0:
+        names = names[:limit]
+    _close_each(context, names, reason, context.integer("per-connection-delay", 0) / 1000)
+    text = f"Closed {len(names)} connections"
+    return Outcome(text, {"node": context.node, "result": "ok", "value": text} if context.json else None)
+
+
+def _close_each(context: Context, names: list[str], reason: str, delay: float) -> None:
+    silent = context.flag("silent") or context.flag("quiet")
+    with Progress("Closing", len(names), silent=silent) as progress:
+        for index, name in enumerate(names):
+            if index and delay > 0:
+                time.sleep(delay)
+            _close(context, name, reason)
+            progress.at(index + 1)
+
+
+def _close_all_of_user(context: Context) -> Result:
+    user, reason = context.arguments
+    found: list[dict[str, Any]] = context.api.find("connections", "username", user) or []
+    _close_each(context, [each["name"] for each in found], reason, 0)
+    return done(context)
+
+
+def _closing_all(context: Context) -> str:
+    limit = context.integer("limit", 0)
+    what = f"{limit}" if limit > 0 else "all"
+    where = f"to node {context.node} (across all vhosts)" if context.flag("global") else f"in vhost {context.vhost}"
+    return f"Closing {what} connections {where}, reason: {context.arguments[0]}..."
+
+
+_EXPLANATION: Final = ("<explanation>", "told to the client: CONNECTION_FORCED - <explanation>")
+COMMANDS: Final = (
+    Command(
+        name="close_connection",
+        section=SECTION,
+        summary="Closes one connection",
+        usage="<connection pid> <explanation>",
+        run=_close_one,
+        least=2,
+        most=2,
+        banner=lambda context: f"Closing connection {context.arguments[0]}, reason: {context.arguments[1]}...",
+        explanations=(("<connection pid>", "pid or name, as list_connections shows them"), _EXPLANATION),
+    ),
+    Command(
+        name="close_all_connections",
+        section=SECTION,
+        summary="Closes all connections to a virtual host, or to the broker",
+        usage=("[--vhost <vhost> --limit <limit>] [-n <node> --global] [--per-connection-delay <delay>] <explanation>"),
+        run=_close_all,
+        least=1,
+        most=1,
+        options=("global", "limit", "per-connection-delay"),
+        timeout=None,
+        banner=_closing_all,
+        explanations=(
+            ("--global", "of all virtual hosts"),
+            ("--limit <number>", "that many at most"),
+            ("--per-connection-delay <milliseconds>", "wait so long between two"),
+            _EXPLANATION,
+        ),
+    ),
+    Command(
+        name="close_all_user_connections",
+        section=SECTION,
+        summary="Closes all connections of a user",
+        usage="<username> <explanation>",
+        run=_close_all_of_user,
+        least=2,
+        most=2,
+        timeout=None,
+        banner=lambda context: f"Closing connections of user {context.arguments[0]}, reason: {context.arguments[1]}...",
+        explanations=(("<username>", "the user's name"), _EXPLANATION),
+    ),
+)

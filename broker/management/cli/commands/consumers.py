@@ -1,0 +1,41 @@
+"""list_consumers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
+from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.identifiers import channel_identifier
+from broker.management.cli.terms import Arguments
+
+COLUMNS: Final[dict[str, Column]] = {
+    "queue_name": field("queue.name"),
+    "channel_pid": field("channel_details.name", channel_identifier),
+    **fields("consumer_tag", "ack_required", "prefetch_count", "active", "activity_status"),
+    "arguments": field("arguments", Arguments),
+}
+# In this order, whatever the order in which they are asked for; rabbitmqctl has it so for consumers alone.
+DEFAULT: Final = tuple(name for name in COLUMNS if name != "activity_status")
+
+
+def _list(context: Context) -> Rows:
+    found: list[dict[str, Any]] = context.api.find("consumers", context.vhost) or []
+    names = chosen(context.arguments, DEFAULT)
+    return listing(COLUMNS, tuple(name for name in COLUMNS if name in names), found)
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_consumers",
+        section="Monitoring, observability and health checks",
+        summary="Lists all consumers for a vhost",
+        usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
+        run=_list,
+        most=None,
+        options=("table-headers",),
+        banner=lambda context: f"Listing consumers in vhost {context.vhost} ...",
+        check=check_columns(COLUMNS),
+        columns=tuple(COLUMNS),
+    ),
+)

@@ -1,0 +1,163 @@
+"""export_definitions and import_definitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from broker.management.cli.api import ApiFault
+from broker.management.cli.command import Command, Context, Outcome, Result, done
+from broker.management.cli.documents import document
+from broker.management.cli.faults import DATA, CommandFault, bad_argument, failed, no_such_vhost
+from broker.management.cli.progress import Progress
+
+SECTION: Final = "Definitions"
+_STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."
+_STANDARD: Final = "-"
+# What may be there in large numbers, in an order in which nothing comes before what it needs.
+_LARGE: Final = ("exchanges", "queues", "bindings")
+_BATCH: Final = 1_000
+
+
+def _check_format(context: Context) -> None:
+    given = context.text("format", "json")
+    if given not in ("json", "erlang"):
+        raise bad_argument("Format should be either json or erlang")
+    if given == "erlang":
+        raise bad_argument("Leveret has no Erlang terms: format should be json")
+
+
+def _check_export(context: Context) -> None:
+    _check_format(context)
+    path = context.arguments[0]
+    if path != _STANDARD and not Path(path).parent.is_dir():
+        raise bad_argument(f"Directory {Path(path).parent} does not exist")
+
+
+def _export(context: Context) -> Result:
+    path = context.arguments[0]
+    if path != _STANDARD and Path(path).is_dir():
+        raise failed(f"Path {path} is a directory", DATA)
+    content = context.api.raw("GET", ("definitions",))
+    if path == _STANDARD:
+        return Outcome(content.decode(), json.loads(content))
+    try:
+        # Holds password hashes.
+        Path(path).touch(mode=0o600)
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise failed(f"Could not write to {path}: {error.strerror}", DATA) from error
+    return done(context) if not context.json else Outcome()
+
+
+def _source(context: Context) -> str:
+    return context.arguments[0] if context.arguments else _STANDARD
+
+
+def _check_import(context: Context) -> None:
+    _check_format(context)
+    path = _source(context)
+    if path != _STANDARD and not Path(path).is_file():
+        raise bad_argument(f"File {path} does not exist")
+
+
+def _import(context: Context) -> Result:
+    definitions = _read(context)
+    parts = list(_parts(definitions))
+    silent = context.flag("silent") or context.flag("quiet")
+    with Progress("Importing", sum(size for size, _ in parts), silent=silent) as progress:
+        imported = 0
+        for size, part in parts:
+            _send(context, part)
+            imported += size
+            progress.at(imported)
+    return Outcome(_STARTED, {"node": context.node, "result": "ok"} if context.json else None)
+
+
+def _read(context: Context) -> dict[str, Any]:
+    path = _source(context)
+    try:
+        text = context.stdin.read() if path == _STANDARD else Path(path).read_text("utf-8")
+        found = document(text)
+    except OSError as error:
+        raise failed(f"Could not read {path}: {error.strerror}", DATA) from error
+    except (CommandFault, UnicodeDecodeError) as error:
+        raise failed("Failed to deserialise input (format: JSON)", DATA) from error
+    if not isinstance(found, dict):
+        raise failed("Failed to deserialise input (format: JSON) (error: it is no object)", DATA)
+    return found
+
+
+def _parts(definitions: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give the definitions in parts with their sizes: all at once, unless that makes too big a request."""
+    sizes = {key: len(value) for key, value in definitions.items() if isinstance(value, list)}
+    if sum(sizes.values()) <= _BATCH:
+        yield sum(sizes.values()), definitions
+        return
+    small = {key: value for key, value in definitions.items() if key not in _LARGE}
+    yield sum(size for key, size in sizes.items() if key not in _LARGE), small
+    for key in _LARGE:
+        entries = definitions.get(key) or []
+        for start in range(0, len(entries), _BATCH):
+            part = entries[start : start + _BATCH]
+            yield len(part), {key: part}
+
+
+def _send(context: Context, part: dict[str, Any]) -> None:
+    try:
+        context.api.post("definitions", body=part)
+    except ApiFault as fault:
+        word, _, vhost = fault.reason.partition(", ")
+        if word == "no_such_vhost":
+            raise no_such_vhost(vhost) from fault
+        if fault.status == 400:
+            raise failed(fault.reason) from fault
+        raise
+
+
+def _exporting(context: Context) -> str:
+    path = context.arguments[0]
+    # On standard output it would spoil the JSON.
+    return "" if path == _STANDARD else f'Exporting definitions in JSON to a file at "{path}" ...'
+
+
+def _importing(context: Context) -> str:
+    path = _source(context)
+    where = "standard input" if path == _STANDARD else f'a file at "{path}"'
+    return f"Importing definitions in JSON from {where} ..."
+
+
+COMMANDS: Final = (
+    Command(
+        name="export_definitions",
+        section=SECTION,
+        summary="Writes users, virtual hosts, permissions, policies, queues, exchanges and bindings as JSON",
+        usage='<file_path | "-"> [--format json] [--timeout <timeout>]',
+        run=_export,
+        least=1,
+        most=1,
+        options=("format",),
+        check=_check_export,
+        banner=_exporting,
+        explanations=(("<file_path>", "file to write, - for standard output"), ("--format", "json")),
+    ),
+    Command(
+        name="import_definitions",
+        section=SECTION,
+        summary="Adds what export_definitions wrote, here or in RabbitMQ; deletes nothing",
+        usage='<file_path | "-"> [--format json] [--skip-if-unchanged] [--timeout <timeout>]',
+        run=_import,
+        most=1,
+        options=("format", "skip-if-unchanged"),
+        timeout=None,
+        check=_check_import,
+        banner=_importing,
+        explanations=(
+            ("<file_path>", "file to read; standard input if left out or -"),
+            ("--format", "json"),
+            ("--skip-if-unchanged", "accepted: what is there already is left alone in any case"),
+        ),
+    ),
+)

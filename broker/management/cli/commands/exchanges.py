@@ -1,0 +1,64 @@
+"""list_exchanges and list_bindings."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
+from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.terms import Arguments
+
+SECTION: Final = "Monitoring, observability and health checks"
+EXCHANGE_COLUMNS: Final[dict[str, Column]] = {
+    **fields("name", "type", "durable", "auto_delete", "internal"),
+    "arguments": field("arguments", Arguments),
+    "policy": field("policy"),
+}
+BINDING_COLUMNS: Final[dict[str, Column]] = {
+    "source_name": field("source"),
+    "source_kind": Column(lambda found: "exchange", ()),
+    "destination_name": field("destination"),
+    "destination_kind": field("destination_type"),
+    "routing_key": field("routing_key"),
+    "arguments": field("arguments", Arguments),
+}
+
+
+def _list_exchanges(context: Context) -> Rows:
+    names = chosen(context.arguments, ("name", "type"))
+    found = context.api.find("exchanges", context.vhost, columns=needed(EXCHANGE_COLUMNS, names)) or []
+    return listing(EXCHANGE_COLUMNS, names, found)
+
+
+def _list_bindings(context: Context) -> Rows:
+    names = chosen(context.arguments, tuple(BINDING_COLUMNS))
+    found: list[dict[str, Any]] = context.api.find("bindings", context.vhost) or []
+    return listing(BINDING_COLUMNS, names, found)
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_exchanges",
+        section=SECTION,
+        summary="Lists exchanges",
+        usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
+        run=_list_exchanges,
+        most=None,
+        options=("table-headers",),
+        banner=lambda context: f"Listing exchanges for vhost {context.vhost} ...",
+        check=check_columns(EXCHANGE_COLUMNS),
+        columns=tuple(EXCHANGE_COLUMNS),
+    ),
+    Command(
+        name="list_bindings",
+        section=SECTION,
+        summary="Lists all bindings on a vhost",
+        usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
+        run=_list_bindings,
+        most=None,
+        options=("table-headers",),
+        banner=lambda context: f"Listing bindings for vhost {context.vhost}...",
+        check=check_columns(BINDING_COLUMNS),
+        columns=tuple(BINDING_COLUMNS),
+    ),
+)

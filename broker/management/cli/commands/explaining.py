@@ -1,0 +1,77 @@
+"""explain_queue: what is in force on a queue, and why. RabbitMQ has no such command."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.api import ApiFault
+from broker.management.cli.command import Command, Context, Result, Rows
+from broker.management.cli.faults import CommandFault, failed
+from broker.management.cli.rehearsal import counted
+
+_COLUMNS: Final = ("key", "argument", "policy", "operator_policy", "in_force", "source", "reason")
+
+
+def _explain(context: Context) -> Result:
+    (name,) = context.arguments
+    try:
+        found = context.api.get("queues", context.vhost, name, "explain")
+    except ApiFault as fault:
+        raise _refused(context, name, fault) from fault
+    return Rows(_COLUMNS, found["settings"], streamed=True, json=found, footer="\n".join(_notes(found)))
+
+
+def _refused(context: Context, name: str, fault: ApiFault) -> CommandFault:
+    if not fault.missing:
+        return failed(fault.reason)
+    if context.api.find("queues", context.vhost, name, columns="name") is None:
+        return failed(f"no queue '{name}' in vhost '{context.vhost}'")
+    return failed("the broker cannot explain queues: it is not Leveret")
+
+
+def _notes(found: dict[str, Any]) -> list[str]:
+    return [
+        _policy("policy", found["policy"]),
+        _policy("operator policy", found["operator_policy"]),
+        *(f"passed over: {each['kind']} '{each['name']}', {each['reason']}" for each in found["passed_over"]),
+        *_fill(found["fill"]),
+    ]
+
+
+def _policy(kind: str, policy: dict[str, Any] | None) -> str:
+    if policy is None:
+        return f"{kind}: none"
+    return f"{kind}: '{policy['name']}', pattern '{policy['pattern']}', priority {policy['priority']}"
+
+
+def _fill(fill: dict[str, Any]) -> list[str]:
+    notes = [
+        _against("ready", counted(fill["messages_ready"], "message"), fill["max_length"], fill["messages_percent"]),
+        _against(
+            "bodies", counted(fill["message_bytes_ready"], "byte"), fill["max_length_bytes"], fill["bytes_percent"]
+        ),
+    ]
+    if fill["at_limit"]:
+        notes.append(f"at the limit: {fill['at_limit']} ({fill['overflow']})")
+    return notes
+
+
+def _against(label: str, amount: str, limit: int | None, percent: float | None) -> str:
+    if limit is None:
+        return f"{label}: {amount}, no limit"
+    return f"{label}: {amount} of {limit} ({percent:g}%)"
+
+
+COMMANDS: Final = (
+    Command(
+        name="explain_queue",
+        section="Queues",
+        summary="Tells what is in force on a queue and why, and how full it is",
+        usage="[--vhost <vhost>] <queue> [--timeout <timeout>]",
+        run=_explain,
+        least=1,
+        most=1,
+        banner=lambda context: f"Explaining queue '{context.arguments[0]}' in vhost '{context.vhost}' ...",
+        explanations=(("<queue>", "the queue's name"),),
+    ),
+)

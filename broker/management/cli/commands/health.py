@@ -1,0 +1,215 @@
+"""Health checks: exit status 0 or 69, one line for the log."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from broker.management.cli.api import ApiFault, Unreachable
+from broker.management.cli.command import DEFAULT_TIMEOUT, Command, Context, Outcome, Result
+from broker.management.cli.faults import CommandFault, OutOfTime, UsageFault, failed
+from broker.management.cli.node_facts import alarms
+
+SECTION: Final = "Monitoring, observability and health checks"
+UNITS: Final = ("days", "weeks", "months", "years")
+_ALONE: Final = "seems to be the only one in a single node cluster, the check does not apply"
+
+
+def _ping(context: Context) -> Result:
+    try:
+        context.api.get("whoami")
+    except (ApiFault, Unreachable, OutOfTime) as fault:
+        raise failed(
+            f"Failed to connect and authenticate to {context.address} in {_milliseconds(context)} ms"
+        ) from fault
+    return Outcome("Ping succeeded", {"message": "Ping succeeded"})
+
+
+def _milliseconds(context: Context) -> int:
+    return context.integer("timeout", DEFAULT_TIMEOUT) * 1000
+
+
+def _running(context: Context) -> Result:
+    text = f"RabbitMQ on node {context.node} is fully booted and running"
+    return Outcome(text, {"message": text})
+
+
+def _is_running(context: Context) -> Result:
+    text = f"RabbitMQ on node {context.node} is fully booted and running"
+    return Outcome(text, {"message": text, "result": True})
+
+
+def _is_booting(context: Context) -> Result:
+    # The API answers only when all else is up.
+    text = (
+        f"RabbitMQ on node {context.node} is fully booted (check with is_running), stopped or has not started"
+        " booting yet"
+    )
+    return Outcome(text, {"message": text, "result": False})
+
+
+def _alarms(context: Context, where: str) -> Result:
+    found = alarms(context)
+    if found:
+        json = {"alarms": [{"node": context.node, "resource": resource} for resource, _ in found], "result": "error"}
+        raise failed("\n".join(line for _, line in found), json=json)
+    return Outcome(f"Node {context.node} reported {where}", {"result": "ok"})
+
+
+def _virtual_hosts(context: Context) -> Result:
+    down = [each["name"] for each in context.api.get("vhosts") if not _is_up(each)]
+    if down:
+        names = "\n".join(down)
+        text = f"Some virtual hosts on node {context.node} are down:\n{names}"
+        raise failed(text, json={"down_vhosts": down, "result": "error"})
+    return Outcome(f"Node {context.node} reported all vhosts as running", {"result": "ok"})
+
+
+def _is_up(vhost: dict[str, Any]) -> bool:
+    return all(state == "running" for state in (vhost.get("cluster_state") or {}).values())
+
+
+def _within(context: Context) -> tuple[int, str]:
+    return context.integer("within", 4), context.text("unit", "weeks")
+
+
+def _check_unit(context: Context) -> None:
+    unit = _within(context)[1]
+    if unit not in UNITS:
+        raise UsageFault(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(UNITS)}\"")
+
+
+def _certificates(context: Context) -> Result:
+    count, unit = _within(context)
+    try:
+        context.api.get("health", "checks", "certificate-expiration", str(count), unit)
+    except ApiFault as fault:
+        raise failed(fault.reason, json={"result": "error", "reason": fault.reason}) from fault
+    period = f"{count} {unit if count != 1 else unit.removesuffix('s')}"
+    return Outcome(f"No certificates are expiring within {period}.", {"result": "ok"})
+
+
+def _critical(context: Context) -> Result:
+    text = f"Node {context.node} {_ALONE}"
+    return Outcome(text, {"message": f"Target node {_ALONE}", "result": "ok"})
+
+
+def _node_health(context: Context) -> Result:
+    found = alarms(context)
+    if found:
+        raise failed(f"Health check failed.  Status: {'; '.join(line for _, line in found)}")
+    return Outcome("Health check passed", {"result": "ok", "message": "Health check passed"})
+
+
+def _check(name: str, summary: str, run: Any, banner: Any, **more: Any) -> Command:
+    usage = more.pop("usage", "[--timeout <timeout>]")
+    section = more.pop("section", SECTION)
+    return Command(name=name, section=section, summary=summary, usage=usage, run=run, banner=banner, **more)
+
+
+def wait_until_up(context: Context, seconds: float) -> None:
+    """Wait until the API answers.
+
+    Raises:
+        CommandFault: it does not within that time (75).
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            context.api.get("whoami")
+        except (Unreachable, OutOfTime):
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))
+        else:
+            return
+    text = f"Error: operation await_startup on node {context.address} timed out. Timeout value used: {seconds:g}"
+    raise CommandFault(75, text)
+
+
+COMMANDS: Final = (
+    _check(
+        "ping",
+        "Checks that the HTTP API answers and takes the user's password",
+        _ping,
+        lambda context: (
+            f"Will ping {context.address}. This only checks if the HTTP API answers and takes the user's"
+            f" password. Timeout: {_milliseconds(context)} ms."
+        ),
+    ),
+    _check(
+        "check_running",
+        "Health check that fails if the broker is not running",
+        _running,
+        lambda context: f"Checking if RabbitMQ is running on node {context.node} ...",
+    ),
+    _check(
+        "is_running",
+        "Checks if the broker is fully booted and running",
+        _is_running,
+        lambda context: f"Asking node {context.node} for its status ...",
+    ),
+    _check(
+        "is_booting",
+        "Checks if the broker is still booting",
+        _is_booting,
+        lambda context: f"Asking node {context.node} for its boot status ...",
+    ),
+    _check(
+        "check_local_alarms",
+        "Health check that fails if memory or disk space has run out",
+        lambda context: _alarms(context, "no local alarms"),
+        lambda context: f"Asking node {context.node} to report any local resource alarms ...",
+    ),
+    _check(
+        "check_alarms",
+        "The same as check_local_alarms: there is one node",
+        lambda context: _alarms(context, "no alarms, local or clusterwide"),
+        lambda context: f"Asking node {context.node} to report any local resource alarms ...",
+    ),
+    _check(
+        "check_virtual_hosts",
+        "Health check that fails if a virtual host is not running",
+        _virtual_hosts,
+        lambda context: f"Checking if all vhosts are running on node {context.node} ...",
+    ),
+    _check(
+        "check_certificate_expiration",
+        "Health check that fails if a listener's certificate expires soon",
+        _certificates,
+        lambda context: f"Checking certificate expiration on node {context.node} ...",
+        usage="[--within <period>] [--unit <unit>]",
+        options=("within", "unit"),
+        check=_check_unit,
+        explanations=(
+            ("--within <period>", "how soon; default 4"),
+            ("--unit <unit>", "days, weeks, months or years; default weeks"),
+        ),
+    ),
+    _check(
+        "check_if_node_is_quorum_critical",
+        "Passes: there is no other node to lose",
+        _critical,
+        lambda context: f"Checking if node {context.node} is critical for quorum of any quorum queues ...",
+    ),
+    _check(
+        "check_if_node_is_mirror_sync_critical",
+        "Passes: there are no mirrors",
+        _critical,
+        lambda context: (
+            f"Checking if node {context.node} is critical for data safety of any classic mirrored queues ..."
+        ),
+    ),
+    _check(
+        "node_health_check",
+        "DEPRECATED. Use check_running, check_alarms and the like instead",
+        _node_health,
+        lambda context: (
+            "This command is DEPRECATED and will be removed in a future version.\n"
+            "It performs intrusive, opinionated health checks and requires a fully booted node.\n"
+            "Use one of the options covered in https://www.rabbitmq.com/monitoring.html#health-checks instead.\n"
+            f"Timeout: {context.integer('timeout', 70)} seconds ...\nChecking health of node {context.node} ..."
+        ),
+        section="Deprecated",
+    ),
+)

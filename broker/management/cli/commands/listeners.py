@@ -1,0 +1,139 @@
+"""listeners, and the checks that look for one."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Final
+
+from broker.management.cli.command import Command, Context, Outcome, Result, Rows
+from broker.management.cli.faults import UNAVAILABLE, CommandFault, UsageFault, bad_argument, failed
+from broker.management.cli.node_facts import PROTOCOLS, listener_line, listeners
+
+SECTION: Final = "Monitoring, observability and health checks"
+_COLUMNS: Final = ("node", "protocol", "interface", "port", "purpose")
+_ANY: Final = ("[::]", "0.0.0.0")
+_CONNECT_TIMEOUT: Final = 5.0
+
+
+def _list(context: Context) -> Result:
+    found = listeners(context)
+    if context.text("formatter") == "csv":
+        return Rows(_COLUMNS, found)
+    return Outcome(
+        "\n".join(listener_line(each) for each in found), {"listeners": found, "node": context.node, "result": "ok"}
+    )
+
+
+def _check_port_argument(context: Context) -> None:
+    port = context.arguments[0]
+    if not port.isdigit() or int(port) == 0:
+        raise bad_argument("Argument must be a positive integer")
+
+
+def _port(context: Context) -> Result:
+    (port,) = context.arguments
+    found = listeners(context)
+    if any(str(each["port"]) == port for each in found):
+        text = f"A listener for port {port} is running on node {context.node}."
+        return Outcome(text, {"node": context.node, "port": port, "result": "ok"})
+    ports = [each["port"] for each in found]
+    json = {"listeners": found, "missing": port, "ports": ports, "result": "error"}
+    text = (
+        f"No listener for port {port} is active on node {context.node}."
+        f" Found listeners that use the following ports: {_listed(ports)}"
+    )
+    raise CommandFault(UNAVAILABLE, text, json=json)
+
+
+def _listed(values: list[Any]) -> str:
+    return ", ".join(str(value) for value in sorted(set(values)))
+
+
+def _protocol(context: Context) -> Result:
+    protocol = PROTOCOLS.get(context.arguments[0].lower(), context.arguments[0].lower())
+    found = listeners(context)
+    protocols = list(dict.fromkeys(each["protocol"] for each in found))
+    if protocol in protocols:
+        text = f"A listener for protocol {protocol} is running on node {context.node}."
+        return Outcome(text, {"node": context.node, "protocol": protocol, "result": "ok"})
+    json = {"listeners": found, "missing": protocol, "protocols": protocols, "result": "error"}
+    text = (
+        f"No listener for protocol {protocol} is active on node {context.node}."
+        f" Found listeners for the following protocols: {_listed(protocols)}"
+    )
+    raise failed(text, json=json)
+
+
+def _connectivity(context: Context) -> Result:
+    found = listeners(context)
+    broken = [each for each in found if not _connects(context, each)]
+    if broken:
+        ports = _listed([each["port"] for each in broken])
+        json = {"listeners": broken, "node": context.node, "result": "error"}
+        raise failed(f"Connection attempts to the following ports failed: {ports}", json=json)
+    ports = _listed([each["port"] for each in found])
+    text = f"Successfully connected to ports {ports} on node {context.node}."
+    return Outcome(text, {"listeners": found, "node": context.node, "result": "ok"})
+
+
+def _connects(context: Context, listener: dict[str, Any]) -> bool:
+    """Connect to a listener, from here: to its address, or where it listens on all, to the API's host."""
+    address = str(listener["interface"])
+    host = context.api.address.host if address in _ANY else address.strip("[]")
+    try:
+        socket.create_connection((host, listener["port"]), _CONNECT_TIMEOUT).close()
+    except OSError:
+        return False
+    return True
+
+
+def _no_protocol(context: Context) -> None:
+    if not context.arguments[0]:
+        raise UsageFault("not enough arguments.")
+
+
+COMMANDS: Final = (
+    Command(
+        name="listeners",
+        section=SECTION,
+        summary="Lists active connection listeners (bound interface, port, protocol)",
+        usage="[--timeout <timeout>]",
+        run=_list,
+        banner=lambda context: f"Asking node {context.node} to report its protocol listeners ...",
+    ),
+    Command(
+        name="check_port_listener",
+        section=SECTION,
+        summary="Health check that fails if nothing listens on a port",
+        usage="<port> [--timeout <timeout>]",
+        run=_port,
+        least=1,
+        most=1,
+        check=_check_port_argument,
+        banner=lambda context: (
+            f"Asking node {context.node} if there's an active listener on port {context.arguments[0]} ..."
+        ),
+    ),
+    Command(
+        name="check_protocol_listener",
+        section=SECTION,
+        summary="Health check that fails if no listener speaks a protocol",
+        usage="<protocol> [--timeout <timeout>]",
+        run=_protocol,
+        least=1,
+        most=1,
+        check=_no_protocol,
+        banner=lambda context: (
+            f"Asking node {context.node} if there's an active listener for protocol {context.arguments[0]} ..."
+        ),
+        explanations=(("<protocol>", "amqp, amqps, http, https, http/prometheus"),),
+    ),
+    Command(
+        name="check_port_connectivity",
+        section=SECTION,
+        summary="Health check that connects to the port of every listener, from here",
+        usage="[--timeout <timeout>]",
+        run=_connectivity,
+        banner=lambda context: f"Testing TCP connections to all active listeners on node {context.node} ...",
+    ),
+)

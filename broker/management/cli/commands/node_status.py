@@ -1,0 +1,158 @@
+"""status."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.command import Command, Context, Outcome, Result
+from broker.management.cli.commands.cluster import in_sections
+from broker.management.cli.memory import amount, check_unit, parts, total, unit
+from broker.management.cli.node_facts import alarms, listener_line, listeners, node_object, product
+
+Section = tuple[str, list[str]]
+
+
+def _status(context: Context) -> Result:
+    facts = {
+        "overview": context.api.get("overview"),
+        "node": node_object(context),
+        "memory": context.api.get("nodes", context.node, "memory")["memory"],
+        "listeners": listeners(context),
+        "alarms": alarms(context),
+        "vhosts": len(context.api.get("vhosts", columns="name")),
+    }
+    if context.json:
+        return Outcome(json=_json(facts))
+    size = unit(context)
+    sections = [*_about(facts), *_resources(facts, size), *_ends(facts)]
+    return Outcome(in_sections(sections))
+
+
+def _about(facts: dict[str, Any]) -> list[Section]:
+    overview, node = facts["overview"], facts["node"]
+    name, version = product(overview)
+    runtime = [
+        f"OS PID: {node['os_pid']}",
+        f"Uptime (seconds): {node['uptime'] // 1000}",
+        "Is under maintenance?: false",
+        f"{name} version: {version}",
+        f"Node name: {overview['node']}",
+        f"Erlang configuration: {overview.get('erlang_full_version', '')}",
+        f"Erlang processes: {node.get('proc_used', 0)} used, {node.get('proc_total', 0)} limit",
+        f"Scheduler run queue: {node.get('run_queue', 0)}",
+        f"Cluster heartbeat timeout (net_ticktime): {node.get('net_ticktime', 0)}",
+    ]
+    if name != "RabbitMQ":
+        runtime.insert(4, f"RabbitMQ version: {overview.get('rabbitmq_version', '')}")
+    return [
+        ("Runtime", runtime),
+        ("Plugins", ["Enabled plugins:", "", *_bullets(node.get("enabled_plugins"))]),
+        ("Data directory", [f"Node data directory: {node.get('db_dir', '')}"]),
+        ("Config files", _bullets(node.get("config_files"))),
+        ("Log file(s)", _bullets(node.get("log_files"))),
+        ("Alarms", [line for _, line in facts["alarms"]] or ["(none)"]),
+    ]
+
+
+def _bullets(values: list[str] | None) -> list[str]:
+    return [f" * {value}" for value in values or ()] or ["(none)"]
+
+
+def _resources(facts: dict[str, Any], size: str) -> list[Section]:
+    node, memory = facts["node"], facts["memory"]
+    return [
+        (
+            "Memory",
+            [
+                f"Total memory used: {amount(total(memory), size)}",
+                f"Calculation strategy: {memory.get('strategy', '')}",
+                f"Memory high watermark computed to: {amount(node.get('mem_limit', 0), size)}",
+                "",
+                *(f"{part.name}: {amount(part.size, size)} ({part.percentage} %)" for part in parts(memory)),
+            ],
+        ),
+        (
+            "File Descriptors",
+            [
+                f"Total: {node.get('fd_used', 0)}, limit: {node.get('fd_total', 0)}",
+                f"Sockets: {node.get('sockets_used', 0)}, limit: {node.get('sockets_total', 0)}",
+            ],
+        ),
+        (
+            "Free Disk Space",
+            [
+                f"Low free disk space watermark: {amount(node.get('disk_free_limit', 0), size)}",
+                f"Free disk space: {amount(node.get('disk_free', 0), size)}",
+            ],
+        ),
+    ]
+
+
+def _ends(facts: dict[str, Any]) -> list[Section]:
+    totals = facts["overview"].get("object_totals", {})
+    return [
+        (
+            "Totals",
+            [
+                f"Connection count: {totals.get('connections', 0)}",
+                f"Queue count: {totals.get('queues', 0)}",
+                f"Virtual host count: {facts['vhosts']}",
+            ],
+        ),
+        ("Listeners", [listener_line(each) for each in facts["listeners"]]),
+    ]
+
+
+def _json(facts: dict[str, Any]) -> dict[str, Any]:
+    overview, node = facts["overview"], facts["node"]
+    totals = overview.get("object_totals", {})
+    return {
+        "active_plugins": node.get("enabled_plugins", []),
+        "alarms": [{"node": overview["node"], "resource": resource} for resource, _ in facts["alarms"]],
+        "config_files": node.get("config_files", []),
+        "data_directory": node.get("db_dir", ""),
+        "disk_free": node.get("disk_free", 0),
+        "disk_free_limit": node.get("disk_free_limit", 0),
+        "erlang_version": overview.get("erlang_full_version", ""),
+        "file_descriptors": {
+            "sockets_limit": node.get("sockets_total", 0),
+            "sockets_used": node.get("sockets_used", 0),
+            "total_limit": node.get("fd_total", 0),
+            "total_used": node.get("fd_used", 0),
+        },
+        "is_under_maintenance": False,
+        "listeners": facts["listeners"],
+        "log_files": node.get("log_files", []),
+        "memory": facts["memory"],
+        "net_ticktime": node.get("net_ticktime", 0),
+        "pid": int(node["os_pid"]),
+        "processes": {"limit": node.get("proc_total", 0), "used": node.get("proc_used", 0)},
+        "product_name": overview.get("product_name", ""),
+        "product_version": overview.get("product_version", ""),
+        "rabbitmq_version": overview.get("rabbitmq_version", ""),
+        "release_series_support_status": overview.get("release_series_support_status", ""),
+        "run_queue": node.get("run_queue", 0),
+        "totals": {
+            "virtual_host_count": facts["vhosts"],
+            "connection_count": totals.get("connections", 0),
+            "queue_count": totals.get("queues", 0),
+        },
+        "uptime": node["uptime"] // 1000,
+        "vm_memory_calculation_strategy": node.get("mem_calculation_strategy", ""),
+        "vm_memory_high_watermark_limit": node.get("mem_limit", 0),
+    }
+
+
+COMMANDS: Final = (
+    Command(
+        name="status",
+        section="Monitoring, observability and health checks",
+        summary="Displays status of a node",
+        usage="[--unit <unit>] [--timeout <timeout>]",
+        run=_status,
+        options=("unit",),
+        check=check_unit,
+        banner=lambda context: f"Status of node {context.node} ...",
+        explanations=(("--unit <bytes | mb | gb>", "unit of the sizes; default gb"),),
+    ),
+)

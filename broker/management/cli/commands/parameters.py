@@ -1,0 +1,131 @@
+"""Commands about runtime parameters, of a virtual host and global ones."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.management.cli.command import Command, Context, Result, Rows, done
+from broker.management.cli.commands.policies import clear, put
+from broker.management.cli.documents import document
+from broker.management.cli.faults import no_such_vhost
+from broker.management.cli.terms import compact_json
+
+SECTION: Final = "Parameters"
+
+
+def _list(context: Context) -> Rows:
+    found = [each for each in context.api.get("parameters") if each["vhost"] == context.vhost]
+    if not found and context.api.find("vhosts", context.vhost) is None:
+        raise no_such_vhost(context.vhost)
+    found.sort(key=lambda each: (each["component"], each["name"]))
+    rows = [{**each, "value": compact_json(each["value"])} for each in found]
+    return Rows(("component", "name", "value"), rows)
+
+
+def _set(context: Context) -> Result:
+    component, name, value = context.arguments
+    put(context, ("parameters", component, context.vhost, name), {"value": document(value)})
+    return done(context)
+
+
+def _clear(context: Context) -> Result:
+    component, name = context.arguments
+    clear(context, ("parameters", component, context.vhost, name))
+    return done(context)
+
+
+def _list_global(context: Context) -> Rows:
+    found = context.api.get("global-parameters")
+    return Rows(("name", "value"), [{"name": each["name"], "value": compact_json(each["value"])} for each in found])
+
+
+def _set_global(context: Context) -> Result:
+    name, value = context.arguments
+    put(context, ("global-parameters", name), {"value": document(value)})
+    return done(context)
+
+
+def _clear_global(context: Context) -> Result:
+    clear(context, ("global-parameters", context.arguments[0]))
+    return done(context)
+
+
+def _setting(context: Context) -> str:
+    component, name, value = context.arguments
+    return f'Setting runtime parameter "{name}" for component "{component}" to "{value}" in vhost "{context.vhost}" ...'
+
+
+def _clearing(context: Context) -> str:
+    component, name = context.arguments
+    return f'Clearing runtime parameter "{name}" for component "{component}" on vhost "{context.vhost}" ...'
+
+
+_COMPONENT: Final = ("<component_name>", "what it is a parameter of, as operator_policy or vhost-limits")
+_NAME: Final = ("<name>", "the parameter's name")
+_VALUE: Final = ("<value>", "any JSON")
+COMMANDS: Final = (
+    Command(
+        name="list_parameters",
+        section=SECTION,
+        summary="Lists runtime parameters for a virtual host",
+        usage="[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
+        run=_list,
+        options=("table-headers",),
+        banner=lambda context: f'Listing runtime parameters for vhost "{context.vhost}" ...',
+    ),
+    Command(
+        name="set_parameter",
+        section=SECTION,
+        summary="Sets a runtime parameter",
+        usage="[--vhost <vhost>] <component_name> <name> <value>",
+        run=_set,
+        least=3,
+        most=3,
+        banner=_setting,
+        explanations=(_COMPONENT, _NAME, _VALUE),
+    ),
+    Command(
+        name="clear_parameter",
+        section=SECTION,
+        summary="Clears a runtime parameter",
+        usage="[--vhost <vhost>] <component_name> <name>",
+        run=_clear,
+        least=2,
+        most=2,
+        banner=_clearing,
+        explanations=(_COMPONENT, _NAME),
+    ),
+    Command(
+        name="list_global_parameters",
+        section=SECTION,
+        summary="Lists global runtime parameters",
+        usage="[--no-table-headers] [--timeout <timeout>]",
+        run=_list_global,
+        options=("table-headers",),
+        banner=lambda context: "Listing global runtime parameters ...",
+    ),
+    Command(
+        name="set_global_parameter",
+        section=SECTION,
+        summary="Sets a global runtime parameter",
+        usage="<name> <value>",
+        run=_set_global,
+        least=2,
+        most=2,
+        banner=lambda context: (
+            f'Setting global runtime parameter "{context.arguments[0]}" to "{context.arguments[1]}" ...'
+        ),
+        explanations=(_NAME, _VALUE),
+    ),
+    Command(
+        name="clear_global_parameter",
+        section=SECTION,
+        summary="Clears a global runtime parameter",
+        usage="<name>",
+        run=_clear_global,
+        least=1,
+        most=1,
+        banner=lambda context: f'Clearing global runtime parameter "{context.arguments[0]}" ...',
+        explanations=(_NAME,),
+    ),
+)

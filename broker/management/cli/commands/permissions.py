@@ -1,0 +1,103 @@
+"""Commands about permissions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.management.cli.api import ApiFault
+from broker.management.cli.command import Command, Context, Result, Rows, done
+from broker.management.cli.faults import no_such_vhost
+from broker.management.cli.subjects import check_subjects, no_such_listed_user
+
+SECTION: Final = "Access Control"
+_RIGHTS: Final = ("configure", "write", "read")
+
+
+def _list(context: Context) -> Rows:
+    found = context.api.find("vhosts", context.vhost, "permissions")
+    if found is None:
+        raise no_such_vhost(context.vhost)
+    return Rows(("user", *_RIGHTS), found)
+
+
+def _list_of_user(context: Context) -> Rows:
+    (user,) = context.arguments
+    found = context.api.find("users", user, "permissions")
+    if found is None:
+        raise no_such_listed_user(user)
+    return Rows(("vhost", *_RIGHTS), found)
+
+
+def _set(context: Context) -> Result:
+    user, configure, write, read = context.arguments
+    body = {"configure": configure, "write": write, "read": read}
+    try:
+        context.api.put("permissions", context.vhost, user, body=body)
+    except ApiFault:
+        check_subjects(context, user, context.vhost)
+        raise
+    return done(context)
+
+
+def _clear(context: Context) -> Result:
+    (user,) = context.arguments
+    try:
+        context.api.delete("permissions", context.vhost, user)
+    except ApiFault as fault:
+        # There was nothing to clear: fine, as long as both exist.
+        check_subjects(context, user, context.vhost)
+        if not fault.missing:
+            raise
+    return done(context)
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_permissions",
+        section=SECTION,
+        summary="Lists user permissions in a virtual host",
+        usage="[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
+        run=_list,
+        options=("table-headers",),
+        banner=lambda context: f'Listing permissions for vhost "{context.vhost}" ...',
+    ),
+    Command(
+        name="list_user_permissions",
+        section=SECTION,
+        summary="Lists permissions of a user across all virtual hosts",
+        usage="[--no-table-headers] <username> [--timeout <timeout>]",
+        run=_list_of_user,
+        least=1,
+        most=1,
+        options=("table-headers",),
+        banner=lambda context: f'Listing permissions for user "{context.arguments[0]}" ...',
+        explanations=(("<username>", "the user's name"),),
+    ),
+    Command(
+        name="set_permissions",
+        section=SECTION,
+        summary="Sets user permissions for a vhost",
+        usage="[--vhost <vhost>] <username> <conf> <write> <read>",
+        run=_set,
+        least=4,
+        most=4,
+        banner=lambda context: f'Setting permissions for user "{context.arguments[0]}" in vhost "{context.vhost}" ...',
+        explanations=(
+            ("<username>", "the user's name"),
+            ("<conf>", "pattern of the names that the user may declare and delete"),
+            ("<write>", "pattern of the names that the user may publish to"),
+            ("<read>", "pattern of the names that the user may consume from"),
+        ),
+    ),
+    Command(
+        name="clear_permissions",
+        section=SECTION,
+        summary="Revokes user permissions for a vhost",
+        usage="[--vhost <vhost>] <username>",
+        run=_clear,
+        least=1,
+        most=1,
+        banner=lambda context: f'Clearing permissions for user "{context.arguments[0]}" in vhost "{context.vhost}" ...',
+        explanations=(("<username>", "the user's name"),),
+    ),
+)

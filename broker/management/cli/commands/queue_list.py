@@ -1,0 +1,113 @@
+"""list_queues."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed, nothing
+from broker.management.cli.command import DEFAULT_TIMEOUT, Command, Context, Rows
+from broker.management.cli.identifiers import channel_identifier, connection_identifier, queue_identifier
+from broker.management.cli.terms import Arguments, compact_json
+
+DEFAULT: Final = ("name", "messages")
+# What the API tells without looking at the queue itself: cheap, and in RabbitMQ never behind.
+_WITHOUT_STATISTICS: Final = frozenset(
+    ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "type", "vhost")
+)
+_DOWN: Final = frozenset(("crashed", "down", "stopped", "minority"))
+
+
+def _identifier(found: dict[str, Any]) -> Any:
+    return queue_identifier(found.get("node", ""), found.get("vhost", ""), found["name"])
+
+
+def _exclusive_consumer(found: dict[str, Any]) -> Any:
+    for consumer in found.get("consumer_details") or ():
+        if consumer.get("exclusive"):
+            return channel_identifier(consumer["channel_details"]["name"])
+    return None
+
+
+def _count(found: Any) -> Any:
+    return found or 0
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    **fields("name", "durable", "auto_delete"),
+    "arguments": field("arguments", Arguments),
+    "policy": field("policy"),
+    "operator_policy": field("operator_policy"),
+    "effective_policy_definition": field("effective_policy_definition", lambda found: compact_json(found or {})),
+    "pid": Column(_identifier, ("name", "vhost", "node")),
+    "owner_pid": field("owner_pid_details.name", connection_identifier),
+    "exclusive": field("exclusive"),
+    "exclusive_consumer_pid": Column(_exclusive_consumer, ("consumer_details",)),
+    **fields("exclusive_consumer_tag", "messages_ready", "messages_unacknowledged", "messages"),
+    **fields("messages_ready_ram", "messages_unacknowledged_ram", "messages_ram", "messages_persistent"),
+    **fields("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"),
+    **fields("message_bytes_persistent", "head_message_timestamp"),
+    "disk_reads": Column(
+        lambda found: _count((found.get("message_stats") or {}).get("disk_reads")), ("message_stats",)
+    ),
+    "disk_writes": Column(
+        lambda found: _count((found.get("message_stats") or {}).get("disk_writes")), ("message_stats",)
+    ),
+    **fields("consumers", "consumer_utilisation", "consumer_capacity", "memory"),
+    "slave_pids": nothing(),
+    "synchronised_slave_pids": nothing(),
+    **fields("state", "type", "leader", "members", "online"),
+}
+
+
+def _banner(context: Context) -> str:
+    timeout = float(context.integer("timeout", DEFAULT_TIMEOUT))
+    return f"Timeout: {timeout} seconds ...\nListing queues for vhost {context.vhost} ..."
+
+
+def _list(context: Context) -> Rows:
+    names = chosen(context.arguments, DEFAULT)
+    found = _found(context, names)
+    if context.flag("offline") and not (context.flag("online") or context.flag("local")):
+        found = [each for each in found if each.get("state") in _DOWN]
+    return listing(COLUMNS, names, found)
+
+
+def _found(context: Context, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    paths = needed(COLUMNS, names)
+    if context.flag("offline"):
+        paths += ",state"
+    if _WITHOUT_STATISTICS.issuperset(paths.split(",")):
+        queues = context.api.find("queues", context.vhost, columns=paths, disable_stats=True)
+    elif "exclusive_consumer_pid" in names:
+        # Only single objects tell their consumers.
+        listed = context.api.find("queues", context.vhost, columns="name") or []
+        single = (context.api.find("queues", context.vhost, each["name"]) for each in listed)
+        queues = [each for each in single if each is not None]
+    else:
+        queues = context.api.find("queues", context.vhost, columns=paths)
+    # An unknown virtual host has no queues.
+    return queues or []
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_queues",
+        section="Monitoring, observability and health checks",
+        summary="Lists queues and their properties",
+        usage=(
+            "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...]"
+            " [--timeout <timeout>]"
+        ),
+        run=_list,
+        most=None,
+        options=("online", "offline", "local", "table-headers"),
+        banner=_banner,
+        check=check_columns(COLUMNS),
+        columns=tuple(COLUMNS),
+        explanations=(
+            ("--online", "lists only queues that can be used"),
+            ("--offline", "lists only queues that cannot"),
+            ("--local", "lists the queues of this node: all of them"),
+        ),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Commands about topic permissions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.management.cli.api import ApiFault
+from broker.management.cli.command import Command, Context, Result, Rows, done
+from broker.management.cli.faults import no_such_vhost
+from broker.management.cli.subjects import check_subjects, no_such_listed_user
+
+SECTION: Final = "Access Control"
+_RIGHTS: Final = ("exchange", "write", "read")
+
+
+def _list(context: Context) -> Rows:
+    found = context.api.find("vhosts", context.vhost, "topic-permissions")
+    if found is None:
+        raise no_such_vhost(context.vhost)
+    return Rows(("user", *_RIGHTS), found)
+
+
+def _list_of_user(context: Context) -> Rows:
+    (user,) = context.arguments
+    found = context.api.find("users", user, "topic-permissions")
+    if found is None:
+        raise no_such_listed_user(user)
+    return Rows(("vhost", *_RIGHTS), found, headed=False)
+
+
+def _set(context: Context) -> Result:
+    user, exchange, write, read = context.arguments
+    body = {"exchange": exchange, "write": write, "read": read}
+    try:
+        context.api.put("topic-permissions", context.vhost, user, body=body)
+    except ApiFault:
+        check_subjects(context, user, context.vhost)
+        raise
+    return done(context)
+
+
+def _clear(context: Context) -> Result:
+    user, *exchange = context.arguments
+    try:
+        context.api.delete("topic-permissions", context.vhost, user, *exchange)
+    except ApiFault as fault:
+        check_subjects(context, user, context.vhost)
+        if not fault.missing:
+            raise
+    return done(context)
+
+
+def _clearing(context: Context) -> str:
+    user, *exchange = context.arguments
+    where = f' on "{exchange[0]}"' if exchange else ""
+    return f'Clearing topic permissions{where} for user "{user}" in vhost "{context.vhost}" ...'
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_topic_permissions",
+        section=SECTION,
+        summary="Lists topic permissions in a virtual host",
+        usage="[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
+        run=_list,
+        options=("table-headers",),
+        banner=lambda context: f'Listing topic permissions for vhost "{context.vhost}" ...',
+    ),
+    Command(
+        name="list_user_topic_permissions",
+        section=SECTION,
+        summary="Lists user topic permissions",
+        usage="[--no-table-headers] <username> [--timeout <timeout>]",
+        run=_list_of_user,
+        least=1,
+        most=1,
+        options=("table-headers",),
+        banner=lambda context: f'Listing topic permissions for user "{context.arguments[0]}" ...',
+        explanations=(("<username>", "the user's name"),),
+    ),
+    Command(
+        name="set_topic_permissions",
+        section=SECTION,
+        summary="Sets user topic permissions for an exchange",
+        usage="[--vhost <vhost>] <username> <exchange> <write> <read>",
+        run=_set,
+        least=4,
+        most=4,
+        banner=lambda context: (
+            f'Setting topic permissions on "{context.arguments[1]}" for user "{context.arguments[0]}"'
+            f' in vhost "{context.vhost}" ...'
+        ),
+        explanations=(
+            ("<username>", "the user's name"),
+            ("<exchange>", "topic exchange that they are about"),
+            ("<write>", "pattern of the routing keys that the user may publish with"),
+            ("<read>", "pattern of the routing keys that the user may bind with"),
+        ),
+    ),
+    Command(
+        name="clear_topic_permissions",
+        section=SECTION,
+        summary="Clears user topic permissions for a vhost or exchange",
+        usage="[--vhost <vhost>] <username> [<exchange>]",
+        run=_clear,
+        least=1,
+        most=2,
+        banner=_clearing,
+        explanations=(("<username>", "the user's name"), ("<exchange>", "exchange that they are about; default: all")),
+    ),
+)

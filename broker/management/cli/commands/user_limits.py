@@ -1,0 +1,121 @@
+"""Commands about limits of users."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.documents import mapping
+from broker.management.cli.faults import CommandFault, failed
+from broker.management.cli.subjects import no_such_listed_user
+from broker.management.cli.terms import compact_json, typed
+
+SECTION: Final = "Users"
+LIMITS: Final = ("max-connections", "max-channels")
+_COLUMNS: Final = ("user", "limits")
+
+
+def _list(context: Context) -> Result:
+    if context.flag("global"):
+        found = context.api.get("user-limits")
+        return Rows(_COLUMNS, [{"user": each["user"], "limits": compact_json(each["value"])} for each in found])
+    user = _user(context)
+    found = context.api.find("user-limits", user)
+    if found is None:
+        raise no_such_listed_user(user)
+    limits = compact_json(found[0]["value"]) if found else "{}"
+    return Outcome(limits, {"message": limits})
+
+
+def _user(context: Context) -> str:
+    return context.text("user", "guest")
+
+
+def _set(context: Context) -> Result:
+    user, text = context.arguments
+    limits = mapping(text, "limits definition")
+    _check(limits)
+    if context.api.find("users", user) is None:
+        raise no_such_listed_user(user)
+    for name, value in limits.items():
+        context.api.put("user-limits", user, name, body={"value": value})
+    return done(context)
+
+
+def _check(limits: dict[str, Any]) -> None:
+    """Check all limits before the first of them is set; the API takes them one by one."""
+    strange = {name: value for name, value in limits.items() if name not in LIMITS}
+    if strange:
+        pairs = ",".join(f'{{<<"{name}">>,{typed(value)}}}' for name, value in strange.items())
+        raise failed(f"Unrecognised terms [{pairs}] in user-limits")
+    for name, value in limits.items():
+        fault = _not_a_limit(name, value)
+        if fault is not None:
+            raise fault
+
+
+def _not_a_limit(name: str, value: Any) -> CommandFault | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None
+    return failed(f"{name} should be a number, actually was {typed(value)}")
+
+
+def _clear(context: Context) -> Result:
+    user, limit = context.arguments
+    if context.api.find("users", user) is None:
+        raise no_such_listed_user(user)
+    for name in LIMITS:
+        if limit in ("all", name):
+            context.api.delete("user-limits", user, name)
+    return done(context)
+
+
+def _clearing(context: Context) -> str:
+    user, limit = context.arguments
+    what = "all limits" if limit == "all" else f'"{limit}" limit'
+    return f'Clearing {what} for user "{user}" ...'
+
+
+def _listing(context: Context) -> str:
+    if context.flag("global"):
+        return "Listing limits for all users ..."
+    return f'Listing limits for user "{_user(context)}" ...'
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_user_limits",
+        section=SECTION,
+        summary="Displays configured user limits",
+        usage="[--user <username>] [--global]",
+        run=_list,
+        options=("global", "user"),
+        banner=_listing,
+        explanations=(("--user <username>", "whose; default guest"), ("--global", "list limits for all the users")),
+    ),
+    Command(
+        name="set_user_limits",
+        section=SECTION,
+        summary="Sets user limits",
+        usage="<username> <definition>",
+        run=_set,
+        least=2,
+        most=2,
+        banner=lambda context: f'Setting user limits to "{context.arguments[1]}" for user "{context.arguments[0]}" ...',
+        explanations=(
+            ("<username>", "the user's name"),
+            ("<definition>", 'JSON object with "max-connections", "max-channels" or both; -1 is no limit'),
+        ),
+    ),
+    Command(
+        name="clear_user_limits",
+        section=SECTION,
+        summary="Clears user connection/channel limits",
+        usage="<username> <limit_type> | all",
+        run=_clear,
+        least=2,
+        most=2,
+        banner=_clearing,
+        explanations=(("<username>", "the user's name"), ("<limit_type>", "max-connections, max-channels or all")),
+    ),
+)

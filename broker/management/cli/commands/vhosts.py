@@ -1,0 +1,160 @@
+"""Commands about virtual hosts."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
+from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_vhost
+
+SECTION: Final = "Virtual hosts"
+COLUMNS: Final[dict[str, Column]] = {
+    **fields("name", "description", "tags", "tracing", "cluster_state"),
+    "default_queue_type": field("default_queue_type"),
+}
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+
+
+def _list(context: Context) -> Rows:
+    names = chosen(context.arguments, ("name",))
+    return listing(COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
+
+
+def _add(context: Context) -> Result:
+    (name,) = context.arguments
+    queue_type = context.text("default-queue-type")
+    if queue_type and queue_type not in QUEUE_TYPES:
+        raise failed("invalid_queue_type")
+    # One that exists stays as it is.
+    if context.api.find("vhosts", name) is None:
+        body: dict[str, Any] = {"description": context.text("description"), "tags": context.text("tags")}
+        if queue_type:
+            body["default_queue_type"] = queue_type
+        context.api.put("vhosts", name, body=body)
+    return done(context)
+
+
+def _delete(context: Context) -> Result:
+    (name,) = context.arguments
+    if context.api.find("vhosts", name) is None:
+        raise no_such_vhost(name)
+    context.api.delete("vhosts", name)
+    return done(context)
+
+
+def _change(context: Context, name: str, missing: CommandFault, **changes: Any) -> None:
+    """Change some of a virtual host's properties and keep the others: the API replaces them all."""
+    found = context.api.find("vhosts", name)
+    if found is None:
+        raise missing
+    kept: dict[str, Any] = {"description": found.get("description", ""), "tags": ",".join(found.get("tags") or ())}
+    if found.get("default_queue_type", "undefined") in QUEUE_TYPES:
+        kept["default_queue_type"] = found["default_queue_type"]
+    context.api.put("vhosts", name, body={**kept, **changes})
+
+
+def _set_tags(context: Context) -> Result:
+    name, *tags = context.arguments
+    missing = failed(f'Virtual host "{name}" does not exist', DATA)
+    _change(context, name, missing, tags=",".join(tags))
+    return done(context)
+
+
+def _trace(context: Context, on: bool) -> Result:
+    _change(context, context.vhost, no_such_vhost(context.vhost), tracing=on)
+    text = f"Trace {'enabled' if on else 'disabled'} for vhost {context.vhost}"
+    return Outcome(text, {"message": text})
+
+
+def _restart(context: Context) -> Result:
+    if context.api.find("vhosts", context.vhost) is None:
+        text = f"Failed to start vhost '{context.vhost}' on node '{context.node}': no such virtual host"
+        raise failed(text, SOFTWARE)
+    context.api.post("vhosts", context.vhost, "start", context.node)
+    text = f"Vhost '{context.vhost}' is already running on node '{context.node}'"
+    return Outcome(text, {"message": text})
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_vhosts",
+        section="Access Control",
+        summary="Lists virtual hosts",
+        usage="[--no-table-headers] [<column> ...] [--timeout <timeout>]",
+        run=_list,
+        most=None,
+        options=("table-headers",),
+        banner=lambda context: "Listing vhosts ...",
+        check=check_columns(COLUMNS),
+        columns=tuple(COLUMNS),
+    ),
+    Command(
+        name="add_vhost",
+        section=SECTION,
+        summary="Creates a virtual host",
+        usage=(
+            '<vhost> [--description <description> --tags "<tag1>,<tag2>,<...>"'
+            " --default-queue-type <quorum|classic|stream>]"
+        ),
+        run=_add,
+        least=1,
+        most=1,
+        options=("description", "tags", "default-queue-type"),
+        banner=lambda context: f'Adding vhost "{context.arguments[0]}" ...',
+        explanations=(
+            ("<vhost>", "its name; the user who makes it gets all permissions there"),
+            ("--description <description>", "what it is for"),
+            ("--tags <tags>", "a list with commas"),
+            ("--default-queue-type <quorum|classic|stream>", "type of queues that are declared without one"),
+        ),
+    ),
+    Command(
+        name="delete_vhost",
+        section=SECTION,
+        summary="Deletes a virtual host",
+        usage="<vhost>",
+        run=_delete,
+        least=1,
+        most=1,
+        banner=lambda context: f'Deleting vhost "{context.arguments[0]}" ...',
+        explanations=(("<vhost>", "its name; everything in it goes too"),),
+    ),
+    Command(
+        name="set_vhost_tags",
+        section=SECTION,
+        summary="Sets virtual host tags",
+        usage="<vhost> <tag> [...]",
+        run=_set_tags,
+        least=1,
+        most=None,
+        banner=lambda context: (
+            f'Setting tags for virtual host "{context.arguments[0]}" to [{", ".join(context.arguments[1:])}] ...'
+        ),
+        explanations=(("<vhost>", "its name"), ("<tags>", "one argument each; they replace the old ones")),
+    ),
+    Command(
+        name="trace_on",
+        section=SECTION,
+        summary="Publishes every message of a virtual host to amq.rabbitmq.trace too",
+        usage="[--vhost <vhost>]",
+        run=lambda context: _trace(context, True),
+        banner=lambda context: f'Starting tracing for vhost "{context.vhost}" ...',
+    ),
+    Command(
+        name="trace_off",
+        section=SECTION,
+        summary="Ends what trace_on began",
+        usage="[--vhost <vhost>]",
+        run=lambda context: _trace(context, False),
+        banner=lambda context: f'Stopping tracing for vhost "{context.vhost}" ...',
+    ),
+    Command(
+        name="restart_vhost",
+        section=SECTION,
+        summary="Restarts the queues of a virtual host that failed",
+        usage="[--vhost <vhost>] [--timeout <timeout>]",
+        run=_restart,
+        banner=lambda context: f"Trying to restart vhost '{context.vhost}' on node '{context.node}' ...",
+    ),
+)

@@ -1,0 +1,39 @@
+"""`--formatter erlang`: terms for `file:consult/1` and the like.
+
+What fits into 80 columns stands as Erlang's own printer would put it; what does not may be broken elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from broker.management.cli.command import Outcome, Rows
+from broker.management.cli.formatters.look import Look
+from broker.management.cli.terms import atom, binary, term
+
+_LINE: Final = 80
+
+
+def rows(listing: Rows, look: Look) -> Iterator[str]:
+    """Give the lines of a listing: a list of property lists."""
+    blocks = [_properties(listing.columns, row) for row in listing.rows]
+    if not blocks:
+        yield "[]"
+        return
+    for index, block in enumerate(blocks):
+        opening = "[" if index == 0 else " "
+        closing = "]" if index == len(blocks) - 1 else ","
+        yield opening + block + closing
+
+
+def outcome(result: Outcome, look: Look) -> Iterator[str]:
+    """Give the lines of what is no listing."""
+    if result.text:
+        yield binary(result.text)
+
+
+def _properties(columns: tuple[str, ...], row: dict[str, Any]) -> str:
+    pairs = [f"{{{atom(column)},{term(row.get(column))}}}" for column in columns]
+    line = f"[{','.join(pairs)}]"
+    return line if len(line) <= _LINE - 3 else "[" + ",\n  ".join(pairs) + "]"

@@ -1,0 +1,85 @@
+"""`--formatter pretty_table`: boxes, for people."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from broker.management.cli.command import Outcome, Rows
+from broker.management.cli.formatters.look import Look
+from broker.management.cli.formatters.table import cell as plain_cell
+from broker.management.cli.terms import Arguments, entries
+
+Block = list[str]
+
+
+def cell(value: Any) -> str:
+    """Return a value as one cell; tables of arguments keep the types of their values."""
+    if isinstance(value, Arguments):
+        return "".join(entries(value))
+    if isinstance(value, list):
+        return ", ".join(plain_cell(each) for each in value)
+    if isinstance(value, dict):
+        return "".join(f"{{{key},{plain_cell(each)}}}" for key, each in value.items())
+    return plain_cell(value)
+
+
+def width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_letter_width(letter) for letter in text)
+
+
+def _letter_width(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def rows(listing: Rows, look: Look) -> Iterator[str]:
+    """Give the lines of a listing; one without rows is a table that says `[]`, unless it is streamed."""
+    body = [[_block(cell(row.get(column))) for column in listing.columns] for row in listing.rows]
+    if body:
+        yield from _boxed(listing.columns, body, look)
+    elif not listing.streamed:
+        yield from _boxed(("Output",), [[["[]"]]], look)
+    if listing.footer:
+        yield listing.footer
+
+
+def outcome(result: Outcome, look: Look) -> Iterator[str]:
+    """Give the lines of what is no listing."""
+    if result.text:
+        yield from _boxed(("Output",), [[_block(result.text)]], look)
+
+
+def _block(text: str) -> Block:
+    # Whatever would move the cursor would break the boxes.
+    return [line.expandtabs(4) for line in text.splitlines()] or [""]
+
+
+def _boxed(columns: Sequence[str], body: list[list[Block]], look: Look) -> Iterator[str]:
+    widths = [
+        max(width(column), *(width(line) for row in body for line in row[index]))
+        for index, column in enumerate(columns)
+    ]
+    yield _rule(("┌", "┬", "┐"), widths)
+    yield from _lines([[column] for column in columns], widths, look)
+    for row in body:
+        yield _rule(("├", "┼", "┤"), widths)
+        yield from _lines(row, widths, Look())
+    yield _rule(("└", "┴", "┘"), widths)
+
+
+def _rule(corners: tuple[str, str, str], widths: list[int]) -> str:
+    left, middle, right = corners
+    return left + middle.join("─" * (each + 2) for each in widths) + right
+
+
+def _lines(row: list[Block], widths: list[int], look: Look) -> Iterator[str]:
+    for index in range(max(len(block) for block in row)):
+        texts = [block[index] if index < len(block) else "" for block in row]
+        padded = (look.bold(text) + " " * (each - width(text)) for text, each in zip(texts, widths, strict=True))
+        yield "│ " + " │ ".join(padded) + " │"

@@ -1,0 +1,41 @@
+"""Which formatters there are."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Final, Protocol, cast
+
+from broker.management.cli.command import Outcome, Rows
+from broker.management.cli.formatters.look import Look
+
+DEFAULT: Final = "table"
+# Name -> module of this package, imported when it is asked for.
+FORMATTERS: Final = {
+    "table": "table",
+    "pretty_table": "pretty_table",
+    "json": "json_rows",
+    "csv": "csv_rows",
+    "erlang": "erlang_terms",
+}
+# Read by programs: nothing is printed but the result.
+WITHOUT_BANNER: Final = frozenset({"json", "csv"})
+
+
+class Formatter(Protocol):
+    """A module of this package."""
+
+    def rows(self, listing: Rows, look: Look) -> Iterator[str]:
+        """Give the lines of a listing, without line ends."""
+
+    def outcome(self, result: Outcome, look: Look) -> Iterator[str]:
+        """Give the lines of what is no listing, without line ends."""
+
+
+def formatter(name: str) -> Formatter:
+    """Return a formatter.
+
+    Args:
+        name: one of FORMATTERS.
+    """
+    return cast(Formatter, importlib.import_module(f"broker.management.cli.formatters.{FORMATTERS[name]}"))

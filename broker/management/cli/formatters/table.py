@@ -1,0 +1,49 @@
+"""`--formatter table`: values between tabs, for `cut` and `awk`; the default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from broker.management.cli.command import Outcome, Rows
+from broker.management.cli.formatters.look import Look
+from broker.management.cli.terms import Arguments, number, plain
+
+
+def cell(value: Any) -> str:
+    """Return a value as one cell."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, Arguments):
+        return plain(value)
+    if isinstance(value, tuple):
+        return f"{{{','.join(cell(each) for each in value)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(cell(each) for each in value)}]"
+    return f"[{', '.join(f'{{{key}, {cell(each)}}}' for key, each in value.items())}]"
+
+
+def rows(listing: Rows, look: Look) -> Iterator[str]:
+    """Give the lines of a listing; one without rows is an empty line, unless it is streamed."""
+    first = True
+    for row in listing.rows:
+        if first and look.headers and listing.headed:
+            yield "\t".join(listing.columns)
+        first = False
+        yield "\t".join(cell(row.get(column)) for column in listing.columns)
+    if first and not listing.streamed:
+        yield ""
+    if listing.footer:
+        yield listing.footer
+
+
+def outcome(result: Outcome, look: Look) -> Iterator[str]:
+    """Give the lines of what is no listing."""
+    if result.text:
+        yield result.text

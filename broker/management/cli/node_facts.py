@@ -1,0 +1,71 @@
+"""What the API tells about the broker itself, in rabbitmqctl's terms."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.command import Context
+
+PURPOSES: Final = {
+    "amqp": "AMQP 0-9-1 and AMQP 1.0",
+    "amqp/ssl": "AMQP 0-9-1 and AMQP 1.0 over TLS",
+    "clustering": "inter-node and CLI tool communication",
+    "http": "HTTP API",
+    "https": "HTTP API over TLS (HTTPS)",
+    "http/prometheus": "Prometheus exporter API over HTTP",
+    "https/prometheus": "Prometheus exporter API over TLS (HTTPS)",
+}
+# Other names of protocols, as the checks take them.
+PROTOCOLS: Final = {"amqp091": "amqp", "amqp10": "amqp", "amqps": "amqp/ssl", "amqp-ssl": "amqp/ssl"}
+_ALARMS: Final = (
+    ("mem_alarm", "memory", "Memory alarm on node {}"),
+    ("disk_free_alarm", "disk", "Free disk space alarm on node {}"),
+)
+
+
+def listeners(context: Context) -> list[dict[str, Any]]:
+    """Return the listeners, each with interface, node, port, protocol and purpose."""
+    found = context.api.get("overview", columns="listeners")["listeners"]
+    return [
+        {
+            "interface": _interface(each["ip_address"]),
+            "node": each["node"],
+            "port": each["port"],
+            "protocol": each["protocol"],
+            "purpose": PURPOSES.get(each["protocol"], each["protocol"]),
+        }
+        for each in found
+    ]
+
+
+def _interface(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def listener_line(listener: dict[str, Any]) -> str:
+    """Return a listener as one line."""
+    return "Interface: {interface}, port: {port}, protocol: {protocol}, purpose: {purpose}".format_map(listener)
+
+
+def node_object(context: Context, **query: Any) -> dict[str, Any]:
+    """Return the node's object."""
+    found: dict[str, Any] = context.api.get("nodes", context.node, **query)
+    return found
+
+
+def alarms(context: Context) -> list[tuple[str, str]]:
+    """Return the alarms in effect: each one's resource, and a line about it."""
+    found = node_object(context)
+    return [(resource, line.format(context.node)) for key, resource, line in _ALARMS if found.get(key)]
+
+
+def runtime(overview: dict[str, Any]) -> str:
+    """Return what the broker runs on, with its version."""
+    whole = str(overview.get("erlang_full_version", ""))
+    return f"Erlang/OTP {overview.get('erlang_version', '')}" if whole.startswith("Erlang") else whole
+
+
+def product(overview: dict[str, Any]) -> tuple[str, str]:
+    """Return name and version of what answers."""
+    name = overview.get("product_name") or "RabbitMQ"
+    return name, overview.get("product_version") or overview.get("rabbitmq_version", "")

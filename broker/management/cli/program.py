@@ -1,0 +1,230 @@
+"""The program `leveretctl`: finds the command, runs it, prints what it gives back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final, TextIO
+
+from broker.management.cli import registry
+from broker.management.cli.address import parse_address
+from broker.management.cli.command import Command, Context, Outcome, Result, check_count
+from broker.management.cli.faults import (
+    INTERRUPTED,
+    OK,
+    SOFTWARE,
+    TEMPORARY,
+    UNAVAILABLE,
+    USAGE,
+    CommandFault,
+    OutOfTime,
+    UsageFault,
+)
+from broker.management.cli.formatters.look import Look
+from broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
+from broker.management.cli.options import Scan, scan
+
+URL_VARIABLE: Final = "LEVERET_URL"
+DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
+
+
+class Streams:
+    """Where output goes.
+
+    Args:
+        out: results and banners.
+        err: errors.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self.out = out
+        self.err = err
+
+    def look(self, scanned: Scan) -> Look:
+        """Return how the output is to look."""
+        headers = scanned.options.get("table-headers") is not False and not scanned.options.get("silent")
+        return Look(headers=headers, terminal=self.out.isatty())
+
+    def error(self, text: str) -> None:
+        """Print an error, with a line end."""
+        # What has been printed before comes before it also where both go to the same place.
+        self.out.flush()
+        self.err.write(f"{text}\n")
+
+
+def main() -> None:
+    """Run the program with the arguments of the process.
+
+    Raises:
+        SystemExit: with the command's status.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks must not end a listing.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        status = run(sys.argv[1:], os.environ, Streams(sys.stdout, sys.stderr))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`head`, say) has what it wants; Python must not find the pipe broken again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = OK
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    sys.exit(status)
+
+
+def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> int:
+    """Run one command line.
+
+    Args:
+        argv: without the program's name.
+        environment: for the broker's URL.
+        streams: what to print to.
+
+    Returns: exit status.
+    """
+    sought = scan(argv)
+    if not sought.arguments:
+        return _without_command(argv, sought, streams)
+    command = registry.find(sought.arguments[0])
+    if command is None:
+        return _unknown(sought.arguments[0], streams)
+    if sought.options.get("help"):
+        return _show_help(command, streams)
+    scanned = _scan_for(command, argv)
+    try:
+        return _run(command, scanned, environment, streams)
+    except UsageFault as fault:
+        from broker.management.cli.help_text import misuse
+
+        streams.error(misuse(command, fault.text, argv, streams.err.isatty()))
+        return fault.status
+    except CommandFault as fault:
+        return _print_fault(fault, scanned, streams)
+
+
+def _scan_for(command: Command, argv: list[str]) -> Scan:
+    allowed = command.allowed
+    if "table-headers" in allowed and scan(argv).options.get("formatter", DEFAULT) != DEFAULT:
+        # As rabbitmqctl has it: other formatters do not know the option.
+        allowed = allowed - {"table-headers"}
+    scanned = scan(argv, allowed)
+    return scanned._replace(arguments=scanned.arguments[1:])
+
+
+def _run(command: Command, scanned: Scan, environment: Mapping[str, str], streams: Streams) -> int:
+    options = scanned.options
+    if scanned.invalid:
+        lines = "\n".join(f"{each.option} : {each.value}" for each in scanned.invalid)
+        raise UsageFault(f"Invalid options for this command:\n{lines}")
+    name = str(options.get("formatter", DEFAULT))
+    if name not in FORMATTERS:
+        raise UsageFault(f"Formatter '{name}' is not supported, only {', '.join(FORMATTERS)}")
+    check_count(command, scanned.arguments)
+    context = _context(command, scanned, environment)
+    if command.check is not None:
+        command.check(context)
+    try:
+        if context.timeout == 0:
+            raise OutOfTime
+        _print_banner(command, context, name, streams)
+        if options.get("dry-run") and not command.rehearses:
+            return OK
+        _print_result(command.run(context), name, streams.look(scanned), streams.out)
+    except (BrokenPipeError, CommandFault, UsageFault):
+        raise
+    except Exception as error:
+        raise _failure(error, command, context) from error
+    finally:
+        context.close()
+    return OK
+
+
+def _context(command: Command, scanned: Scan, environment: Mapping[str, str]) -> Context:
+    if command.offline:
+        return Context(None, None, scanned.arguments, scanned.options)
+    url = str(scanned.options.get("url") or environment.get(URL_VARIABLE) or DEFAULT_URL)
+    try:
+        address = parse_address(url)
+    except ValueError as error:
+        raise UsageFault(str(error)) from error
+    timeout = scanned.options.get("timeout", command.timeout)
+    return Context(address, None if timeout is None else float(timeout), scanned.arguments, scanned.options)
+
+
+def _print_banner(command: Command, context: Context, name: str, streams: Streams) -> None:
+    options = context.options
+    if command.banner is None or options.get("quiet") or options.get("silent") or name in WITHOUT_BANNER:
+        return
+    banner = command.banner(context)
+    if banner:
+        streams.out.write(f"{banner}\n")
+        streams.out.flush()
+
+
+def _print_result(result: Result, name: str, look: Look, out: TextIO) -> None:
+    shown = formatter(name)
+    lines = shown.outcome(result, look) if isinstance(result, Outcome) else shown.rows(result, look)
+    for line in lines:
+        out.write(f"{line}\n")
+
+
+def _failure(error: Exception, command: Command, context: Context) -> CommandFault:
+    """Return what a failed request comes to; what is no failed request is a fault of ours."""
+    from broker.management.cli.api import ApiFault, Unreachable, refusal
+    from broker.management.cli.help_text import unreachable
+
+    if isinstance(error, ApiFault):
+        return refusal(error)
+    if isinstance(error, OutOfTime):
+        text = f"Error: operation {command.name} on node {context.address} timed out."
+        return CommandFault(TEMPORARY, f"{text} Timeout value used: {context.timeout:g}")
+    if isinstance(error, Unreachable):
+        return CommandFault(UNAVAILABLE, unreachable(str(context.address), str(error)))
+    return CommandFault(SOFTWARE, f"Error:\n{type(error).__name__}: {error}")
+
+
+def _print_fault(fault: CommandFault, scanned: Scan, streams: Streams) -> int:
+    if scanned.options.get("formatter") == "json" and fault.json is not None:
+        from broker.management.cli.formatters.json_rows import encoded
+
+        streams.error(encoded(fault.json))
+        return fault.json_status
+    streams.error(fault.text)
+    return fault.status
+
+
+def _without_command(argv: list[str], sought: Scan, streams: Streams) -> int:
+    from broker.management.cli.help_text import overview
+
+    if argv == ["--version"]:
+        from broker.version import VERSION
+
+        streams.out.write(f"{VERSION}\n")
+        return OK
+    if sought.options.get("help"):
+        streams.out.write(f"{overview(streams.out.isatty())}\n")
+        return OK
+    streams.error(overview(streams.err.isatty()))
+    return USAGE
+
+
+def _unknown(name: str, streams: Streams) -> int:
+    from broker.management.cli.help_text import overview, unknown
+    from broker.management.cli.left_out import LEFT_OUT
+
+    if name in LEFT_OUT:
+        streams.error(f"\n{unknown(name, None)}\nLeveret does without it: {LEFT_OUT[name]}.")
+        return USAGE
+    near = registry.nearest(name)
+    text = f"\n{unknown(name, near)}"
+    streams.error(text if near else f"{text}\n{overview(streams.err.isatty())}")
+    return USAGE
+
+
+def _show_help(command: Command, streams: Streams) -> int:
+    from broker.management.cli.help_text import details
+
+    streams.out.write(f"{details(command, streams.out.isatty())}\n")
+    return OK

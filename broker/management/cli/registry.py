@@ -1,0 +1,135 @@
+"""Which commands there are, and in which module each one is; modules are imported when they are needed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Final
+
+from broker.management.cli.command import Command
+
+# Module of `commands` -> its commands.
+MODULES: Final[dict[str, tuple[str, ...]]] = {
+    "assistance": ("autocomplete", "completion", "help", "version"),
+    "channels": ("list_channels",),
+    "closing": ("close_all_connections", "close_all_user_connections", "close_connection"),
+    "cluster": (
+        "await_online_nodes",
+        "await_startup",
+        "cluster_status",
+        "enable_feature_flag",
+        "list_feature_flags",
+        "set_cluster_name",
+    ),
+    "connections": ("list_connections",),
+    "consumers": ("list_consumers",),
+    "definitions": ("export_definitions", "import_definitions"),
+    "exchanges": ("list_bindings", "list_exchanges"),
+    "explaining": ("explain_queue",),
+    "health": (
+        "check_alarms",
+        "check_certificate_expiration",
+        "check_if_node_is_mirror_sync_critical",
+        "check_if_node_is_quorum_critical",
+        "check_local_alarms",
+        "check_running",
+        "check_virtual_hosts",
+        "is_booting",
+        "is_running",
+        "node_health_check",
+        "ping",
+    ),
+    "listeners": ("check_port_connectivity", "check_port_listener", "check_protocol_listener", "listeners"),
+    "moving": ("move_messages",),
+    "node": (
+        "alarms",
+        "environment",
+        "erlang_version",
+        "list_node_auth_attempt_stats",
+        "log_location",
+        "memory_breakdown",
+        "report",
+        "reset_node_auth_attempt_metrics",
+        "server_version",
+    ),
+    "node_status": ("status",),
+    "parameters": (
+        "clear_global_parameter",
+        "clear_parameter",
+        "list_global_parameters",
+        "list_parameters",
+        "set_global_parameter",
+        "set_parameter",
+    ),
+    "permissions": ("clear_permissions", "list_permissions", "list_user_permissions", "set_permissions"),
+    "policies": (
+        "clear_operator_policy",
+        "clear_policy",
+        "list_operator_policies",
+        "list_policies",
+        "set_operator_policy",
+        "set_policy",
+    ),
+    "queue_list": ("list_queues",),
+    "queues": ("delete_queue", "purge_queue"),
+    "topic_permissions": (
+        "clear_topic_permissions",
+        "list_topic_permissions",
+        "list_user_topic_permissions",
+        "set_topic_permissions",
+    ),
+    "user_limits": ("clear_user_limits", "list_user_limits", "set_user_limits"),
+    "users": (
+        "add_user",
+        "authenticate_user",
+        "change_password",
+        "clear_password",
+        "delete_user",
+        "list_users",
+        "set_user_tags",
+    ),
+    "vhost_limits": ("clear_vhost_limits", "list_vhost_limits", "set_vhost_limits"),
+    "vhosts": (
+        "add_vhost",
+        "delete_vhost",
+        "list_vhosts",
+        "restart_vhost",
+        "set_vhost_tags",
+        "trace_off",
+        "trace_on",
+    ),
+}
+# How alike a mistyped name has to be.
+_ALIKE: Final = 0.85
+
+
+def names() -> list[str]:
+    """Return the names of all commands, in order."""
+    return sorted(name for module in MODULES.values() for name in module)
+
+
+def find(name: str) -> Command | None:
+    """Return the command of a name, None when there is none."""
+    for module, commands in MODULES.items():
+        if name in commands:
+            return next(command for command in _load(module) if command.name == name)
+    return None
+
+
+def commands() -> Iterator[Command]:
+    """Give all commands; imports all of their modules."""
+    for module in MODULES:
+        yield from _load(module)
+
+
+def nearest(name: str) -> str | None:
+    """Return the command that a mistyped name is most like, None when there is none that is like it."""
+    import difflib
+
+    found = difflib.get_close_matches(name, names(), 1, _ALIKE)
+    return found[0] if found else None
+
+
+def _load(module: str) -> tuple[Command, ...]:
+    found: tuple[Command, ...] = importlib.import_module(f"broker.management.cli.commands.{module}").COMMANDS
+    return found

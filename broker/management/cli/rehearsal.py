@@ -1,0 +1,67 @@
+"""`set_policy --dry-run`: what a policy would do, without doing it. RabbitMQ has no such thing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.command import Context, Rows
+from broker.management.cli.commands.policies import put
+from broker.management.cli.faults import failed
+from broker.management.cli.node_facts import product
+
+_PRODUCT: Final = "Leveret"
+_COLUMNS: Final = ("name", "type", "in_force", "changes", "messages_ready", "would_drop", "rival")
+
+
+def rehearse(context: Context, resource: str, body: dict[str, Any]) -> Rows:
+    """Ask what a policy would do.
+
+    Args:
+        context: whose first argument is the policy's name.
+        resource: of the API: policies or operator-policies.
+        body: the policy.
+
+    Raises:
+        CommandFault: the broker is not Leveret, or refuses the policy.
+    """
+    name, _ = product(context.api.get("overview", columns="node,product_name"))
+    if name != _PRODUCT:
+        # RabbitMQ would take no notice of the parameter and set the policy.
+        raise failed(f"the broker cannot rehearse a policy: it is {name}, not {_PRODUCT}")
+    answer = put(context, (resource, context.vhost, context.arguments[0]), body, dry_run=True)
+    rows = [_row(each) for each in answer["queues"]]
+    return Rows(_COLUMNS, rows, streamed=True, json=answer, footer=_summary(answer))
+
+
+def _row(queue: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **queue,
+        "changes": ", ".join(
+            f"{key}: {shown(change['from'])} -> {shown(change['to'])}" for key, change in queue["changes"].items()
+        ),
+        "would_drop": _amount(queue["would_drop"]) if queue["would_drop"]["messages"] else "nothing",
+    }
+
+
+def shown(value: Any) -> str:
+    """Return a setting's value for people."""
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _amount(drop: dict[str, Any]) -> str:
+    about = "about " if drop["estimated"] else ""
+    return f"{about}{counted(drop['messages'], 'message')} ({counted(drop['bytes'], 'byte')})"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _summary(answer: dict[str, Any]) -> str:
+    drop = answer["would_drop"]
+    dropped = _amount(drop) if drop["messages"] else "nothing"
+    return (
+        f"{counted(answer['matching'], 'queue')} would match; in force on {answer['in_force']};"
+        f" would drop {dropped} at once. Nothing has been changed."
+    )
