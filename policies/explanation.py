@@ -72,7 +72,7 @@ def _explain(key: PolicyKey, queue_type: str, argument: Any, policy: Any, operat
         return Explanation(key.name, argument, policy, operator_policy, in_force, "argument", reason)
     merge = key.merge_for(queue_type)
     if merge is Merge.MIN:
-        source: Source = "argument" if argument <= merged else merged_source
+        source: Source = "argument" if in_force == argument else merged_source
         reason = f"{merge.value}: {argument} in the argument, {merged} in the {merged_source}"
     else:
         source = "argument" if merge is Merge.ARGUMENT else merged_source

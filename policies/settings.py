@@ -51,8 +51,14 @@ def resolve_setting(name: str, queue_type: str, argument: Any, policy: Any) -> A
         return policy if argument is None else argument
     merge = KEYS[name].merge_for(queue_type)
     if merge is Merge.MIN:
-        return min(argument, policy)
+        return _least(argument, policy)
     return argument if merge is Merge.ARGUMENT else policy
+
+
+def _least(argument: Any, policy: Any) -> Any:
+    """The smaller of both, as Erlang orders terms: some arguments take any value, and numbers come first."""
+    is_number = isinstance(argument, int | float) and not isinstance(argument, bool)
+    return min(argument, policy) if is_number else policy
 
 
 def effective_settings(queue_type: str, arguments: Mapping[str, Any], definition: Mapping[str, Any]) -> QueueSettings:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from storage.files import Files
 from storage.redo_log import RedoLog, Tail
@@ -14,6 +15,7 @@ _LOG: Final = logging.getLogger("leveret.storage")
 #: So many syncs at once keep a disk busy; more than a few files are shared out among so many threads.
 SYNC_THREADS: Final = 8
 _FEW: Final = 2
+T = TypeVar("T")
 
 
 class CommitGroup:
@@ -24,27 +26,33 @@ class CommitGroup:
         paths: Segments that were closed before they were synced.
         directories: Paths of directories that got new files, synced next.
         journals: Handles of event log and manifests, synced after what they speak of.
+        journal_paths: Manifests, which are not open.
         file_actions: Done after the syncs, in the same thread. If one fails that is logged.
         callbacks: Called at the end, in the thread that owns the stores.
     """
 
-    __slots__ = ("callbacks", "data", "directories", "file_actions", "journals", "paths")
+    __slots__ = ("callbacks", "data", "directories", "file_actions", "journal_paths", "journals", "paths")
 
     def __init__(self) -> None:
         self.data: dict[int, Tail | None] = {}
         self.paths: dict[str, None] = {}
         self.directories: dict[str, None] = {}
         self.journals: dict[int, None] = {}
-        self.file_actions: list[Callable[[], None]] = []
+        self.journal_paths: dict[str, None] = {}
+        self.file_actions: list[Callable[[], object]] = []
         self.callbacks: list[Callable[[], None]] = []
 
     def __bool__(self) -> bool:
-        return bool(self.data or self.paths or self.directories or self.journals or self.file_actions or self.callbacks)
+        syncs = self.data or self.paths or self.directories or self.journals or self.journal_paths
+        return bool(syncs or self.file_actions or self.callbacks)
 
     def add_tail(self, handle: int, tail: Tail) -> None:
         """Have the end of a segment synced."""
-        before = self.data.get(handle, tail)
-        self.data[handle] = tail._replace(start=before.start) if before is not None else None
+        data = self.data
+        if handle not in data:
+            data[handle] = tail
+        elif (before := data[handle]) is not None:
+            data[handle] = tail._replace(start=before.start)
 
     def merge(self, later: CommitGroup) -> None:
         """Take in a group that was made after this one."""
@@ -56,6 +64,7 @@ class CommitGroup:
         self.paths |= later.paths
         self.directories |= later.directories
         self.journals |= later.journals
+        self.journal_paths |= later.journal_paths
         self.file_actions += later.file_actions
         self.callbacks += later.callbacks
 
@@ -65,6 +74,7 @@ class CommitGroup:
         self.paths.clear()
         self.directories.clear()
         self.journals.clear()
+        self.journal_paths.clear()
 
     def sync(self, files: Files, pool: Executor | None = None, redo: RedoLog | None = None) -> None:
         """Sync, then do what is to be done with files.
@@ -82,17 +92,11 @@ class CommitGroup:
             redo.settle_if_due(pool)
             if redo.write({handle: tail for handle, tail in self.data.items() if tail is not None}):
                 handles = [handle for handle, tail in self.data.items() if tail is None]
-        if pool is None or len(handles) <= _FEW:
-            _sync_all(files, handles)
-        else:
-            parts = [handles[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(handles)))]
-            for syncing in [pool.submit(_sync_all, files, part) for part in parts]:
-                syncing.result()
-        for path in self.paths:
-            _sync_path(files, path)
-        for directory in self.directories:
-            files.sync_directory(directory)
-        _sync_all(files, [*self.journals])
+        _share_out(pool, files.fdatasync, handles)
+        _share_out(pool, partial(_sync_path, files), [*self.paths])
+        _share_out(pool, files.sync_directory, [*self.directories])
+        _share_out(None, files.fdatasync, [*self.journals])
+        _share_out(pool, partial(_sync_path, files), [*self.journal_paths])
         for action in self.file_actions:
             try:
                 action()
@@ -103,16 +107,26 @@ class CommitGroup:
                 # Nothing depends on it: a file stays that is no longer needed, or an older checkpoint holds.
                 _LOG.warning("Could not tidy up the data directory: %s", error)
 
-    def commit(self, files: Files, redo: RedoLog | None = None) -> None:
-        """Do all of it in this thread."""
-        self.sync(files, None, redo)
+    def commit(self, files: Files, redo: RedoLog | None = None, pool: Executor | None = None) -> None:
+        """Do all of it in this thread, and in those of a pool if there is one."""
+        self.sync(files, pool, redo)
         for callback in self.callbacks:
             callback()
 
 
-def _sync_all(files: Files, handles: list[int]) -> None:
-    for handle in handles:
-        files.fdatasync(handle)
+def _share_out(pool: Executor | None, action: Callable[[T], None], items: Sequence[T]) -> None:
+    """Do the same with all items, in several threads if there are many."""
+    if pool is None or len(items) <= _FEW:
+        _do_all(action, items)
+    else:
+        parts = [items[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(items)))]
+        for doing in [pool.submit(_do_all, action, part) for part in parts]:
+            doing.result()
+
+
+def _do_all(action: Callable[[T], None], items: Sequence[T]) -> None:
+    for item in items:
+        action(item)
 
 
 def _sync_path(files: Files, path: str) -> None:

@@ -8,7 +8,7 @@ old files go once that is on the disk. Whenever the process ends in between, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -16,22 +16,26 @@ from storage.dead_set import DeadSet
 from storage.files import write_file
 from storage.format import (
     FOOTER_BYTES,
+    NEVER,
     RECORD_BYTES,
+    RECORD_MAGIC,
+    RECORD_WALK,
     SEGMENT_HEADER_BYTES,
     Stream,
-    check_record,
     pack_footer,
-    peek_record,
+    quick_head,
+    unpack_footer,
 )
 from storage.message_log import MessageLog
 from storage.segment import RECORDS_MAX, Segment, StorePlace, header_bytes, index_bytes
 from storage.segment_chain import SegmentChain
 
 #: So much is read at once: short enough that the thread does not keep others waiting for the interpreter.
-_READ_BYTES: Final = 64 << 10
+_READ_BYTES: Final = 512 << 10
 _WRITE_BYTES: Final = 256 << 10
 #: A job reads so many segments' worth at the most, so that its result is there soon.
-_SOURCES_MAX: Final = 4
+_SOURCES_MAX: Final = 3
+_NO_SEQ: Final = 1 << 64
 _BODY_BYTES_MAX: Final = (1 << 32) - 1
 #: What a segment's file has beside its records, about.
 _FRAME_BYTES: Final = SEGMENT_HEADER_BYTES + FOOTER_BYTES + 8
@@ -124,45 +128,86 @@ class CompactionJob:
         self._abandon()
 
     def _copy_segment(self, source: Segment, pace: Callable[[int], None]) -> None:
-        """Copy the records of one source that are not dead, all of which are checked."""
+        """Copy the records of one source that are not dead."""
         files, place = self._place.files, self._place
         handle = files.open(f"{place.directory}/{source.name}")
         try:
-            at = SEGMENT_HEADER_BYTES
-            size = _READ_BYTES
+            self._check(source, handle, pace)
+            # All of it is as it was written: no record has to be looked at as a whole.
+            live = self._dead.live_runs(source.first_seq, source.last_seq + 1)
+            run = 0, 0
+            at, size = SEGMENT_HEADER_BYTES, _READ_BYTES
             while at < source.data_len:
                 chunk = files.pread(handle, min(size, source.data_len - at), at)
                 pace(len(chunk))
-                used = self._copy_chunk(chunk)
-                head = peek_record(chunk, used)
-                # A record that is longer than a chunk is read in one piece.
-                size = max(_READ_BYTES, head.rec_len if head is not None else 0)
-                if not used and (head is None or head.rec_len <= len(chunk) or at + size > source.data_len):
+                used, run = self._copy_chunk(chunk, live, run)
+                if not used and size > len(chunk):
                     raise DamagedSegmentError(source)
+                # A record that is longer than a chunk is read in one piece.
+                head = quick_head(chunk, used)
+                size = max(_READ_BYTES, head[0] if head is not None else 0)
                 at += used
         finally:
             files.close(handle)
 
-    def _copy_chunk(self, chunk: bytes) -> int:
-        """Copy the records at the beginning of a chunk; return where the first one begins that is not whole."""
-        dead, salt = self._dead, self._place.salt
+    def _check(self, source: Segment, handle: int, pace: Callable[[int], None]) -> None:
+        """See that a source is as it was written.
+
+        Raises:
+            DamagedSegmentError: It is not.
+        """
+        files = self._place.files
+        footer = unpack_footer(files.pread(handle, source.size - source.data_len, source.data_len))
+        crc = 0
+        for at in range(0, source.data_len, _READ_BYTES):
+            chunk = files.pread(handle, min(_READ_BYTES, source.data_len - at), at)
+            crc = crc32(chunk, crc)
+            pace(len(chunk))
+        if footer is None or (footer[0].data_crc, footer[0].data_len) != (crc, source.data_len):
+            raise DamagedSegmentError(source)
+
+    def _copy_chunk(
+        self, chunk: bytes, live: Iterator[tuple[int, int]], run: tuple[int, int]
+    ) -> tuple[int, tuple[int, int]]:
+        """Copy the living records at the beginning of a chunk.
+
+        Args:
+            chunk: Begins with a record.
+            live: Further runs of numbers that live.
+            run: The last one that there was.
+        Returns:
+            Where the first record begins that is not whole, and the run that it may be in.
+        """
+        unpack = RECORD_WALK.unpack_from
+        run_start, run_end = run
+        # Where the records begin that are to be kept and have not been yet.
         at = start = 0
-        end = len(chunk) - RECORD_BYTES
-        copy = self.copy
-        while at <= end:
-            header = check_record(chunk, at, salt)
-            if header is None:
+        lengths: list[int] = []
+        body_bytes = latest = first_arrived = arrived = last_seq = 0
+        end = len(chunk)
+        while at + RECORD_BYTES <= end:
+            magic, rec_len, body_len, seq, came, expires = unpack(chunk, at)
+            if magic != RECORD_MAGIC or at + rec_len > end:
                 break
-            if header.seq in dead:
+            while seq >= run_end:
+                run_start, run_end = next(live, (_NO_SEQ, _NO_SEQ + 1))
+            if seq < run_start:
                 self._keep(chunk[start:at])
-                start = at + header.rec_len
+                start = at + rec_len
             else:
-                if copy is None:
-                    copy = self._begin(header.seq)
-                copy.note(header.seq, header.arrived, header.expires, header.body_len, header.rec_len)
-            at += header.rec_len
+                if self.copy is None:
+                    self._begin(seq)
+                if not lengths:
+                    first_arrived = came
+                lengths.append(rec_len)
+                body_bytes += body_len
+                last_seq, arrived = seq, came
+                latest = max(latest, expires or NEVER)
+            at += rec_len
         self._keep(chunk[start:at])
-        return at
+        if lengths and self.copy is not None:
+            self.copy.note_copies(lengths, body_bytes, (first_arrived, arrived), last_seq, latest)
+        return at, (run_start, run_end)
 
     def _keep(self, octets: bytes) -> None:
         if octets:
@@ -171,14 +216,13 @@ class CompactionJob:
             if self._pending >= _WRITE_BYTES:
                 self._write()
 
-    def _begin(self, first_seq: int) -> Segment:
+    def _begin(self, first_seq: int) -> None:
         source = self.sources[0]
         copy = self.copy = Segment(source.stream, first_seq, max(each.generation for each in self.sources) + 1)
         path = f"{self._place.directory}/{copy.name}.tmp"
         self._handle = self._place.files.open(path, create=True)
         self._place.files.truncate(self._handle, 0)
         self._parts.append(header_bytes(self._place, copy))
-        return copy
 
     def _write(self) -> None:
         octets = b"".join(self._parts)

@@ -6,15 +6,21 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from time import sleep
 from typing import Final
 
 from storage.compaction import CompactionJob, DamagedSegmentError, is_sparse, plan
+from storage.segment import Segment
 from storage.segment_store import SegmentStore
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds that the thread lets others run after each read, when it is in a hurry.
 _BREATH: Final = 0.00005
+#: So many stores are looked at in one call of rest().
+_LOOKS: Final = 100
+#: What has not been written to for so long, in microseconds, is sealed if little of it lives.
+_LEFT_US: Final = 5_000_000
 
 
 class CancelledError(Exception):
@@ -28,7 +34,7 @@ class Compactor:
     length of a segment, D <= 2 L + 2 S holds at all times:
     - above 2 L + S, segments less than half of which lives are copied at full speed until D <= 1.5 L + S. There is
       always one: what is written to is sealed early for it. The rest, S, is for the copy beside its sources.
-    - above 1.6 L + S, those that have been left alone for 15 s are copied slowly.
+    - above 1.6 L + S / 16, those that have been left alone for 15 s are copied slowly.
 
     All but the copying is done in the thread that owns the stores.
 
@@ -95,17 +101,20 @@ class Compactor:
         Args:
             now: Microseconds since 1970.
         """
-        for store in [*self._restless]:
+        for store in [*islice(self._restless, _LOOKS)]:
             if self._job is not None or self._closed:
                 return
             log = store.log
             size, live_size, segment = log.size, log.live_size, log.place.segment_bytes
-            if size <= live_size * 8 // 5 + segment:
-                del self._restless[store]
-                continue
-            job = plan(log, now)
-            if job is not None:
-                self._start(store, job, hurry=False)
+            # Those that come next are looked at first the next time.
+            del self._restless[store]
+            if size > live_size * 8 // 5 + (segment >> 4):
+                self._restless[store] = None
+                job = plan(log, now)
+                if job is not None:
+                    self._start(store, job, hurry=False)
+                elif any(_is_left(chain.active, segment >> 4, now) for chain in log.chains):
+                    self._seal_early(store)
 
     def forget(self, store: SegmentStore) -> None:
         """A store is gone: what is done for it comes to nothing."""
@@ -228,3 +237,8 @@ class Compactor:
             store.log.look_at = 0
             self._waiting[store] = None
         self._on_change(store)
+
+
+def _is_left(active: Segment | None, size: int, now: int) -> bool:
+    """Whether a segment is written to no more and of so little use that it is to be sealed."""
+    return active is not None and active.size > size and active.max_arrived + _LEFT_US < now and is_sparse(active)

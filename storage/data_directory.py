@@ -7,13 +7,18 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
-from storage.files import Files, replace_file
-from storage.format import FORMAT_VERSION, DirectoryFormat, pack_format, unpack_format
+from storage.commit_group import CommitGroup
+from storage.directory_format import DirectoryFormat, pack_format, unpack_format
+from storage.files import Files, replace_file, write_file
+from storage.format import FORMAT_VERSION
 
 FORMAT_FILE: Final = "FORMAT"
 LOCK_FILE: Final = "LOCK"
 QUEUE_FILE: Final = "QUEUE.json"
+#: What stands in it, beside the checksum.
+_FIELDS: Final = 4
 
 
 class DataDirectoryError(Exception):
@@ -124,7 +129,7 @@ class DataDirectory:
         self._next_qid = max(self._next_qid, used + 1)
 
     def make_queue(self, durable: bool, attributes: Mapping[str, Any]) -> QueueRecord:
-        """Make the directory of a new queue, which is there after a crash.
+        """Make the directory of a new queue, which is there after a crash once collect_queue()'s group is committed.
 
         Args:
             durable: Whether it outlives the process.
@@ -138,18 +143,32 @@ class DataDirectory:
         path = self.queue_path(qid)
         self._files.make_directory(path)
         try:
-            self.write_queue(record)
+            handle = self._files.open(f"{path}/{QUEUE_FILE}", create=True)
+            try:
+                write_file(self._files, handle, _pack_queue(record), 0)
+            finally:
+                self._files.close(handle)
         except OSError:
             self._files.remove_tree(path)
             raise
-        self._files.sync_directory(f"{self.path}/q")
         return record
+
+    def collect_queue(self, group: CommitGroup, qid: int) -> None:
+        """Have what make_queue() made synced."""
+        path = self.queue_path(qid)
+        group.paths[f"{path}/{QUEUE_FILE}"] = None
+        group.directories[path] = group.directories[f"{self.path}/q"] = None
 
     def write_queue(self, record: QueueRecord) -> None:
         """Write what is on disk of a queue beside its messages."""
-        fields = {"qid": record.qid, "salt": record.salt, "durable": record.durable, "attributes": record.attributes}
-        octets = json.dumps(fields).encode() + b"\n"
-        replace_file(self._files, self.queue_path(record.qid), QUEUE_FILE, octets)
+        replace_file(self._files, self.queue_path(record.qid), QUEUE_FILE, _pack_queue(record))
+
+    def mend_queue(self, record: QueueRecord) -> None:
+        """Write anew what is on disk of a queue; what was there is kept in a file `.bad`."""
+        path = f"{self.queue_path(record.qid)}/{QUEUE_FILE}"
+        if QUEUE_FILE in self._files.list_directory(self.queue_path(record.qid)):
+            self._files.rename(path, f"{path}.bad")
+        self.write_queue(record)
 
     def discard_queue(self, qid: int) -> None:
         """Move a queue's directory into the trash."""
@@ -185,9 +204,22 @@ class DataDirectory:
     def _read_queue(self, qid: int) -> QueueRecord:
         try:
             fields = json.loads(self._files.read_all(f"{self.queue_path(qid)}/{QUEUE_FILE}") or b"")
+            crc = fields.pop("crc", None)
+            # Those of the first version have no checksum.
+            if crc != _crc_of(fields) and (crc is not None or len(fields) != _FIELDS):
+                return QueueRecord(qid, None, True, {})
             salt, attributes = fields["salt"], fields["attributes"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return QueueRecord(qid, None, True, {})
         if not isinstance(salt, int) or not isinstance(attributes, dict) or not 0 <= salt < 1 << 32:
             return QueueRecord(qid, None, True, {})
         return QueueRecord(qid, salt, fields.get("durable") is not False, attributes)
+
+
+def _pack_queue(record: QueueRecord) -> bytes:
+    fields = {"qid": record.qid, "salt": record.salt, "durable": record.durable, "attributes": record.attributes}
+    return json.dumps(fields | {"crc": _crc_of(fields)}).encode() + b"\n"
+
+
+def _crc_of(fields: Mapping[str, Any]) -> int:
+    return crc32(json.dumps(fields, sort_keys=True).encode())

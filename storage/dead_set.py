@@ -50,7 +50,10 @@ class DeadSet:
         end = first + count
         if first <= self.floor:
             if end > self.floor:
-                self._raise_floor(end)
+                if self._bitmaps or self._full:
+                    self._raise_floor(end)
+                else:
+                    self.floor = end
             return
         at = first
         while at < end:

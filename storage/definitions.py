@@ -143,7 +143,9 @@ class DefinitionsDatabase:
             self._database.execute("update summary set rows = rows + ?, sum = sum + ?", count)
             self._database.execute("commit")
         except sqlite3.Error:
-            self._database.execute("rollback")
+            # Where there is no room, SQLite may have done that by itself.
+            if self._database.in_transaction:
+                self._database.execute("rollback")
             raise
         self._changes.clear()
 

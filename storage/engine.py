@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import time_ns
 from typing import Any, Final
 
 from storage.checkpointer import Checkpointer
-from storage.commit_group import CommitGroup
+from storage.commit_group import SYNC_THREADS, CommitGroup
 from storage.committer import Committer, SyncMode
 from storage.compactor import Compactor
 from storage.data_directory import DataDirectory
@@ -18,14 +18,16 @@ from storage.dead_set import DeadSet
 from storage.descriptors import Descriptors
 from storage.disk_space import DiskSpace
 from storage.engine_options import EngineOptions
+from storage.event_format import EventKind
 from storage.event_log import EventLog
 from storage.files import DiskFiles, Files, sync_files
-from storage.format import EventKind
 from storage.recovery_report import RecoveryReport
 from storage.redo_log import RedoLog, remove_redo
 from storage.restart import Restart
 from storage.segment import StorePlace
 from storage.segment_store import SegmentStore, StoreState
+from storage.snapshot_lease import remove_dead_snapshots
+from storage.stored_queue import StoredQueue
 from storage.trash import Trash
 
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue"]
@@ -35,28 +37,6 @@ _LOG: Final = logging.getLogger("leveret.storage")
 _DIRTY_BYTES: Final = 4 << 20
 _SECOND: Final = 1_000_000
 _END_OF_TIME: Final = 1 << 62
-
-
-@dataclass(slots=True)
-class StoredQueue:
-    """A queue's part of the engine.
-
-    Attributes:
-        qid: Its number.
-        durable: Whether it outlives the process.
-        attributes: What the broker wants to find again.
-        stores: By priority.
-    """
-
-    qid: int
-    durable: bool
-    attributes: Mapping[str, Any]
-    stores: dict[int, SegmentStore] = field(default_factory=dict)
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether transient messages outlive the process too; one of the attributes, as it is kept with them."""
-        return bool(self.attributes.get("keeps_all"))
 
 
 class StorageEngine:
@@ -113,28 +93,26 @@ class StorageEngine:
         #: Stores of which something was written, settled or recovered not long ago.
         self._awake: dict[SegmentStore, None] = {}
         self._salts: dict[int, int] = {}
+        #: New queues whose directories no commit group has.
+        self._born: set[int] = set()
         self._events_refused = False
         #: To be told once the events that could not be written are on the disk.
         self._held_up: list[Callable[[], None]] = []
         self._committer: Committer | None = None
+        self._threaded = deliver is not None
         self._compactor = Compactor(deliver, self._compacted, self._sync)
         self._checkpointer = Checkpointer(
             self._files, self._directory, self._events, self._options.event_retention, self._clock
         )
         self._ticked = 0
-        self._redo = RedoLog(
-            self._files,
-            self._directory.redo,
-            self._directory.store_id,
-            self._options.redo_segments,
-            self._options.redo_bytes,
-        )
+        where, what = self._directory, self._options
+        self._redo = RedoLog(self._files, where.redo, where.store_id, what.redo_segments, what.redo_bytes)
         self.disk = DiskSpace(
             self._files,
-            self._directory.path,
-            self._options.disk_free_limit,
-            self._options.bytes_needed,
-            self._options.ballast_bytes,
+            where.path,
+            what.disk_free_limit,
+            what.bytes_needed,
+            what.ballast_bytes,
             on_disk_alarm or _ignore,
         )
         try:
@@ -149,7 +127,7 @@ class StorageEngine:
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def create_queue(self, durable: bool, attributes: Mapping[str, Any]) -> StoredQueue:
-        """Make a queue, which is there after a crash.
+        """Make a queue, which is there after a crash once the next commit is done.
 
         Args:
             durable: Whether it outlives the process.
@@ -160,6 +138,8 @@ class StorageEngine:
         record = self._directory.make_queue(durable, attributes)
         queue = self.queues[record.qid] = StoredQueue(record.qid, durable, record.attributes)
         self._salts[record.qid] = record.salt or 0
+        if durable:
+            self._born.add(record.qid)
         return queue
 
     def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
@@ -198,6 +178,7 @@ class StorageEngine:
             store.tidy()
             store.collect(group)
         del self.queues[queue.qid], self._salts[queue.qid]
+        self._born.discard(queue.qid)
         # If there is no room for them they are kept, and the queue goes all the same.
         self._flush_events()
         self._events.collect(group)
@@ -259,6 +240,9 @@ class StorageEngine:
                 waits until it can.
         """
         group = CommitGroup()
+        for qid in self._born:
+            self._directory.collect_queue(group, qid)
+        self._born.clear()
         for store in self._uncommitted:
             store.collect(group)
         self._uncommitted.clear()
@@ -279,10 +263,7 @@ class StorageEngine:
         """Look how much room there is; return in how many seconds to call this again."""
         pause = self.disk.look()
         if self.disk.alarm:
-            # What has been dropped is kept for readers only as long as there is room.
-            group = CommitGroup()
-            group.file_actions.append(partial(self._trash.expire, _END_OF_TIME))
-            self._submit(group)
+            self._clear_away(is_short=True)
         return pause
 
     def housekeeping(self) -> None:
@@ -299,11 +280,11 @@ class StorageEngine:
             self._flush_events()
             self._ticked = self._events.appended
         self.flush()
-        self._compactor.rest(self._clock())
+        if not self.disk.alarm:
+            # Before it gives back space it takes some.
+            self._compactor.rest(self._clock())
         self.commit(events=True)
-        group = CommitGroup()
-        group.file_actions.append(partial(self._trash.expire, self._clock()))
-        self._submit(group)
+        self._clear_away(is_short=False)
         if self._checkpointer.due:
             self.checkpoint()
 
@@ -385,7 +366,7 @@ class StorageEngine:
                 self._untidy[store] = None
         try:
             self._flush_events()
-            self.commit(events=True)
+            self._commit_recovered()
             self.checkpoint()
             if not report.failures:
                 remove_redo(files, directory.redo)
@@ -393,6 +374,19 @@ class StorageEngine:
             report.failures.append(f"{directory.path}: {error}")
         for line in report.lines():
             _LOG.warning("recovery: %s", line)
+
+    def _commit_recovered(self) -> None:
+        """Have all synced that recovery has written."""
+        group = CommitGroup()
+        for store in self._uncommitted:
+            store.collect(group)
+        self._events.collect(group)
+        if self._threaded:
+            with ThreadPoolExecutor(SYNC_THREADS, "recovery") as pool:
+                group.commit(self._files, self._redo, pool)
+        else:
+            group.commit(self._files, self._redo)
+        # The manifests have to say now what is sealed; that is synced by the next group.
 
     def _place(self, qid: int, priority: int, salt: int) -> StorePlace:
         return StorePlace(
@@ -434,10 +428,11 @@ class StorageEngine:
         untidy, self._untidy = self._untidy, {}
         has_dropped = False
         for store in untidy:
-            if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
-                self._untidy[store] = None
-            self._uncommitted.setdefault(store, 0)
-            has_dropped = has_dropped or store.log.has_dropped
+            if store.has_dead_segments:
+                if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
+                    self._untidy[store] = None
+                self._uncommitted.setdefault(store, 0)
+                has_dropped = has_dropped or store.log.has_dropped
         if has_dropped:
             # The next confirm or settlement that has to be on the disk may be far away.
             self.commit()
@@ -464,6 +459,14 @@ class StorageEngine:
         store.collect(group)
         self._events.collect(group)
         group.callbacks.append(partial(self._look_again, store))
+        self._submit(group)
+
+    def _clear_away(self, is_short: bool) -> None:
+        """Remove what is kept for readers only, when its time has come or there is no room for it."""
+        group = CommitGroup()
+        group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self._clock()))
+        if isinstance(self._files, DiskFiles):
+            group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, all_of_them=is_short))
         self._submit(group)
 
     def _submit(self, group: CommitGroup) -> None:

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from storage.commit_group import CommitGroup
+from storage.event_format import EVENT_BYTES, Event, EventKind, pack_event, pack_event_header, unpack_event
 from storage.files import Files, write_file
-from storage.format import EVENT_BYTES, Event, EventKind, pack_event, pack_event_header, unpack_event
 
 _PREFIX: Final = "ev-"
 _SUFFIX: Final = ".log"

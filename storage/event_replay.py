@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storage.checkpoint import Checkpoint
+from storage.event_format import LAST_REMOVAL, EventKind
 from storage.event_log import EventPosition, event_files, file_name, read_events
 from storage.files import Files
-from storage.format import LAST_REMOVAL, EventKind
 from storage.segment_store import StoreState
 
 
@@ -58,7 +58,9 @@ def replay(
         if event.kind == EventKind.QUEUE_DELETED:
             found.deleted.add(event.qid)
         elif 0 < event.kind <= LAST_REMOVAL and event.length:
-            state = found.states.setdefault((event.qid, event.priority), StoreState())
+            state = found.states.get((event.qid, event.priority))
+            if state is None:
+                state = found.states[event.qid, event.priority] = StoreState()
             state.dead.add(event.seq, event.length)
             state.next_seq = max(state.next_seq, event.seq + event.length)
     for path, count in damaged.items():

@@ -1,4 +1,6 @@
-r"""Every byte layout of the data directory: what the broker writes and what a reader without the broker reads.
+r"""The byte layouts of the data directory: what the broker writes and what a reader without the broker reads.
+
+That of the event log is in event_format.py.
 
 All numbers are little endian; AMQP's bytes inside stay as they were on the wire. Times are microseconds since 1970.
 `crc` is zlib's CRC-32.
@@ -33,22 +35,12 @@ MANIFEST of a store: edits of 64 bytes.
      8 u64 first_seq | 16 u64 last_seq | 24 i64 min_arrived | 32 i64 max_arrived (DEL: when) | 40 u32 count
     44 u32 file_len | 48 u32 body_bytes | 52 u32 generation | 56 i64 max_expires
 
-Event log file: a header of 40 bytes, then records of 40 bytes.
-
-     0 8s magic "LVTEVT\1\n" | 8 u16 header_len = 40 | 10 u16 format = 1 | 12 u32 0 | 16 16s store id | 32 u32 0
-    36 u32 crc of 0..35
-
-     0 u64 seq | 8 i64 time | 16 u32 qid | 20 u32 count: seqs in a row | 24 u32 wait in ms, the longest of the run
-    28 u8 kind | 29 u8 priority | 30 u16 flags, from bit 8 on the number of redeliveries | 32 u32 body bytes
-    36 u32 crc of 0..35 XOR crc(store id)
-
 `max_expires` is the latest time at which one of a segment's messages expires, 2**63 - 1 if one never does.
 A reader skips what it does not know: longer headers, further flags, kinds of events, tags.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
@@ -69,8 +61,6 @@ INDEX_STEP: Final = 64
 FOOTER_MAGIC: Final = b"LVTFOOT1"
 FOOTER_BYTES: Final = 96
 EDIT_BYTES: Final = 64
-EVENT_MAGIC: Final = b"LVTEVT\x01\n"
-EVENT_BYTES: Final = 40
 
 #: As `max_expires`: one of the messages never expires.
 NEVER: Final = (1 << 63) - 1
@@ -83,15 +73,17 @@ _SEGMENT_HEADER: Final = struct.Struct("<8sHHBBBBIIQq16sI")
 _RECORD: Final = struct.Struct("<4sIIIQqqIBBH")
 #: The part of a record's head that its checksum covers.
 _RECORD_TAIL: Final = struct.Struct("<IIQqqIBBH")
+#: Of the head of a record: magic, length, length of the body, number, arrival, expiry.
+RECORD_WALK: Final = struct.Struct("<4s4xIIQqq")
 #: What is needed to go from one record to the next.
 _RECORD_LENGTHS: Final = struct.Struct("<4s4xIIQ")
 _RECORD_START: Final = struct.Struct("<4sI")
 _ITEM: Final = struct.Struct("<BI")
 _FOOTER: Final = struct.Struct("<8sIIQQqqqQQI16x")
 _EDIT: Final = struct.Struct("<BBHQQqqIIIIq")
-_EVENT_HEADER: Final = struct.Struct("<8sHHI16sI")
-_EVENT: Final = struct.Struct("<QqIIIBBHI")
+
 _U32: Final = struct.Struct("<I")
+
 _EXPIRATION_TAG: Final = 1
 _BLIND_KEY_TAG: Final = 2
 _DELIVERY_COUNT_TAG: Final = 3
@@ -113,41 +105,6 @@ class EditOp(IntEnum):
     SEAL = 2
     DEL = 3
     COMPACTED = 4
-
-
-class EventKind(IntEnum):
-    """Why messages left a queue, or what else happened to them."""
-
-    ACK = 1
-    AUTO_ACK = 2
-    REJECT = 3
-    EXPIRED = 4
-    MAXLEN = 5
-    MAXLEN_BYTES = 6
-    DELIVERY_LIMIT = 7
-    PURGED = 8
-    #: `seq` is the oldest message that was left, `count` how many were: nothing of the queue lives on.
-    QUEUE_DELETED = 9
-    LOST = 10
-    TRANSIENT_DROPPED = 11
-    #: Put at the tail again, under another number.
-    RETURNED = 12
-    REQUEUE = 20
-    REFUSED = 21
-    UNROUTABLE = 22
-    TICK = 30
-
-
-#: Kinds up to this one remove the messages of their run.
-LAST_REMOVAL: Final = 19
-
-#: Flags of an event.
-DEAD_LETTERED: Final = 1
-ARCHIVED: Final = 2
-#: The message was settled before it was written.
-NEVER_STORED: Final = 4
-#: One redelivery, in the bits from 8 on.
-REDELIVERED_ONCE: Final = 1 << 8
 
 
 class SegmentHeader(NamedTuple):
@@ -206,55 +163,6 @@ class Edit(NamedTuple):
     body_bytes: int
     generation: int
     max_expires: int
-
-
-class Event(NamedTuple):
-    """One record of the event log."""
-
-    seq: int
-    time: int
-    qid: int
-    length: int
-    wait_ms: int
-    kind: int
-    priority: int
-    flags: int
-    body_bytes: int
-
-
-class DirectoryFormat(NamedTuple):
-    """What the file FORMAT says of a data directory."""
-
-    format: int
-    min_reader: int
-    store_id: bytes
-    created: int
-
-
-def pack_format(store_id: bytes, created: int) -> bytes:
-    """The contents of a new directory's file FORMAT."""
-    found = DirectoryFormat(FORMAT_VERSION, FORMAT_VERSION, store_id, created)
-    fields = found._asdict() | {"store_id": store_id.hex(), "features": [], "crc": _format_crc(found)}
-    return json.dumps(fields).encode() + b"\n"
-
-
-def unpack_format(octets: bytes) -> DirectoryFormat | None:
-    """Read a file FORMAT; None if it is damaged."""
-    try:
-        fields = json.loads(octets)
-        found = DirectoryFormat(
-            int(fields["format"]),
-            int(fields["min_reader"]),
-            bytes.fromhex(fields["store_id"]),
-            int(fields["created"]),
-        )
-        return found if fields["crc"] == _format_crc(found) else None
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _format_crc(found: DirectoryFormat) -> int:
-    return crc32(f"{found.format} {found.min_reader} {found.store_id.hex()} {found.created}".encode())
 
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
@@ -384,6 +292,34 @@ def check_record(octets: bytes, at: int, salt: int) -> RecordHeader | None:
     return RecordHeader(rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len)
 
 
+def read_alike(
+    octets: bytes, at: int, prefix: bytes, prefix_crc: int, salt: int
+) -> tuple[int, int, int, int, bytes] | None:
+    """Read and check a record whose envelope is known: cheaper than check_record() where many say the same.
+
+    Args:
+        octets: Must hold all of the record.
+        at: Where it begins.
+        prefix: The last four bytes of the head of a record that is not EXTENDED, its route and content header.
+        prefix_crc: Checksum of route and content header.
+        salt: The queue's.
+    Returns:
+        Length of the record, sequence number, time of arrival, expiry, and body; None if it has another envelope, is
+        damaged or not all there.
+    """
+    if len(octets) - at < RECORD_BYTES or not octets.startswith(prefix, at + RECORD_BYTES - 4):
+        return None
+    magic, found, rec_len, body_len, seq, arrived, expires, props_len, _, _, route_len = _RECORD.unpack_from(octets, at)
+    start = at + RECORD_BYTES + route_len + props_len
+    end, stop = start + body_len, at + rec_len
+    if magic != RECORD_MAGIC or rec_len % 8 or not end <= stop <= len(octets) or start - at - 44 != len(prefix):
+        return None
+    body = octets[start:end]
+    if crc32(octets[at + 8 : at + RECORD_BYTES], crc32(body, prefix_crc)) ^ salt != found:
+        return None
+    return rec_len, seq, arrived, expires, body
+
+
 def peek_record(octets: bytes, at: int) -> RecordHeader | None:
     """Read the head of a record without its checksum; None where no record can begin."""
     if len(octets) - at < RECORD_BYTES:
@@ -472,25 +408,6 @@ def unpack_edit(octets: bytes, at: int) -> Edit | None:
     if crc32(octets[at + 4 : at + EDIT_BYTES]) != _U32.unpack_from(octets, at)[0]:
         return None
     return Edit(*_EDIT.unpack_from(octets, at + 4))
-
-
-def pack_event_header(store_id: bytes) -> bytes:
-    """The head of a file of the event log."""
-    octets = _EVENT_HEADER.pack(EVENT_MAGIC, EVENT_BYTES, FORMAT_VERSION, 0, store_id, 0)
-    return octets + _U32.pack(crc32(octets))
-
-
-def pack_event(event: Event, salt: int) -> bytes:
-    """A record of the event log; the salt is the checksum of the store id."""
-    octets = _EVENT.pack(*event)
-    return octets + _U32.pack(crc32(octets) ^ salt)
-
-
-def unpack_event(octets: bytes, at: int, salt: int) -> Event | None:
-    """Read a record of the event log; None if it is damaged."""
-    if crc32(octets[at : at + 36]) ^ salt != _U32.unpack_from(octets, at + 36)[0]:
-        return None
-    return Event(*_EVENT.unpack_from(octets, at))
 
 
 def _pack_extension(envelope: Envelope) -> bytes:

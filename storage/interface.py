@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from storage.format import EventKind
+from storage.event_format import EventKind
 from storage.message import Message
 
 #: A message out of a store: its sequence number, the message, whether it was delivered before.

@@ -12,6 +12,8 @@ from storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
 NAME: Final = "MANIFEST"
 #: It is written anew once it has so many edits, and four times as many as it needs.
 _EDITS_MIN: Final = 64
+#: What an edit says of how many follow in its group is 16 bits long.
+_GROUP_MAX: Final = 1 << 16
 
 
 class ManifestContents(NamedTuple):
@@ -37,12 +39,12 @@ class Manifest:
         directory: Path of the store's directory.
     """
 
-    __slots__ = ("_directory", "_edits", "_files", "_handle", "_size")
+    __slots__ = ("_directory", "_edits", "_files", "_size", "_unsynced")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._handle = -1
+        self._unsynced = False
         self._size = 0
         self._edits = 0
 
@@ -68,25 +70,31 @@ class Manifest:
     def append(self, edits: Sequence[Edit]) -> None:
         """Write edits that belong together; they are on the disk once a commit group has them.
 
+        Args:
+            edits: Any number. They count all or none, unless there are more than 65,536 of them.
         Raises:
             OSError: None was written.
         """
-        octets = b"".join(pack_edit(edit._replace(left=len(edits) - 1 - at)) for at, edit in enumerate(edits))
-        if self._handle < 0:
-            path = f"{self._directory}/{NAME}"
-            self._handle = self._files.open(path, create=True)
+        last = len(edits) - 1
+        octets = b"".join(pack_edit(edit._replace(left=(last - at) % _GROUP_MAX)) for at, edit in enumerate(edits))
+        path = f"{self._directory}/{NAME}"
+        # There are as many of these files as stores, and little is written to them: they are not kept open.
+        handle = self._files.open(path, create=True)
+        try:
             if self._files.size(path) > self._size:
-                self._files.truncate(self._handle, self._size)
-        write_file(self._files, self._handle, octets, self._size)
+                self._files.truncate(handle, self._size)
+            write_file(self._files, handle, octets, self._size)
+        finally:
+            self._files.close(handle)
+        self._unsynced = True
         self._size += len(octets)
         self._edits += len(edits)
 
     def collect(self, group: CommitGroup) -> None:
-        """Have what was appended synced, and the file closed after that."""
-        if self._handle >= 0:
-            handle, self._handle = self._handle, -1
-            group.journals[handle] = None
-            group.callbacks.append(lambda: self._files.close(handle))
+        """Have what was appended synced."""
+        if self._unsynced:
+            group.journal_paths[f"{self._directory}/{NAME}"] = None
+        self._unsynced = False
 
     def is_long(self, segments: int) -> bool:
         """Whether it is worth while to write it anew for so many segments."""
@@ -99,18 +107,9 @@ class Manifest:
             OSError: The old manifest holds.
         """
         octets = b"".join(pack_edit(edit) for edit in edits)
-        if self._handle >= 0:
-            self._files.close(self._handle)
-            self._handle = -1
         replace_file(self._files, self._directory, NAME, octets)
         self._size = len(octets)
         self._edits = self._size // EDIT_BYTES
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._handle >= 0:
-            self._files.close(self._handle)
-            self._handle = -1
 
 
 def _edits_of(octets: bytes) -> tuple[list[Edit], int, int]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from storage.format import EventKind
+from storage.event_format import EventKind
 from storage.interface import Entry
 from storage.message import Message
 

@@ -92,27 +92,21 @@ class MessageLog:
         """Where a message goes."""
         return Stream.DURABLE if self._durable and (persistent or self._keeps_all) else Stream.SPILL
 
-    def append(self, batch: Sequence[Arrival]) -> OSError | None:
+    def append(self, stream: Stream, batch: Sequence[Arrival]) -> OSError | None:
         """Write messages.
 
         Args:
+            stream: Where all of them go.
             batch: In the order of their numbers.
         Returns:
             What went wrong, if not all were written; was_written() tells which were.
         """
-        spilled: list[Arrival] = []
-        if not self._keeps_all and not (self._durable and all(each[1].envelope.persistent for each in batch)):
-            spilled = [each for each in batch if self.stream_of(each[1].envelope.persistent) is Stream.SPILL]
-            batch = [each for each in batch if self.stream_of(each[1].envelope.persistent) is Stream.DURABLE]
-        failure: OSError | None = None
-        for stream, part in zip(Stream, (batch, spilled), strict=True):
-            if part:
-                try:
-                    self._chain(stream).append(part)
-                    self.disk_writes += len(part)
-                except OSError as error:
-                    failure = error
-        return failure
+        try:
+            self._chain(stream).append(batch)
+        except OSError as error:
+            return error
+        self.disk_writes += len(batch)
+        return None
 
     def was_written(self, arrival: Arrival) -> bool:
         """Whether a message of the last append() was written."""
@@ -203,6 +197,12 @@ class MessageLog:
         """
         self.dead.add(first, end - first)
         chain = self._chain(stream)
+        active = chain.active
+        if active is not None and active.first_seq <= first:
+            # They are in the last segment: what died soon after it came.
+            self.freed += active.bury(end - first, body_bytes)
+            chain.has_dead = chain.has_dead or active.live <= 0
+            return
         for segment in chain.overlapping(first, end):
             low, high = max(first, segment.first_seq), min(end, segment.last_seq + 1)
             if high > low:
@@ -288,9 +288,15 @@ class MessageLog:
         return self.chains[Stream.DURABLE].segments
 
     @property
-    def unsynced(self) -> bool:
-        """Whether there is something for a commit group."""
-        return any(chain.unsynced for chain in self.chains)
+    def has_dead(self) -> bool:
+        """Whether there may be segments for drop_dead()."""
+        chains = self.chains
+        return chains[0].has_dead or (len(chains) > 1 and chains[1].has_dead)
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether files that are no longer needed take up room until the next commit."""
+        return any(chain.has_dropped for chain in self.chains)
 
     def collect(self, group: CommitGroup) -> None:
         """Have what was written synced, and what was given up moved away after that."""
@@ -309,7 +315,6 @@ class MessageLog:
         self.release()
         for chain in self.chains:
             chain.close()
-        self._manifest.close()
 
     def _chain(self, stream: Stream) -> SegmentChain:
         if stream >= len(self.chains):

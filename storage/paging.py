@@ -36,7 +36,7 @@ def page_out(ram: RamMessages, log: MessageLog, body_bytes: int, may_spill: bool
     failure: OSError | None = None
     if may_spill:
         batch = _to_spill(ram, log, oldest)
-        failure = log.append(batch) if batch else None
+        failure = log.append(Stream.SPILL, batch) if batch else None
         if failure is not None:
             left = next(arrival[0] for arrival in batch if not log.was_written(arrival))
             oldest = oldest[: left - ram.first_seq]

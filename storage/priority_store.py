@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.format import EventKind
+from storage.event_format import EventKind
 from storage.interface import Entry, MessageStore
 from storage.message import Message
 

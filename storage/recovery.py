@@ -8,13 +8,13 @@ from typing import NamedTuple
 from zlib import crc32
 
 from storage.data_directory import DataDirectoryError
+from storage.event_format import EventKind
 from storage.event_log import EventLog
 from storage.files import Files, replace_file, write_file
 from storage.format import (
     RECORD_MAGIC,
     SEGMENT_HEADER_BYTES,
     EditOp,
-    EventKind,
     RecordHeader,
     Stream,
     check_record,
@@ -130,7 +130,7 @@ class _Recovery:
         self.firsts: list[int] = []
 
     def run(self) -> None:
-        place, state = self.place, self.state
+        state = self.state
         contents = self.manifest.read()
         self.report.damaged_edits += contents.damaged
         if contents.damaged:
@@ -148,7 +148,6 @@ class _Recovery:
             at = max(at, segment.last_seq + 1)
         if state.next_seq > at:
             state.dead.add(at, state.next_seq - at)
-        reader = SegmentReader(place)
         for segment in state.segments:
             self._attempt(segment.name, lambda segment=segment: self._count(segment))  # type: ignore[misc]
         self._measure([segment for segment in state.segments if 0 < segment.live < segment.count])
@@ -325,12 +324,9 @@ class _Recovery:
                 return
             self.files.truncate(handle, end)
             write_file(self.files, handle, footer, end)
-        self.files.fdatasync(handle)
-        # The process may have ended before it had synced the file's name.
-        self.files.sync_directory(self.place.directory)
-        segment.sealed = segment.synced = True
+        # Once the first commit group has synced it the manifest is told. The process may have ended before that.
+        segment.sealed = True
         segment.index = None
-        self.manifest.append([segment.edit(EditOp.SEAL)])
 
     def _set_aside(self, segment: Segment, path: str, tail: bytes) -> None:
         """Save what follows the last whole record, and give up those records of it that were complete once."""

@@ -79,6 +79,8 @@ class RedoLog:
         self._number = 0
         self._size = 0
         self._begun = 0.0
+        #: Its name is on the disk.
+        self._is_named = False
         #: Segments that are to be synced before it may go.
         self._covered: dict[str, None] = {}
 
@@ -103,9 +105,8 @@ class RedoLog:
             parts += (_ENTRY.pack(qid, priority, len(octets)), octets)
         payload = b"".join(parts)
         frame = _FRAME.pack(_MAGIC, len(payload), crc32(payload) ^ self._salt) + payload
-        is_new = self._handle < 0
         try:
-            if is_new:
+            if self._handle < 0:
                 self._begin()
             write_file(self._files, self._handle, frame, self._size)
         except OSError:
@@ -113,8 +114,9 @@ class RedoLog:
             return False
         self._size += len(frame)
         self._files.fdatasync(self._handle)
-        if is_new:
+        if not self._is_named:
             self._files.sync_directory(self._directory)
+            self._is_named = True
         self._covered |= dict.fromkeys([tail.path for tail in tails.values()])
         return True
 
@@ -162,6 +164,7 @@ class RedoLog:
         self._handle = self._files.open(self._path(), create=True)
         self._size = 0
         self._begun = monotonic()
+        self._is_named = False
 
     def _path(self) -> str:
         return f"{self._directory}/{_name(self._number)}"

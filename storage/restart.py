@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from storage.checkpoint import Checkpoint, read_checkpoints
-from storage.data_directory import DataDirectory, QueueRecord
+from storage.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
 from storage.event_log import EventLog, EventPosition
 from storage.event_replay import Replayed, replay
 from storage.files import Files
@@ -118,18 +118,17 @@ class Restart:
         return found[0] if found else None
 
     def _is_unborn(self, record: QueueRecord) -> bool:
-        """Whether the making of a queue was cut short: there is nothing in its directory."""
-        return record.salt is None and not any(
-            name for name in self._files.list_directory(self._directory.queue_path(record.qid)) if name[-4:] != ".tmp"
-        )
+        """Whether the making of a queue was cut short: nothing in its directory is of use."""
+        names = self._files.list_directory(self._directory.queue_path(record.qid))
+        return record.salt is None and all(name.startswith(QUEUE_FILE) for name in names)
 
     def _queue(self, record: QueueRecord, replayed: Replayed, clean: bool) -> RestoredQueue:
         path = self._directory.queue_path(record.qid)
         if record.salt is None:
             record = record._replace(salt=salt_of_segments(self._files, path))
-            self._report.note(
-                f"{path}/QUEUE.json", "is damaged or missing; whose queue it is cannot be told, its messages are kept"
-            )
+            self._report.note(f"{path}/QUEUE.json", "is damaged or missing; written anew, without the queue's name")
+            if record.salt:
+                self._attempt(path, partial(self._directory.mend_queue, record))
         self._report.queues += 1
         stores = [
             self._store(record, priority, replayed.states, clean) for priority in self._directory.priorities(record.qid)

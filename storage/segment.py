@@ -151,7 +151,8 @@ class Segment:
         """Note that messages died; return how many bytes of the file that makes useless, about."""
         self.live -= count
         self.live_bytes -= body_bytes
-        return count * self._head_bytes + body_bytes
+        # Spelled out, as it is done for each message that is acknowledged by itself.
+        return count * (self.data_len - SEGMENT_HEADER_BYTES - self.body_bytes) // max(1, self.count) + body_bytes
 
     def set_live(self, count: int) -> None:
         """Note how many live, where it is not known how long they are."""
@@ -180,6 +181,26 @@ class Segment:
         self.body_bytes += body_len
         self.data_len += rec_len
 
+    def note_copies(
+        self, lengths: Sequence[int], body_bytes: int, arrived: tuple[int, int], last_seq: int, expires: int
+    ) -> None:
+        """Count records that follow those counted so far, as note() does.
+
+        Args:
+            lengths: Theirs, in bytes; not empty.
+            body_bytes: Sum of their body lengths.
+            arrived: When the first and the last one came.
+            last_seq: Number of the last one.
+            expires: The latest time at which one expires, NEVER if one never does.
+        """
+        self._note_lengths(lengths)
+        if not self.count:
+            self.min_arrived = arrived[0]
+        self.count += len(lengths)
+        self.last_seq, self.max_arrived = last_seq, arrived[1]
+        self.max_expires = max(self.max_expires, expires)
+        self.body_bytes += body_bytes
+
     def note_all(self, batch: Sequence[Arrival], lengths: Sequence[int]) -> None:
         """Count records that follow those counted so far, as note() does.
 
@@ -191,16 +212,19 @@ class Segment:
             seq, message, arrived = batch[0]
             self.note(seq, arrived, message.expires_at, len(message.body), lengths[0])
             return
-        if self.index is not None:
-            offsets = [*accumulate(lengths, initial=self.data_len)]
-            self.index.extend(offsets[-self.count % INDEX_STEP : -1 : INDEX_STEP])
+        self._note_lengths(lengths)
         if not self.count:
             self.min_arrived = batch[0][2]
         self.count += len(batch)
         self.last_seq, _, self.max_arrived = batch[-1]
         self.max_expires = max(self.max_expires, max([message.expires_at or NEVER for _, message, _ in batch]))
         self.body_bytes += sum([len(message.body) for _, message, _ in batch])
-        self.data_len += sum(lengths)
+
+    def _note_lengths(self, lengths: Sequence[int]) -> None:
+        offsets = [*accumulate(lengths, initial=self.data_len)]
+        if self.index is not None:
+            self.index.extend(offsets[-self.count % INDEX_STEP : -1 : INDEX_STEP])
+        self.data_len = offsets[-1]
 
     def edit(self, op: EditOp, left: int = 0) -> Edit:
         """What a manifest says of it."""
@@ -271,22 +295,24 @@ class SegmentWriter:
 
     Attributes:
         segment: What is known of it.
+        path: Of its file.
         handle: Its file; -1 while it is closed.
     """
 
-    __slots__ = ("_crc", "_image", "_place", "handle", "segment")
+    __slots__ = ("_crc", "_image", "_place", "handle", "path", "segment")
 
     def __init__(self, place: StorePlace, segment: Segment) -> None:
         self._place = place
         self.segment = segment
+        self.path = f"{place.directory}/{segment.name}"
         files = place.files
         header = header_bytes(place, segment)
-        self.handle = files.open(f"{place.directory}/{segment.name}", create=True)
+        self.handle = files.open(self.path, create=True)
         try:
             write_file(files, self.handle, header, 0)
         except OSError:
             files.close(self.handle)
-            files.unlink(f"{place.directory}/{segment.name}")
+            files.unlink(self.path)
             raise
         self._crc = crc32(header)
         #: Of the last message: the next one often says the same.
@@ -356,7 +382,7 @@ class SegmentWriter:
 
     def _open(self) -> None:
         if self.handle < 0:
-            self.handle = self._place.files.open(f"{self._place.directory}/{self.segment.name}")
+            self.handle = self._place.files.open(self.path)
 
 
 def header_bytes(place: StorePlace, segment: Segment) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 
 from storage.commit_group import CommitGroup
 from storage.format import Edit, EditOp, Stream
@@ -19,7 +20,7 @@ class SegmentChain:
         place: Where the files are.
         stream: Which messages it is for.
         manifest: The store's.
-        segments: What recovery found, in order; all sealed.
+        segments: What recovery found, in order; those that it has sealed just now are synced by the first commit group.
 
     Attributes:
         stream: Which messages it is for.
@@ -32,6 +33,7 @@ class SegmentChain:
         "_dropped",
         "_firsts",
         "_in_flight",
+        "_just_sealed",
         "_manifest",
         "_new_names",
         "_place",
@@ -63,6 +65,7 @@ class SegmentChain:
         self._to_sync: list[str] = []
         #: Full segments, to be synced before the manifest may call them sealed.
         self._sealed: list[SegmentWriter] = []
+        self._just_sealed = [segment for segment in segments if segment.sealed and not segment.synced]
         #: Files to close, as their segments are gone.
         self._retired: list[SegmentWriter] = []
         #: Segments whose files are to be moved away.
@@ -188,11 +191,6 @@ class SegmentChain:
             self._writer = None
 
     @property
-    def unsynced(self) -> bool:
-        """Whether there is something for a commit group."""
-        return self._unsynced or bool(self._sealed or self._dropped or self._retired)
-
-    @property
     def has_dropped(self) -> bool:
         """Whether files that are no longer needed take up room until the next commit."""
         return bool(self._dropped)
@@ -205,12 +203,17 @@ class SegmentChain:
             for writer in self._retired:
                 if self.find(writer.segment.first_seq) is writer.segment:
                     # It lives on, without a footer, for which there was no room.
-                    group.paths[f"{self._place.directory}/{writer.segment.name}"] = None
+                    group.paths[writer.path] = None
             if self._unsynced and self._writer is not None and self._writer.handle >= 0:
                 self._add_tail(group, self._writer)
-            group.paths |= dict.fromkeys(self._to_sync)
-            if self._new_names:
+            if self._to_sync:
+                group.paths |= dict.fromkeys(self._to_sync)
+            for segment in self._just_sealed:
+                group.paths[f"{self._place.directory}/{segment.name}"] = None
+                group.callbacks.append(partial(self.note_sealed, segment))
+            if self._new_names or self._just_sealed:
                 group.directories[self._place.directory] = None
+            self._just_sealed = []
         for sealed in self._sealed:
             group.callbacks.append(_Synced(self, sealed))
         for retired in self._retired:
@@ -229,7 +232,7 @@ class SegmentChain:
             # It may be synced at this very moment.
             return False
         if self._unsynced and self.stream is Stream.DURABLE:
-            self._to_sync.append(f"{self._place.directory}/{writer.segment.name}")
+            self._to_sync.append(writer.path)
         self._collected = writer.segment.data_len
         writer.close()
         return True
@@ -239,8 +242,7 @@ class SegmentChain:
 
     def _add_tail(self, group: CommitGroup, writer: SegmentWriter) -> None:
         place, end = self._place, writer.segment.data_len
-        path = f"{place.directory}/{writer.segment.name}"
-        group.add_tail(writer.handle, Tail(place.qid, place.priority, path, self._collected, end))
+        group.add_tail(writer.handle, Tail(place.qid, place.priority, writer.path, self._collected, end))
         self._collected = end
         self._in_flight += 1
         group.callbacks.append(self._landed)
@@ -280,7 +282,7 @@ class SegmentChain:
                 self._manifest.append([segment.edit(EditOp.NEW)])
         except OSError:
             writer.close()
-            place.files.unlink(f"{place.directory}/{segment.name}")
+            place.files.unlink(writer.path)
             raise
         self.seal_active()
         self._writer = writer

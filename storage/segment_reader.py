@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from typing import Final
+from zlib import crc32
 
 from storage.dead_set import DeadSet
 from storage.files import Files
@@ -14,11 +15,12 @@ from storage.format import (
     INDEX_STEP,
     RECORD_BYTES,
     RECORD_MAGIC,
+    RECORD_WALK,
     SEGMENT_HEADER_BYTES,
     RecordHeader,
     check_record,
     peek_record,
-    quick_head,
+    read_alike,
     unpack_envelope,
     unpack_footer,
 )
@@ -40,7 +42,18 @@ class SegmentReader:
         place: Where the files are.
     """
 
-    __slots__ = ("_chunk", "_chunk_at", "_envelope", "_handle", "_offset", "_place", "_prefix", "_seq", "_segment")
+    __slots__ = (
+        "_chunk",
+        "_chunk_at",
+        "_envelope",
+        "_handle",
+        "_offset",
+        "_place",
+        "_prefix",
+        "_prefix_crc",
+        "_seq",
+        "_segment",
+    )
 
     def __init__(self, place: StorePlace) -> None:
         self._place = place
@@ -52,8 +65,10 @@ class SegmentReader:
         self._chunk = b""
         self._chunk_at = 0
         #: The last envelope that was made, for records that say the same.
-        self._envelope: Envelope | None = None
-        self._prefix = b""
+        self._envelope = Envelope(b"", b"")
+        #: What their records have in common; no record has what is here before the first one.
+        self._prefix = bytes(4)
+        self._prefix_crc = 0
 
     def release(self) -> bool:
         """Give back file and memory; reading goes on all the same. It can always be done."""
@@ -84,20 +99,18 @@ class SegmentReader:
         salt, end = self._place.salt, segment.data_len
         while len(entries) < count and body_bytes > 0 and at < end:
             start = at - self._chunk_at
-            header = check_record(self._chunk, start, salt) if start >= 0 else None
-            if header is None:
-                # It is damaged, or it is not in the chunk, or not all of it.
-                header = self._checked(at)
-                if header is None:
+            found = read_alike(self._chunk, start, self._prefix, self._prefix_crc, salt) if start >= 0 else None
+            if found is None:
+                # It says something else, or it is damaged, or it is not in the chunk, or not all of it.
+                found = self._read(at)
+                if found is None:
                     break
-                start = at - self._chunk_at
-            if header.seq != seq:
+            rec_len, number, arrived, expires, body = found
+            if number != seq or (expired_at and not 0 < expires <= expired_at):
                 break
-            if expired_at and not 0 < header.expires <= expired_at:
-                break
-            entries.append((seq, self._message(start, header), redelivered))
-            body_bytes -= header.body_len
-            at += header.rec_len
+            entries.append((seq, StoredMessage(self._envelope, body, expires, arrived), redelivered))
+            body_bytes -= len(body)
+            at += rec_len
             seq += 1
         self._offset, self._seq = at, seq
         return entries
@@ -163,21 +176,27 @@ class SegmentReader:
         runs = dead.live_runs(segment.first_seq, segment.last_seq + 1)
         run_start = run_end = total = 0
         at, end, expected = SEGMENT_HEADER_BYTES, segment.data_len, segment.first_seq
+        unpack = RECORD_WALK.unpack_from
+        chunk, chunk_at = b"", 0
         while at < end:
-            start = at - self._chunk_at
-            if not 0 <= start <= len(self._chunk) - RECORD_BYTES:
+            start = at - chunk_at
+            if not 0 <= start <= len(chunk) - RECORD_BYTES:
                 self._fill(at, _CHUNK_MAX)
-                start = 0
-            head = quick_head(self._chunk, start)
-            if head is None or head[2] != expected:
-                # Something is damaged.
-                return sum([header.body_len for header in self.headers(segment) if header.seq not in dead])
-            if expected >= run_end:
+                chunk, chunk_at, start = self._chunk, at, 0
+            if len(chunk) - start < RECORD_BYTES:
+                break
+            magic, rec_len, body_len, seq, _, _ = unpack(chunk, start)
+            if magic != RECORD_MAGIC or seq != expected or rec_len < RECORD_BYTES + body_len:
+                break
+            if seq >= run_end:
                 run_start, run_end = next(runs, (segment.last_seq + 1, segment.last_seq + 1))
-            if expected >= run_start:
-                total += head[1]
-            at += head[0]
+            if seq >= run_start:
+                total += body_len
+            at += rec_len
             expected += 1
+        if at != end:
+            # Something is damaged.
+            return sum([header.body_len for header in self.headers(segment) if header.seq not in dead])
         return total
 
     def headers(self, segment: Segment) -> Iterator[RecordHeader]:
@@ -305,17 +324,20 @@ class SegmentReader:
             at = at + 8 & ~7
         return end
 
-    def _message(self, start: int, header: RecordHeader) -> StoredMessage:
-        chunk = self._chunk
-        prefix_end = start + RECORD_BYTES + header.route_len + header.props_len
+    def _read(self, at: int) -> tuple[int, int, int, int, bytes] | None:
+        """Read and check any record, as read_alike() does, and keep its envelope; None if it is damaged."""
+        header = self._checked(at)
+        if header is None:
+            return None
+        chunk, start = self._chunk, at - self._chunk_at
+        prefix_start, prefix_end = start + RECORD_BYTES, start + RECORD_BYTES + header.route_len + header.props_len
         body = chunk[prefix_end : prefix_end + header.body_len]
         # Flags, priority and length of the route are the last four bytes of the head.
-        prefix = chunk[start + RECORD_BYTES - 4 : prefix_end]
-        envelope = self._envelope
-        if envelope is None or prefix != self._prefix or header.flags & EXTENDED:
-            envelope = self._envelope = unpack_envelope(chunk, start, header)
-            self._prefix = prefix
-        return StoredMessage(envelope, body, header.expires, header.arrived)
+        prefix = chunk[prefix_start - 4 : prefix_end]
+        if prefix != self._prefix or header.flags & EXTENDED:
+            self._envelope = unpack_envelope(chunk, start, header)
+            self._prefix, self._prefix_crc = prefix, crc32(prefix[4:])
+        return header.rec_len, header.seq, header.arrived, header.expires, body
 
 
 def pread_around(files: Files, handle: int, size: int, at: int) -> bytes:

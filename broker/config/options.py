@@ -51,7 +51,7 @@ class DiskFreeLimit:
     absolute: int = option(
         kinds.size(0, 2**63 - 1),
         50_000_000,
-        "Disk alarm below this much free space; the store may need more, three segments.",
+        "Disk alarm below this much free space; never below what the store may need, three segments and 32 MiB.",
     )
     relative: float | None = option(
         kinds.optional(kinds.real(0.0, 1000.0), "none"),

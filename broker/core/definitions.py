@@ -166,7 +166,12 @@ def _restore_topology(broker: Broker, database: DefinitionsDatabase) -> None:
     for (vhost_name, name), value in database.load("queue"):
         arguments = table_from_text(value["arguments"])
         declaration = QueueDeclaration(name, True, value["auto_delete"], None, None, arguments)
-        broker.vhosts[vhost_name].restore_queue(declaration, value.get("qid"))
+        vhost, qid = broker.vhosts[vhost_name], value.get("qid")
+        vhost.restore_queue(declaration, qid)
+        found = vhost.queues[name].storage.qid
+        if found != qid:
+            # What it had on disk is gone, or younger than this: the next start has to find what it has from now on.
+            database.put("queue", (vhost_name, name), {**value, "qid": found})
     for (vhost_name, source, destination_type, destination, key, arguments_text), _ in database.load("binding"):
         vhost = broker.vhosts[vhost_name]
         to_queue = destination_type == "queue"

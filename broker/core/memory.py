@@ -5,7 +5,9 @@ Source: https://www.rabbitmq.com/docs/memory
 
 from __future__ import annotations
 
+import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +43,27 @@ def used_memory() -> int:
         return 0
 
 
+def give_back_memory() -> None:
+    """Have the allocator return to the system what is free; it would keep what lies between things in use.
+
+    Messages that were paged out or consumed leave hundreds of megabytes there, which count as in use.
+    """
+    if _TRIM is not None:
+        _TRIM(0)
+
+
+def _find_trim() -> Callable[[int], int] | None:
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        # Not glibc.
+        return None
+    return trim
+
+
+_TRIM: Final = _find_trim()
+
+
 class MemoryMonitor:
     """Compares the memory in use with a limit.
 
@@ -61,6 +84,9 @@ class MemoryMonitor:
     def look(self) -> bool:
         """Look once; return whether the alarm changed."""
         self.used = used_memory()
+        if self.used > self.limit:
+            give_back_memory()
+            self.used = used_memory()
         above = self.used > self.limit
         changed = above is not self._set
         if changed:

@@ -96,11 +96,9 @@ class DiskStorage(MessageStorage):
 
     def open(self, request: StorageRequest, qid: int | None = None) -> QueueStorage:
         """Where a queue keeps its messages."""
-        found: StoredQueue | None = None
-        if qid is not None:
-            found = self._unclaimed.pop(qid, None)
+        found = self._unclaimed.pop(qid, None) if qid is not None else None
         try:
-            return DiskQueueStorage(self._engine, request, found, self._begin_preload)
+            return DiskQueueStorage(self._engine, request, found or self._by_name(request), self._begin_preload)
         except OSError as error:
             text = f"cannot make queue '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
             raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
@@ -108,6 +106,14 @@ class DiskStorage(MessageStorage):
     def note_unroutable(self, count: int, body_bytes: int) -> None:
         """Note messages that no queue was there for."""
         self._engine.note_unroutable(count, body_bytes)
+
+    def _by_name(self, request: StorageRequest) -> StoredQueue | None:
+        """What an earlier run left of a queue, if it says whose it is: definitions may be older than that."""
+        for qid, queue in self._unclaimed.items():
+            attributes = queue.attributes
+            if attributes.get("name") == request.name and attributes.get("vhost") == request.vhost_name:
+                return self._unclaimed.pop(qid)
+        return None
 
     def forget_unknown(self) -> None:
         """Delete what is on disk of queues that were not opened."""

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Final
 
 from broker.core.broker import Broker
+from broker.core.memory import give_back_memory, used_memory
 
 #: Queues that hold less than this are left alone: it would not help.
 _WORTHWHILE_BYTES: Final = 1 << 20
@@ -25,6 +26,8 @@ class Pager:
     def __init__(self, broker: Broker, threshold: int) -> None:
         self._broker = broker
         self.threshold = threshold
+        #: Something has been paged out since the last look.
+        self._has_paged = False
 
     def relieve(self, used: int) -> int:
         """Have queues page out what is above the threshold, those that hold most first.
@@ -34,6 +37,11 @@ class Pager:
         Returns:
             Bytes that will leave memory.
         """
+        if self._has_paged and used > self.threshold:
+            # Else what has left would count as in use, and all the rest would have to leave.
+            give_back_memory()
+            used = used_memory()
+        self._has_paged = False
         excess = used - self.threshold
         if excess <= 0:
             return 0
@@ -50,4 +58,5 @@ class Pager:
             part = min(held, excess - freed)
             queue.page_out(part)
             freed += part
+        self._has_paged = freed > 0
         return freed

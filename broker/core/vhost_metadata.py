@@ -93,7 +93,7 @@ def read_metadata(document: Mapping[str, Any], known: VirtualHostMetadata) -> Vi
     default = merged.get("default_queue_type", merged.get("defaultqueuetype", known.default_queue_type))
     if default in (None, "", "undefined"):
         default = None
-    elif default not in QUEUE_TYPES:
+    elif not isinstance(default, str) or default not in QUEUE_TYPES:
         raise InvalidMetadata(f"Unsupported queue type '{default}'")
     return VirtualHostMetadata(str(description), _read_tags(merged.get("tags") or ()), tracing, default)
 

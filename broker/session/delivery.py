@@ -46,7 +46,18 @@ class ChannelConsumer(Consumer):
         arguments: As they came with basic.consume.
     """
 
-    __slots__ = ("_after", "_before", "_envelope", "_redelivered", "arguments", "channel", "prefetch")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_envelope",
+        "_heads",
+        "_next",
+        "_redelivered",
+        "_shape",
+        "arguments",
+        "channel",
+        "prefetch",
+    )
 
     def __init__(
         self,
@@ -66,8 +77,11 @@ class ChannelConsumer(Consumer):
         # The frames around tag and body of the last delivery: they are the same as long as messages repeat.
         self._envelope: Envelope | None = None
         self._redelivered = False
-        self._before = b""
+        self._before = self._next = b""
         self._after = b""
+        # The heads of header and body frame, for the lengths of route, header and body.
+        self._shape = (-1, 0, 0)
+        self._heads = (b"", b"")
 
     def credit(self) -> int:
         """How many messages it can take now."""
@@ -97,14 +111,14 @@ class ChannelConsumer(Consumer):
                 envelope, redelivered = message.envelope, entry[2]
                 self._prepare(message, redelivered)
                 after = self._after
-                lead = _END + self._before if tag > first else self._before
+                lead = self._next if tag > first else self._before
             if after:
                 out += (lead, pack(tag), after, message.body)
             else:
                 self._send_in_chunks(out, lead, pack(tag), message, redelivered)
             tag += 1
             if tag == first + 1:
-                lead = _END + self._before
+                lead = self._next
         out.append(_END)
         channel.next_tag = tag
         counters = channel.counters
@@ -127,22 +141,28 @@ class ChannelConsumer(Consumer):
 
     def _prepare(self, message: Message, redelivered: bool) -> None:
         """Build what stands before and behind the delivery tag of messages with this envelope."""
-        envelope, number = message.envelope, self.channel.number
-        if self._envelope is None or len(self._envelope.route) != len(envelope.route):
-            tag = encode_shortstr(self.tag)
-            size = 4 + len(tag) + 9 + len(envelope.route)
-            self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
+        envelope = message.envelope
+        shape = len(envelope.route), len(envelope.header), len(message.body)
+        if shape != self._shape:
+            self._shape = shape
+            self._prepare_heads(*shape)
         self._envelope, self._redelivered = envelope, redelivered
-        self._after = b""
-        size = len(message.body)
-        if size <= self.channel.connection.frame_max - FRAME_OVERHEAD:
-            header = envelope.header
+        if shape[2] <= self.channel.connection.frame_max - FRAME_OVERHEAD:
             flag = b"\x01" if redelivered else b"\x00"
-            lead = _NEXT_FRAME.pack(FRAME_END, FRAME_HEADER, number, len(header))
-            self._after = b"".join((flag, envelope.route, lead, header))
-            # The end octet of the last frame, of the header frame where the body is empty, is left to deliver().
-            if size:
-                self._after += _NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, size)
+            header_head, body_head = self._heads
+            self._after = b"".join((flag, envelope.route, header_head, envelope.header, body_head))
+        else:
+            self._after = b""
+
+    def _prepare_heads(self, route_len: int, header_len: int, body_len: int) -> None:
+        """Build the heads of frames: what messages of these lengths have in common."""
+        number, tag = self.channel.number, encode_shortstr(self.tag)
+        size = 4 + len(tag) + 9 + route_len
+        self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
+        self._next = _END + self._before
+        # The end octet of the last frame, of the header frame where the body is empty, is left to deliver().
+        body_head = _NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, body_len) if body_len else b""
+        self._heads = _NEXT_FRAME.pack(FRAME_END, FRAME_HEADER, number, header_len), body_head
 
     def _send_in_chunks(self, out: list[bytes], lead: bytes, tag: bytes, message: Message, redelivered: bool) -> None:
         """Send a message whose body needs several frames, up to the end octet of the last one."""

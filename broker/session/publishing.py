@@ -51,6 +51,8 @@ class PublishRoute:
         awaits_sync: Whether such a message is confirmed only once it is on disk.
         replies: Direct reply-to consumers that they go to, by name.
         keys_queues: Where messages without CC and BCC go, whatever their header; None if that depends on it.
+        weighed: The queues that `syncs` is about.
+        syncs: Whether transient messages for these wait for the disk, and persistent ones.
     """
 
     __slots__ = (
@@ -63,6 +65,8 @@ class PublishRoute:
         "keys_replies",
         "queues",
         "replies",
+        "syncs",
+        "weighed",
     )
 
     def __init__(self, generation: int, exchange: Exchange, keys_replies: tuple[str, ...]) -> None:
@@ -75,6 +79,8 @@ class PublishRoute:
         self.replies: tuple[str, ...] = ()
         self.keys_queues: tuple[Queue, ...] | None = None
         self.keys_replies = keys_replies
+        self.weighed: tuple[Queue, ...] = ()
+        self.syncs = False, False
 
 
 def publish_run(channel: Channel, run: PublishRun) -> None:
@@ -102,15 +108,23 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
         return
     taken = _enqueue(channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
     if channel.confirms is not None:
-        channel.counters.publish_confirm += len(messages)
-        if not route.awaits_sync:
-            channel.confirms.accept_next(taken)
-        elif channel.confirms.hold_next(taken, route.queues):
-            channel.connection.server.broker.storage.await_sync(channel)
-        for _ in range(len(messages) - taken):
-            channel.confirms.refuse_next()
-        if not route.awaits_sync or taken < len(messages):
-            channel.output.confirm(channel)
+        _confirm(channel, route, len(messages), taken)
+
+
+def _confirm(channel: Channel, route: PublishRoute, count: int, taken: int) -> None:
+    """Confirm messages, now or once they are safe; refuse those that were not taken."""
+    confirms = channel.confirms
+    assert confirms is not None
+    channel.counters.publish_confirm += count
+    if not route.awaits_sync:
+        confirms.accept_next(taken)
+        channel.output.confirm(channel)
+    elif confirms.hold_next(taken, route.queues):
+        channel.connection.server.broker.storage.await_sync(channel)
+    if taken < count:
+        for _ in range(count - taken):
+            confirms.refuse_next()
+        channel.output.confirm(channel)
 
 
 def _enqueue(
@@ -209,9 +223,10 @@ def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
 def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
     """Make the envelope of messages with this header, and find out where they go and how safe they have to be."""
     _find_envelope(channel, publish, route, header)
-    storages = [queue.storage for queue in route.queues]
-    persistent = route.envelope.persistent
-    route.awaits_sync = any(each.awaits_sync and (persistent or each.keeps_all) for each in storages)
+    if route.queues is not route.weighed:
+        durable = [queue.storage for queue in route.queues if queue.storage.awaits_sync]
+        route.weighed, route.syncs = route.queues, (any(each.keeps_all for each in durable), bool(durable))
+    route.awaits_sync = route.syncs[route.envelope.persistent]
 
 
 def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:

@@ -87,27 +87,32 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="only this scenario; may be repeated",
     )
-    parser.add_argument("--runs", type=_positive_int, default=3, metavar="N", help="runs a broker (default: 3)")
+    parser.add_argument("--runs", type=positive_int, default=3, metavar="N", help="runs a broker (default: 3)")
     parser.add_argument("--size", choices=SIZES, default="normal", help="how much a run does (default: normal)")
-    parser.add_argument("--messages", type=_positive_int, metavar="N", help="publishes a run, instead of the size's")
+    parser.add_argument("--messages", type=positive_int, metavar="N", help="publishes a run, instead of the size's")
     parser.add_argument("--only", choices=("leveret", "peer"), help="measure only one of the two brokers")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 
 
-def _positive_int(text: str) -> int:
+def positive_int(text: str) -> int:
+    """Read a number from 1 on.
+
+    Raises:
+        ValueError: it is none.
+    """
     value = int(text)
     if value < 1:
         raise ValueError
     return value
 
 
-def _end(number: int, _: FrameType | None) -> None:
+def end(number: int, _: FrameType | None) -> None:
     """End by way of all the exits, so that no broker stays behind."""
     sys.exit(128 + number)
 
 
 if __name__ == "__main__":
     for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, _end)
+        signal.signal(_signal, end)
     sys.exit(main())

@@ -31,6 +31,10 @@ class ProcessAccount:
         """Return the CPU time used so far, user and system, all threads, ended children included."""
         return sum(map(_cpu_seconds, _tree(self._pid)))
 
+    def rss_bytes(self) -> int:
+        """Return the resident size now, summed over the processes."""
+        return sum(_status_bytes(pid, "VmRSS:") for pid in _tree(self._pid))
+
     def reset_peak_rss(self) -> None:
         """Let the peak start again from what is resident now, where the system permits it."""
         for pid in _tree(self._pid):
@@ -41,7 +45,7 @@ class ProcessAccount:
 
     def peak_rss_bytes(self) -> int:
         """Return the largest resident size since the reset, summed over the processes."""
-        return sum(_peak_bytes(pid) for pid in _tree(self._pid))
+        return sum(_status_bytes(pid, "VmHWM:") for pid in _tree(self._pid))
 
 
 def listening_pid(port: int) -> int | None:
@@ -112,9 +116,9 @@ def _tree(root: int) -> list[int]:
     return tree
 
 
-def _peak_bytes(pid: int) -> int:
+def _status_bytes(pid: int, field: str) -> int:
     try:
         status = (_PROC / str(pid) / "status").read_text()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+    return sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))

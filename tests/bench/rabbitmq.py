@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -20,6 +22,7 @@ from tests.support.wire import Connection, ConnectionClosed, ConnectionDropped
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
+_PORTS: Final = range(20_000, 30_000)
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,70 @@ def _on_path(program: str, further: str) -> list[Path]:
     return [Path(found)] if found else []
 
 
+class Node:
+    """A node without plugins, on free loopback ports.
+
+    Args:
+        installation: What to start.
+        directory: For its data and its log.
+
+    Attributes:
+        url: Its AMQP URL.
+    """
+
+    def __init__(self, installation: Installation, directory: Path) -> None:
+        port, distribution, mapper = _free_ports(3)
+        self._installation, self._directory, self._mapper = installation, directory, mapper
+        self._environment = _environment(directory, port, distribution, mapper)
+        self._running: list[subprocess.Popen[bytes]] = []
+        self.url = f"amqp://guest:guest@127.0.0.1:{port}"
+
+    def start(self) -> None:
+        """Start it, with the data that are there.
+
+        Raises:
+            BenchError: it did not start within 90 s.
+        """
+        mapper = [str(self._installation.epmd), "-port", str(self._mapper), "-address", "127.0.0.1"]
+        path = self._directory / "node.log"
+        with path.open("ab") as log:
+            for command in (mapper, [str(self._installation.server)]):
+                self._running.append(_start(command, log, self._environment))
+        _wait_until_ready(self.url, self._running[-1], path)
+
+    def stop(self) -> None:
+        """Stop it so that it keeps its data."""
+        _run(self._control("stop"), self._environment)
+        self._running[-1].wait(_STOP_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        for process in self._running:
+            _stop(process)
+        self._running.clear()
+
+    def queue_figures(self, queue: str) -> dict[str, int]:
+        """What `rabbitmqctl list_queues` says of a queue: messages, messages_ram, memory.
+
+        Raises:
+            BenchError: it says nothing of it.
+        """
+        columns = ("name", "messages", "messages_ram", "memory")
+        printed = _run(self._control("list_queues", "--quiet", "--formatter", "json", *columns), self._environment)
+        for row in json.loads(printed):
+            if row["name"] == queue:
+                return {column: int(row[column]) for column in columns[1:]}
+        raise BenchError(f"no queue {queue}: {printed}")
+
+    def _control(self, *arguments: str) -> list[str]:
+        program = self._installation.server.with_name("rabbitmqctl")
+        return [str(program), "--node", self._environment["RABBITMQ_NODENAME"], *arguments]
+
+
 @contextmanager
 def running_node(installation: Installation) -> Iterator[str]:
-    """Start a node without plugins, on free loopback ports and with data of its own; stop it at the end.
+    """Start a node with data of its own; stop it at the end.
 
     Yields:
         Its AMQP URL.
@@ -61,20 +125,13 @@ def running_node(installation: Installation) -> Iterator[str]:
     Raises:
         BenchError: it did not start within 90 s.
     """
-    port, distribution, mapper = _free_ports(3)
     with tempfile.TemporaryDirectory(prefix="bench-rabbitmq-", ignore_cleanup_errors=True) as name:
-        directory = Path(name)
-        environment = _environment(directory, port, distribution, mapper)
-        with (directory / "node.log").open("wb") as log:
-            epmd = _start([str(installation.epmd), "-port", str(mapper), "-address", "127.0.0.1"], log, environment)
-            node = _start([str(installation.server)], log, environment)
+        node = Node(installation, Path(name))
         try:
-            url = f"amqp://guest:guest@127.0.0.1:{port}"
-            _wait_until_ready(url, node, directory / "node.log")
-            yield url
+            node.start()
+            yield node.url
         finally:
-            _stop(node)
-            _stop(epmd)
+            node.kill()
 
 
 def _environment(directory: Path, port: int, distribution: int, mapper: int) -> dict[str, str]:
@@ -98,11 +155,14 @@ def _environment(directory: Path, port: int, distribution: int, mapper: int) -> 
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports that stay free over a restart: not those that the system gives to whoever asks for any."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise BenchError("no free ports")
 
 
 def _start(command: list[str], log: IO[bytes], environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -115,6 +175,13 @@ def _start(command: list[str], log: IO[bytes], environment: dict[str, str]) -> s
         env=environment,
         start_new_session=True,
     )
+
+
+def _run(command: list[str], environment: dict[str, str]) -> str:
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise BenchError(f"{command[0]} failed: {done.stderr[-500:]}")
+    return done.stdout
 
 
 def _wait_until_ready(url: str, node: subprocess.Popen[bytes], log: Path) -> None:

@@ -89,6 +89,11 @@ class Size:
 # As many clients do: no two messages in a row have equal headers, so that nothing can be made once for a run of them.
 _DISTINCT: Final = tuple({"message_id": f"{number:08}"} for number in range(1_000))
 
+_LAZY: Final = {"x-queue-mode": "lazy"}
+_DURABLE_QUEUE: Final[Mapping[str, Any]] = {"durable": True, "prefetch": 200, "ack_every": 1}
+_SAFE: Final[Mapping[str, Any]] = {**_DURABLE_QUEUE, "persistent": True, "confirm_window": 100}
+_PERSISTENT: Final = "1 kB persistent, durable, 100 confirms in flight, an ack each"
+
 SCENARIOS: Final = (
     Scenario("16B-auto-ack", "16 B, automatic acks", 16, 500_000),
     Scenario("1kB-auto-ack", "1 kB, automatic acks", 1024, 300_000),
@@ -139,6 +144,21 @@ SCENARIOS: Final = (
     ),
     Scenario("ttl", "100 B, expiring after 50 ms", 100, 300_000, kind="publish", arguments={"x-message-ttl": 50}),
     Scenario("consume-only", "100 B, out of a full queue", 100, 500_000, kind="consume"),
+    Scenario(
+        "transient-durable", "1 kB transient, durable queue, prefetch 200, an ack each", 1024, 200_000, **_DURABLE_QUEUE
+    ),
+    Scenario("persistent", _PERSISTENT, 1024, 100_000, **_SAFE),
+    Scenario("persistent-lazy", f"{_PERSISTENT}, lazy queue", 1024, 100_000, arguments=_LAZY, **_SAFE),
+    Scenario(
+        "persistent-100",
+        f"{_PERSISTENT}, in turn to 100 queues",
+        1024,
+        100_000,
+        queues=100,
+        exchange="direct",
+        connections=4,
+        **_SAFE,
+    ),
 )
 
 SIZES: Final = {

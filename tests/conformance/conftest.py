@@ -16,6 +16,7 @@ import yaml
 
 from tests.conformance.accounts import VHOSTS, Accounts
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
+from tests.conformance.http_api import Belongings, HttpApi
 from tests.conformance.operator_policies import PolicySet, only
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -134,6 +135,25 @@ def accounts(broker: Broker) -> Accounts:
 def management(broker: Broker) -> Management:
     """The HTTP API of the broker under test."""
     return Management(broker.http_url)
+
+
+@pytest.fixture(scope="session")
+def api(management: Management) -> HttpApi:
+    """The HTTP API of the broker under test, for requests of any form."""
+    return HttpApi(management)
+
+
+@pytest.fixture
+def belongings(api: HttpApi) -> Iterator[Belongings]:
+    """Makes virtual hosts and users that are gone after the test."""
+    with Belongings(api) as made:
+        yield made
+
+
+@pytest.fixture
+def own_vhost(belongings: Belongings) -> str:
+    """A virtual host of the test's own."""
+    return belongings.vhost()
 
 
 @pytest.fixture(scope="session")

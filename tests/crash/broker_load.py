@@ -84,7 +84,9 @@ class Client:
         counts: how many messages it has done what with.
     """
 
-    def __init__(self, kinds: Sequence[Kind], letters: str, seed: int, letters_arguments: Sequence[Triple] = ()) -> None:
+    def __init__(
+        self, kinds: Sequence[Kind], letters: str, seed: int, letters_arguments: Sequence[Triple] = ()
+    ) -> None:
         self.kinds = {kind.name: kind for kind in kinds}
         self.letters = Ledger(letters)
         self.ledgers = {name: Ledger(name) for name in self.kinds}
@@ -150,7 +152,7 @@ class Client:
         rng, kind = self._random, used.kind
         self._number += 1
         number, persistent, level = self._number, rng.random() < 0.9, rng.randrange(kind.levels)
-        used.ledger.published(number, self._places(1, level), persistent or kind.quorum)
+        used.ledger.published(number, self.places(1, level), persistent or kind.quorum)
         if not persistent:
             self.transient.add(number)
         properties: dict[str, Any] = {
@@ -162,7 +164,7 @@ class Client:
         self.counts["published"] += 1
         return number
 
-    def _places(self, count: int, level: int = 0) -> list[Place]:
+    def places(self, count: int, level: int = 0) -> list[Place]:
         """Places at the tail."""
         self._place += count
         return [(-level, place) for place in range(self._place - count, self._place)]
@@ -193,14 +195,14 @@ class Client:
 
     def _requeue(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
         if used.kind.quorum:
-            places = self._places(len(numbers))
+            places = self.places(len(numbers))
             used.ledger.moved(numbers, places)
             self._unanswered.append(lambda: used.ledger.stands(numbers, places))
         used.channel.nack(tag, multiple=multiple)
         self.counts["requeued"] += len(numbers)
 
     def _bury(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
-        places = self._places(len(numbers))
+        places = self.places(len(numbers))
         for number in numbers:
             self.letters.published(number, places, number not in self.transient)
         used.ledger.leaving(numbers, letters=True)
@@ -305,50 +307,62 @@ def compare(url: str, clients: Iterable[Client], rng: random.Random, most: int) 
         for client in clients:
             letters: set[int] = set()
             for name, kind in client.kinds.items():
-                numbers, channel = _content(connection, name)
-                found += len(numbers)
-                letters |= client.ledgers[name].recovered(numbers) - client.transient
-                _thin(channel, client, kind, numbers, rng, most)
-            found += _take_letters(connection, client, letters)
+                channel = connection.channel()
+                ledger = client.ledgers[name]
+                content = _content(channel, name)
+                if kind.quorum:
+                    _settle_spare(channel, ledger, content)
+                found += len(content)
+                letters |= ledger.recovered(list(content.values())) - client.transient
+                _thin(channel, client, kind, content, rng, most)
+            found += _take_letters(connection.channel(), client, letters)
     return found
 
 
-def _content(connection: Connection, queue: str) -> tuple[list[int], Channel]:
-    """All messages of a queue, unacknowledged."""
-    channel = connection.channel()
+def _content(channel: Channel, queue: str) -> dict[int, int]:
+    """The numbers of all messages of a queue by delivery tag, in order."""
     count = channel.queue_declare(queue, passive=True).message_count
     channel.consume(queue)
     deliveries = channel.deliveries(count)
     channel.expect_no_delivery(queue)
     assert all(delivery.redelivered for delivery in deliveries), f"{queue}: says that it was never delivered before"
-    assert [delivery.delivery_tag for delivery in deliveries] == list(range(1, count + 1))
-    return [number_of(delivery) for delivery in deliveries], channel
+    return {delivery.delivery_tag: number_of(delivery) for delivery in deliveries}
 
 
-def _thin(channel: Channel, client: Client, kind: Kind, numbers: list[int], rng: random.Random, most: int) -> None:
+def _settle_spare(channel: Channel, ledger: Ledger, content: dict[int, int]) -> None:
+    """Acknowledge second copies that a crash may leave."""
+    tags = list(content)
+    for at in ledger.spare(list(content.values())):
+        channel.ack(tags[at])
+        del content[tags[at]]
+
+
+def _thin(channel: Channel, client: Client, kind: Kind, content: dict[int, int], rng: random.Random, most: int) -> None:
     """Acknowledge some of a queue's messages, and return the others."""
     ledger = client.ledgers[kind.name]
-    left = min(rng.randrange(len(numbers) + 1), most)
-    tags = sorted(rng.sample(range(1, len(numbers) + 1), len(numbers) - left))
+    left = min(rng.randrange(len(content) + 1), most)
+    tags = sorted(rng.sample(list(content), len(content) - left))
     for tag in tags:
         channel.ack(tag)
     channel.sync(kind.name)
-    ledger.ended([numbers[tag - 1] for tag in tags])
+    ledger.ended([content.pop(tag) for tag in tags])
     channel.close()
     if kind.quorum:
-        for number in numbers:
-            ledger.stands([number], client._places(1))
+        for number in content.values():
+            ledger.stands([number], client.places(1))
 
 
-def _take_letters(connection: Connection, client: Client, expected: set[int]) -> int:
-    numbers, channel = _content(connection, client.letters.queue)
-    client.letters.recovered(numbers)
-    # What was purged there may be missing; it is marked as leaving only while that is under way.
-    missing = expected - set(numbers) - client.letters.gone
+def _take_letters(channel: Channel, client: Client, expected: set[int]) -> int:
+    """Compare the dead letters, of which some are expected, and acknowledge them all."""
+    ledger = client.letters
+    found = set(content := list(_content(channel, ledger.queue).values()))
+    ledger.recovered(content)
+    # One that was purged there is gone for good.
+    missing = expected - found - ledger.gone
     assert not missing, f"neither in their queue nor among the dead letters: {sorted(missing)}"
-    if numbers:
+    if content:
         channel.ack(multiple=True)
-        channel.sync(client.letters.queue)
-    client.letters.ended(numbers)
+        channel.sync(ledger.queue)
+    ledger.ended(content)
     channel.close()
-    return len(numbers)
+    return len(content)

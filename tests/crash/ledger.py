@@ -87,6 +87,14 @@ class Ledger:
             if number in self.kept:
                 self.kept[number].places = places
 
+    def spare(self, found: Sequence[int]) -> list[int]:
+        """Indexes of first copies of messages whose return was not answered.
+
+        A quorum queue writes a returned message anew, at its tail; a crash in that very turn may leave both.
+        """
+        last = {number: at for at, number in enumerate(found)}
+        return [at for at, number in enumerate(found) if last[number] > at and len(self.kept[number].places) > 1]
+
     def recovered(self, found: Sequence[int]) -> set[int]:
         """Compare with what the queue holds after a crash, and go on from there.
 
@@ -98,7 +106,8 @@ class Ledger:
             AssertionError: a promise was broken.
         """
         there = set(found)
-        assert len(there) == len(found), f"{self.queue}: twice: {_twice(found)}"
+        twice = [number for number, count in Counter(found).items() if count > 1]
+        assert not twice, f"{self.queue}: twice: {twice}"
         back = sorted(there & self.gone)
         assert not back, f"{self.queue}: came back after their end was answered: {back}"
         unknown = sorted(there - self.kept.keys())
@@ -130,7 +139,3 @@ class Ledger:
 
     def _level(self, number: int) -> int:
         return self.kept[number].places[0][0]
-
-
-def _twice(numbers: Sequence[int]) -> list[int]:
-    return [number for number, count in Counter(numbers).items() if count > 1]

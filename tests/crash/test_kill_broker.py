@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,23 @@ class Round:
             self._things.release()
 
 
+def start(process: LeveretProcess, rng: random.Random) -> None:
+    """Start the broker; sometimes only after it has been killed while it recovered, or right after that."""
+
+    def kill() -> None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+    if rng.random() < 0.2:
+        timer = threading.Timer(rng.uniform(0.2, 1.0), kill)
+        timer.start()
+        with suppress(RuntimeError):
+            process.start()
+        timer.join()
+        process.kill()
+    process.start()
+
+
 def test_what_was_promised_holds(tmp_path: Path, kill_rounds: int, kill_seed: int) -> None:
     rng = random.Random(kill_seed)
     clients = make_clients(kill_seed)
@@ -98,9 +118,7 @@ def test_what_was_promised_holds(tmp_path: Path, kill_rounds: int, kill_seed: in
                 client.connect(process.url, Management(process.http_url))
             try:
                 Round(clients).kill(process, rng.randrange(5, 300))
-                process.start()
-                if rng.random() < 0.1:
-                    process.restart(crash=True)
+                start(process, rng)
                 found += compare(process.url, clients, rng, _BACKLOG)
             except Exception as error:
                 error.add_note(f"in round {done + 1} with --kill-seed {kill_seed}\n{process.log_text()[-3000:]}")

@@ -16,7 +16,7 @@ from storage.data_directory import DataDirectoryError
 from storage.engine import EngineOptions, StorageEngine
 from storage.message import Envelope, Message
 from storage.redo_log import read_redo
-from tests.crash import test_store_machine
+from tests.crash import queue_machine, test_store_machine
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
@@ -215,8 +215,9 @@ def test_a_sync_of_it_that_fails_is_a_failure() -> None:
 
 
 def test_any_history_agrees_with_plain_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_store_machine, "open_engine", partial(open_engine, redo_bytes=1500))
+    for module in (queue_machine, test_store_machine):
+        monkeypatch.setattr(module, "open_engine", partial(open_engine, redo_bytes=1500))
     run_state_machine_as_test(
         test_store_machine.DiskMachine,
-        settings=settings(max_examples=150, stateful_step_count=60, deadline=None, derandomize=True, database=None),
+        settings=settings(max_examples=80, stateful_step_count=60, deadline=None, derandomize=True, database=None),
     )

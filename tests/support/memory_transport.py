@@ -45,6 +45,10 @@ class MemoryTransport(asyncio.Transport):
         """Remember the limit."""
         self.high_water = high
 
+    def get_write_buffer_size(self) -> int:
+        """Everything is written at once."""
+        return 0
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep what is written; nothing goes out once it is closed."""
         assert data, "a write of nothing"

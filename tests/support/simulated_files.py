@@ -56,7 +56,7 @@ class SimulatedFiles:
             if kept is not None:
                 names[path] = kept
         for inode in {id(each): each for each in names.values()}.values():
-            inode.octets = self._after_crash(inode, rng)
+            inode.octets = _after_crash(inode, rng)
             inode.synced = bytes(inode.octets)
         self._names, self._synced_names = names, dict(names)
         self._handles.clear()
@@ -90,7 +90,9 @@ class SimulatedFiles:
             if os.path.dirname(path) not in self._directories:
                 raise FileNotFoundError(errno.ENOENT, "no such directory", path)
             inode = self._names[path] = _Inode()
-        return self._handle(path, inode)
+        self._next_handle += 1
+        self._handles[self._next_handle] = path, inode
+        return self._next_handle
 
     def close(self, handle: int) -> None:
         self._locks.pop(handle, None)
@@ -195,11 +197,6 @@ class SimulatedFiles:
         if self.room is not None:
             self.room += max(0, size)
 
-    def _handle(self, path: str, inode: _Inode) -> int:
-        self._next_handle += 1
-        self._handles[self._next_handle] = path, inode
-        return self._next_handle
-
     def _inode(self, path: str) -> _Inode:
         if path not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -213,15 +210,15 @@ class SimulatedFiles:
         self._names = {moved(path): inode for path, inode in self._names.items()}
         self._synced_names = {moved(path): inode for path, inode in self._synced_names.items()}
 
-    @staticmethod
-    def _after_crash(inode: _Inode, rng: random.Random) -> bytearray:
-        """All that was synced, and of what was appended since a beginning, the last part of it perhaps zeros."""
-        synced, current = inode.synced, inode.octets
-        if not current.startswith(synced):
-            return bytearray(synced)
-        kept = current[: rng.randint(len(synced), len(current))]
-        zeros = rng.choice((0, 0, rng.randint(0, len(kept) - len(synced))))
-        return kept[: len(kept) - zeros] + bytes(zeros)
+
+def _after_crash(inode: _Inode, rng: random.Random) -> bytearray:
+    """All that was synced, and of what was appended since a beginning, the last part of it perhaps zeros."""
+    synced, current = inode.synced, inode.octets
+    if not current.startswith(synced):
+        return bytearray(synced)
+    kept = current[: rng.randint(len(synced), len(current))]
+    zeros = rng.choice((0, 0, rng.randint(0, len(kept) - len(synced))))
+    return kept[: len(kept) - zeros] + bytes(zeros)
 
 
 def _within(path: str, directory: str) -> bool:

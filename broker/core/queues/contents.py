@@ -12,7 +12,7 @@ from broker.core.queues.limits import Limits
 from broker.core.queues.storage import QueueStorage
 from policies.dead_letter import EXPIRED, MAXLEN
 from policies.settings import QueueSettings
-from storage.format import DEAD_LETTERED, EventKind
+from storage.event_format import DEAD_LETTERED, EventKind
 from storage.interface import Entry, MessageStore
 from storage.message import Message, TimedMessage
 

@@ -19,7 +19,7 @@ from policies.dead_letter import EXPIRED, MAXLEN, REJECTED
 from policies.policy import Policy
 from policies.settings import QueueSettings, effective_settings
 from protocol.field_table import FieldTable, find, plain_values
-from storage.format import EventKind
+from storage.event_format import EventKind
 from storage.interface import Entry
 from storage.message import Message
 

@@ -21,7 +21,7 @@ from policies.settings import QueueSettings
 from protocol import properties
 from protocol.field_table import FieldValue, normalize, sort_table
 from protocol.properties import Properties, encode_headers
-from storage.format import DEAD_LETTERED, EventKind
+from storage.event_format import DEAD_LETTERED, EventKind
 from storage.interface import Entry
 from storage.message import Envelope, Message, TimedMessage
 from storage.stored_message import StoredMessage

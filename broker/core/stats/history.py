@@ -43,7 +43,7 @@ class _Level:
         width: Numbers in a row.
     """
 
-    __slots__ = ("_limit", "_rows", "_step", "_times", "_width")
+    __slots__ = ("_has_forgotten", "_limit", "_rows", "_step", "_times", "_width")
 
     def __init__(self, retention: Retention, width: int) -> None:
         self._step = retention.step
@@ -51,6 +51,7 @@ class _Level:
         self._limit = retention.age // retention.step + 2
         self._times: array[int] = array("q")
         self._rows: array[int] = array("q")
+        self._has_forgotten = False
 
     def add(self, at: int, row: Sequence[int]) -> None:
         """Keep what the numbers are, as a sample of the next full step."""
@@ -65,14 +66,17 @@ class _Level:
         if excess > self._limit // 4:
             del self._times[:excess]
             del self._rows[: excess * self._width]
+            self._has_forgotten = True
 
     def last(self) -> int:
         """The time of the newest row."""
         return self._times[-1]
 
     def at(self, time: int) -> Sequence[int] | None:
-        """What the numbers were at a time; None before the first row."""
+        """What the numbers were at a time, as far as that is known; None before the first row there ever was."""
         place = bisect_right(self._times, time) - 1
+        if place < 0 and self._has_forgotten:
+            place = 0
         return self._rows[place * self._width : (place + 1) * self._width] if place >= 0 else None
 
 

@@ -5,16 +5,19 @@ Source: https://www.rabbitmq.com/docs/management#permissions
 
 from __future__ import annotations
 
-import json
+import base64
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from aiohttp import BasicAuth, web
+from aiohttp import web
 
 from broker.auth.accounts import Accounts
+from broker.auth.attempts import HTTP
 from broker.auth.users import User
-
-_REALM: Final = {"www-authenticate": 'Basic realm="Leveret"'}
+from broker.core.broker import Broker
+from broker.core.vhost import VirtualHost
+from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
+from broker.management.http.json_bodies import parse_json
 
 #: A tag includes the rights of those behind it.
 _INCLUDED: Final = {
@@ -26,36 +29,70 @@ _INCLUDED: Final = {
 _REFUSALS: Final = {
     "administrator": "Not administrator user",
     "monitoring": "Not monitor user",
-    "policymaker": "Not policymaker user",
+    "policymaker": "User not authorised to access object",
     "management": "Not management user",
 }
+_VHOST_REFUSAL: Final = "User not authorised to access virtual host"
 
 
 class Access:
-    """Checks who asks.
+    """Checks who asks, and what they may see.
 
     Args:
         accounts: Who there is.
+        broker: Has the virtual hosts.
     """
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: Accounts, broker: Broker) -> None:
         self._accounts = accounts
+        self._broker = broker
+
+    # -- users --------------------------------------------------------------------------------------------
 
     def login(self, request: web.Request) -> User:
-        """The user whose name and password a request carries.
+        """The user whose name and password a request carries; it has a tag that gives it access.
 
         Raises:
-            HTTPUnauthorized: Neither, or wrong ones.
+            HTTPUnauthorized: No login, a wrong one, or one that may not use the HTTP API.
+            HTTPBadRequest: A header that makes no sense.
         """
+        header = request.headers.get("authorization")
+        if header is None:
+            raise web.HTTPUnauthorized(headers=CHALLENGE, text="")
+        if header[:7].lower() == "bearer ":
+            raise login_failed()
         try:
-            login = BasicAuth.decode(request.headers.get("authorization", ""), encoding="utf-8")
+            name, password = _read_login(header)
         except ValueError:
-            raise web.HTTPUnauthorized(headers=_REALM) from None
+            raise web.HTTPBadRequest(text="") from None
+        return self.authenticate(request, name, password)
+
+    def authenticate(self, request: web.Request, name: str, password: str) -> User:
+        """The user of that name and password; see login()."""
         remote = request.remote or ""
         loopback = remote.startswith("127.") or remote == "::1"
-        user = self._accounts.authenticate(login.login, login.password.encode(), loopback)
+        octets = password.encode("utf-8", "surrogateescape")
+        user = self._accounts.authenticate(name, octets, loopback, HTTP)
+        if user is None and not loopback and self._accounts.authenticate(name, octets, True, HTTP) is not None:
+            raise not_authorised("User can only log in via localhost")
         if user is None:
-            raise failure(web.HTTPUnauthorized, "not_authorised", "Login failed")
+            raise login_failed()
+        if not has_tag(user, "management"):
+            raise not_authorised(_REFUSALS["management"])
+        return user
+
+    def require(self, request: web.Request, tag: str) -> User:
+        """The user of a request, if a tag gives it the right.
+
+        Args:
+            request: The request.
+            tag: administrator, monitoring, policymaker or management.
+        Raises:
+            HTTPUnauthorized: It may not.
+        """
+        user = self.login(request)
+        if not has_tag(user, tag):
+            raise not_authorised(_REFUSALS[tag])
         return user
 
     def check(
@@ -73,34 +110,98 @@ class Access:
         """
         self._accounts.check(user, vhost, kind, resource, name)
 
-    def require(self, request: web.Request, tag: str) -> User:
-        """The user of a request, if a tag gives it the right.
+    # -- virtual hosts ------------------------------------------------------------------------------------
 
-        Args:
-            request: The request.
-            tag: administrator, monitoring, policymaker or management.
+    def require_vhost(self, request: web.Request, tag: str = "management") -> tuple[User, VirtualHost]:
+        """The user of a request, and the virtual host that its path names, if the user may see that.
+
+        For reading: an administrator may see every one; everybody else those it has permissions in.
+
         Raises:
             HTTPUnauthorized: It may not.
+            HTTPNotFound: There is no such virtual host.
         """
-        user = self.login(request)
-        if not any(tag in _INCLUDED.get(given, ()) for given in user.tags):
-            raise failure(web.HTTPUnauthorized, "not_authorised", _REFUSALS[tag])
-        return user
+        user = self.require(request, tag)
+        vhost = self._broker.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise not_found()
+        if not self.sees(user, vhost.name):
+            raise not_authorised(_VHOST_REFUSAL)
+        return user, vhost
+
+    def require_vhost_permissions(self, request: web.Request, tag: str = "management") -> tuple[User, VirtualHost]:
+        """Like require_vhost(), for changing; whether the user may is found out object by object.
+
+        Raises:
+            HTTPUnauthorized: It may not.
+            HTTPNotFound: There is no such virtual host; the reason is ``vhost_not_found`` as for all changes.
+        """
+        user = self.require(request, tag)
+        vhost = self._broker.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise missing("vhost_not_found") if request.method in ("PUT", "POST") else not_found()
+        if not self.sees(user, vhost.name):
+            raise not_authorised(_VHOST_REFUSAL)
+        return user, vhost
+
+    def require_acting(self, request: web.Request) -> tuple[User, VirtualHost]:
+        """Like require_vhost_permissions(), for what RabbitMQ does through a connection in the user's name.
+
+        Raises:
+            HTTPUnauthorized: It may not, or there is no such virtual host.
+        """
+        user = self.require(request, "management")
+        vhost = self._broker.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise not_authorised("Access refused.")
+        if self._accounts.permissions(user.name, vhost.name) is None:
+            raise not_authorised("Access refused." if self.sees(user, vhost.name) else _VHOST_REFUSAL)
+        return user, vhost
+
+    def listed_vhosts(self, request: web.Request, tag: str = "management") -> tuple[User, list[VirtualHost]]:
+        """The user of a request, and the virtual hosts whose objects it wants listed and may see.
+
+        That is the one that the path names, or the header X-Vhost; all where neither does.
+
+        Raises:
+            HTTPUnauthorized: It may not.
+            HTTPNotFound: There is no virtual host of that name.
+        """
+        if "vhost" in request.match_info:
+            user, vhost = self.require_vhost(request, tag)
+            return user, [vhost]
+        user = self.require(request, tag)
+        name = request.headers.get("x-vhost")
+        if not name:
+            return user, [vhost for vhost in self._broker.vhosts.values() if self.sees(user, vhost.name)]
+        named = self._broker.vhosts.get(name)
+        if named is None:
+            raise not_found()
+        if not self.sees(user, name):
+            raise not_authorised(_VHOST_REFUSAL)
+        return user, [named]
+
+    def sees(self, user: User, vhost_name: str) -> bool:
+        """Whether a user may look at the objects of a virtual host."""
+        return has_tag(user, "administrator") or self._accounts.permissions(user.name, vhost_name) is not None
 
 
-def failure(status: type[web.HTTPException], error: str, reason: str) -> web.HTTPException:
-    """An error answer in RabbitMQ's form."""
-    return status(text=json.dumps({"error": error, "reason": reason}), content_type="application/json")
+def _read_login(header: str) -> tuple[str, str]:
+    """Name and password in an Authorization header.
+
+    Raises:
+        ValueError: It is not of HTTP Basic.
+    """
+    scheme, _, encoded = header.partition(" ")
+    name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode("utf-8").partition(":")
+    if scheme.lower() != "basic" or not colon:
+        raise ValueError(header)
+    return name, password
 
 
-def not_found() -> web.HTTPException:
-    """The answer for what does not exist."""
-    return failure(web.HTTPNotFound, "Object Not Found", "Not Found")
-
-
-def bad_request(reason: str) -> web.HTTPException:
-    """The answer for a request that makes no sense."""
-    return failure(web.HTTPBadRequest, "bad_request", reason)
+def has_tag(user: User, tag: str) -> bool:
+    """Whether a user has the rights of a tag: administrator, monitoring, policymaker or management."""
+    return any(tag in _INCLUDED.get(given, ()) for given in user.tags)
 
 
 async def read_object(request: web.Request) -> Mapping[str, Any]:
@@ -113,7 +214,7 @@ async def read_object(request: web.Request) -> Mapping[str, Any]:
     if not body:
         return {}
     try:
-        read = json.loads(body)
+        read = parse_json(body)
     except ValueError:
         raise bad_request("not_json") from None
     if isinstance(read, str):

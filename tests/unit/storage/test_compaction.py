@@ -155,3 +155,70 @@ def test_every_second_message_acknowledged() -> None:
             load.acknowledge(living[at : at + 200 : 2])
         load.read_all()
     assert load.amplification < 2
+
+
+def test_what_is_left_alone_is_given_back_slowly() -> None:
+    load = Workload(3, small)
+    load.publish(1000)
+    # One in a hundred stays, in sealed segments and in the one that is written to; that is no reason to hurry.
+    load.acknowledge([seq for seq in load.living if seq % 3 == 0])
+    load.acknowledge([seq for seq in load.living if seq % 100])
+    for _ in range(60):
+        load.clock.now += 1_000_000
+        load.engine.flush()
+        load.engine.housekeeping()
+    load.engine.housekeeping()
+    assert load.size < 2 * load.live_size + SEGMENT // 8
+    load.read_all()
+
+
+def test_a_recovered_store_is_compacted_too() -> None:
+    load = Workload(4, small)
+    load.engine._compactor._closed = True
+    load.publish(1000)
+    load.store.settle([load.living.pop(seq) for seq in [*load.living] if seq % 20])
+    load.engine.flush()
+    load.live_size = sum(record_bytes(entry[1]) for entry in load.living.values())
+    assert load.size > 2 * load.live_size + 2 * SEGMENT
+    assert load.engine.close()
+    load.engine = StorageEngine(ROOT, files=load.files, clock=load.clock, options=OPTIONS)
+    load.store = load.engine.store(load.engine.queues[1])
+    load.engine.flush()
+    load.check()
+    assert len(load.store.take(ALL, ALL)) == 50
+
+
+@pytest.mark.parametrize("sizes", [(2000, 16 << 10), (16 << 10, 600), (600, 1 << 20)])
+def test_the_size_of_segments_may_change(sizes: tuple[int, int]) -> None:
+    """What was written with one size is read, settled, compacted and added to with another."""
+    rng = random.Random(5)
+    files, clock = SimulatedFiles(), Clock()
+    expected: list[bytes] = []
+    number = 0
+    for restart in range(6):
+        options = EngineOptions(segment_bytes=sizes[restart % 2], ballast_bytes=0)
+        engine = StorageEngine(ROOT, files=files, clock=clock, options=options)
+        queue = engine.queues.get(1) or engine.create_queue(True, {"name": "q"})
+        store = engine.store(queue)
+        for _ in range(30):
+            bodies = [b"%d" % at + b"." * 40 for at in range(number, number + 20)]
+            number += 20
+            for body in bodies:
+                store.append([Message(PERSISTENT, body)], len(body))
+            expected += bodies
+            engine.flush()
+            engine.commit()
+        entries = store.take(ALL, ALL)
+        assert [entry[1].body for entry in entries] == expected
+        kept = [entry for entry in entries if rng.random() < 0.3]
+        kept_numbers = {entry[0] for entry in kept}
+        store.settle([entry for entry in entries if entry[0] not in kept_numbers])
+        expected = [entry[1].body for entry in kept]
+        engine.flush()
+        engine.commit(events=True)
+        assert engine._compactor.copied or sizes[restart % 2] == 1 << 20
+        if restart % 3 == 2:
+            files.crash(rng)
+        else:
+            assert engine.close()
+        assert engine.report.failures == []

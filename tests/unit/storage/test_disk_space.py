@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from storage.disk_space import BALLAST, DiskSpace
 from storage.engine import EngineOptions, StorageEngine
 from storage.message import Envelope, Message
 from storage.segment_store import SegmentStore
+from storage.snapshot_lease import take_lease
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
@@ -208,3 +211,15 @@ def test_a_queue_that_cannot_be_made_leaves_nothing_behind(files: SimulatedFiles
     files.stop()
     again = open_engine(files, [])
     assert (list(again.queues), again.report.damage) == ([2], [])
+
+
+def test_snapshots_go_when_there_is_no_room_for_them(tmp_path: Path) -> None:
+    options = EngineOptions(disk_free_limit=1 << 60, ballast_bytes=0)
+    engine = StorageEngine(str(tmp_path), options=options)
+    lease = take_lease(str(tmp_path), "a test")
+    engine.housekeeping()
+    assert Path(lease.path).exists()
+    engine.watch_disk()
+    assert engine.disk.alarm
+    assert not Path(lease.path).exists()
+    assert engine.close()

@@ -11,9 +11,9 @@ import pytest
 
 from storage.data_directory import DataDirectoryError
 from storage.engine import EngineOptions, StorageEngine
+from storage.event_format import DEAD_LETTERED, NEVER_STORED, REDELIVERED_ONCE, Event, EventKind
 from storage.event_log import EventPosition, read_events
 from storage.files import DirectoryInUseError
-from storage.format import DEAD_LETTERED, NEVER_STORED, REDELIVERED_ONCE, Event, EventKind
 from storage.message import Envelope, Message
 from storage.segment_store import SegmentStore
 from tests.support.segment_stores import Clock, open_engine
@@ -71,7 +71,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("storage.format.FORMAT_VERSION", 2)
+        newer.setattr("storage.directory_format.FORMAT_VERSION", 2)
         newer.setattr("storage.data_directory.FORMAT_VERSION", 2)
         open_engine(files).close()
     with pytest.raises(DataDirectoryError, match="newer version"):
@@ -277,7 +277,6 @@ def test_preloading_brings_small_messages_to_memory(files: SimulatedFiles) -> No
     assert store.preload(at, 10, 20)[1] == 0
     assert bodies(store) == [bytes(size) for size in (10, 50, 10, 50, 10)]
     assert (len(store.ram), store.ready_count) == (0, 0)
-
 
 
 def test_half_a_deletion_is_not_completed_by_the_next_edit(files: SimulatedFiles) -> None:

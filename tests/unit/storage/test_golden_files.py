@@ -15,6 +15,8 @@ import pytest
 
 from storage.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
 from storage.dead_set import BLOCK, DeadSet
+from storage.directory_format import pack_format, unpack_format
+from storage.event_format import EventKind
 from storage.event_log import EventLog, EventPosition, file_name, read_events
 from storage.format import (
     DEAD,
@@ -23,15 +25,12 @@ from storage.format import (
     NEVER,
     PERSISTENT,
     EditOp,
-    EventKind,
     Footer,
     SegmentHeader,
     Stream,
     check_record,
-    pack_format,
     unpack_envelope,
     unpack_footer,
-    unpack_format,
     unpack_segment_header,
 )
 from storage.manifest import Manifest

@@ -185,3 +185,28 @@ def test_much_that_is_written_is_synced_though_nobody_waits() -> None:
     add(store, bytes(1 << 20), bytes(1 << 20))
     engine.flush()
     assert files.syncs > before
+
+
+def test_new_queues_are_synced_together_with_the_next_commit() -> None:
+    files = SimulatedFiles()
+    engine = open_engine(files, SyncMode.ALWAYS, None)
+    before = files.syncs
+    for number in range(10):
+        engine.create_queue(True, {"number": number})
+    assert files.syncs == before
+    engine.commit()
+    files.crash(random.Random(1))
+    engine = open_engine(files, SyncMode.ALWAYS, None)
+    assert [queue.attributes["number"] for queue in engine.queues.values()] == [*range(10)]
+
+
+def test_queues_that_no_commit_has_seen_leave_nothing_behind() -> None:
+    for seed in range(30):
+        files = SimulatedFiles()
+        engine = open_engine(files, SyncMode.ALWAYS, None)
+        for number in range(3):
+            engine.create_queue(True, {"number": number})
+        files.crash(random.Random(seed))
+        engine = open_engine(files, SyncMode.ALWAYS, None)
+        assert (engine.report.damage, engine.report.failures) == ([], [])
+        assert len(files.list_directory(f"{ROOT}/q")) == len(engine.queues)

@@ -2,73 +2,121 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from aiohttp import web
 
-from broker.core.broker import Broker, ClientConnection
-from broker.management.http.access import Access, not_found
-from broker.management.http.json_tables import table_to_json
+from broker.auth.users import User
+from broker.core.clients import ClientConnection
+from broker.management.http.access import has_tag
+from broker.management.http.answers import object_answer
+from broker.management.http.context import Context
+from broker.management.http.documents.clients import connection_document, short_connection
+from broker.management.http.errors import not_authorised, not_found
+from broker.management.http.listing import View, list_answer
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+from broker.management.http.switches import stats_are_disabled
 from protocol.faults import ConnectionFault, ReplyCode
+
+_REASON: Final = "Closed via management plugin"
 
 
 class Connections:
     """The resource ``/api/connections``.
 
     Args:
-        broker: Whose connections.
-        access: Who may ask.
+        context: Whose connections, and who may ask.
     """
 
-    def __init__(self, broker: Broker, access: Access) -> None:
-        self._broker = broker
-        self._access = access
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+        self._node = context.node.name
 
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
         return [
-            web.get("/api/connections", self.list),
-            web.get("/api/connections/{name}", self.show),
-            web.delete("/api/connections/{name}", self.close),
+            *resource("connections", GET=self.list),
+            *resource("connections/{name}", GET=self.show, DELETE=self.close),
+            *resource("vhosts/{vhost}/connections", GET=self.list_of_vhost),
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All connections."""
-        self._access.require(request, "monitoring")
-        return web.json_response([_describe(connection) for connection in self._broker.connections])
+        """All connections, or the user's own where that is all that it may see."""
+        user = self._access.require(request, "management")
+        return await self._answer(request, visible_connections(self._broker.connections, user, request))
+
+    async def list_of_vhost(self, request: web.Request) -> web.Response:
+        """The connections to a virtual host."""
+        user, vhost = self._access.require_vhost(request)
+        connections = visible_connections(self._broker.connections, user, request)
+        return await self._answer(request, [each for each in connections if each.vhost_name == vhost.name])
 
     async def show(self, request: web.Request) -> web.Response:
         """One connection by its name."""
-        self._access.require(request, "monitoring")
-        return web.json_response(_describe(self._find(request)))
+        _, connection = self._find(request)
+        return object_answer(request, self._describe(request)(connection))
 
     async def close(self, request: web.Request) -> web.Response:
         """Close a connection; the header X-Reason says why."""
-        self._access.require(request, "administrator")
-        reason = request.headers.get("x-reason") or "Closed via management plugin"
-        self._find(request).terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
+        user, connection = self._find(request)
+        if user.name != connection.username and not has_tag(user, "administrator"):
+            raise not_authorised("User not authorised to access object")
+        reason = request.headers.get("x-reason") or _REASON
+        connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
         return web.Response(status=204)
 
-    def _find(self, request: web.Request) -> ClientConnection:
-        name = request.match_info["name"]
-        for connection in self._broker.connections:
-            if connection.name == name:
-                return connection
-        raise not_found()
+    async def _answer(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
+        view = View(
+            self._describe(request),
+            order=lambda connection: (connection.vhost_name, connection.name),
+            keys={
+                "name": lambda connection: connection.name,
+                "vhost": lambda connection: connection.vhost_name,
+                "user": lambda connection: connection.username,
+                "channels": lambda connection: len(connection.channels),
+                "connected_at": lambda connection: connection.connected_at,
+            },
+        )
+        return await list_answer(request, connections, view, paginated=True)
+
+    def _describe(self, request: web.Request) -> Callable[[ClientConnection], dict[str, Any]]:
+        if stats_are_disabled(request):
+            return lambda connection: short_connection(connection, self._node)
+        rates = Rates(request, self._broker)
+        alarmed = self._broker.alarms.any
+        return lambda connection: connection_document(connection, self._node, rates, alarmed)
+
+    def _find(self, request: web.Request) -> tuple[User, ClientConnection]:
+        user = self._access.require(request, "management")
+        return user, find_connection(self._broker.connections, user, request.match_info["name"])
 
 
-def _describe(connection: ClientConnection) -> dict[str, Any]:
-    properties = table_to_json(connection.client_properties)
-    return {
-        "name": connection.name,
-        "user": connection.username,
-        "vhost": connection.vhost_name,
-        "state": "running",
-        "protocol": "AMQP 0-9-1",
-        "type": "network",
-        "channels": len(connection.channels),
-        "channel_max": connection.channel_max,
-        "frame_max": connection.frame_max,
-        "client_properties": properties,
-        "user_provided_name": properties.get("connection_name"),
-    }
+def visible_connections(
+    connections: Iterable[ClientConnection], user: User, request: web.Request
+) -> list[ClientConnection]:
+    """The connections that a user may see, of the virtual host that the header X-Vhost names."""
+    vhost = request.headers.get("x-vhost")
+    sees_all = has_tag(user, "monitoring")
+    return [
+        connection
+        for connection in connections
+        if (sees_all or connection.username == user.name) and (not vhost or connection.vhost_name == vhost)
+    ]
+
+
+def find_connection(connections: Iterable[ClientConnection], user: User, name: str) -> ClientConnection:
+    """A connection by its name.
+
+    Raises:
+        HTTPNotFound: There is none.
+        HTTPUnauthorized: The user may not see it.
+    """
+    for connection in connections:
+        if connection.name == name:
+            if connection.username != user.name and not has_tag(user, "monitoring"):
+                raise not_authorised("User not authorised to access object")
+            return connection
+    raise not_found()

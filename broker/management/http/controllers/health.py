@@ -5,42 +5,140 @@ Source: https://www.rabbitmq.com/docs/monitoring#health-checks
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
 from aiohttp import web
 
-from broker.core.broker import Broker
-from broker.management.http.access import Access
+from broker.management.http.answers import json_answer
+from broker.management.http.certificates import valid_until
+from broker.management.http.context import Context
+from broker.management.http.documents.overview import listeners
+from broker.management.http.errors import bad_request, not_found
+from broker.management.http.routes import resource
+
+#: Names that people give protocols, by the name of the listener.
+_PROTOCOLS: Final = {
+    **dict.fromkeys(("amqp", "amqp091", "amqp0.9.1", "amqp0-9-1", "amqp-0-9-1", "amqp10", "amqp1.0"), "amqp"),
+    **dict.fromkeys(("amqps", "amqp/ssl", "amqp/tls", "amqp091/ssl", "amqp0.9.1/ssl"), "amqp/ssl"),
+}
+#: In days.
+_UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
+_ENCRYPTED: Final = frozenset(("amqp/ssl", "https"))
+_OK: Final = {"status": "ok"}
+_SINGLE: Final = {"status": "ok", "reason": "single node cluster"}
 
 
 class HealthChecks:
     """Answers whether the broker is well, to every user.
 
     Args:
-        broker: The broker that is asked.
-        access: Who may ask.
+        context: The broker that is asked.
     """
 
-    def __init__(self, broker: Broker, access: Access) -> None:
-        self._broker = broker
-        self._access = access
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+        self._node = context.node
+        self._ssl_options = context.settings.ssl_options
 
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
-        prefix = "/api/health/checks"
+        checks = "health/checks"
         return [
-            web.get(f"{prefix}/alarms", self.alarms),
-            web.get(f"{prefix}/local-alarms", self.alarms),
-            web.get(f"{prefix}/virtual-hosts", self.virtual_hosts),
+            *resource(f"{checks}/alarms", GET=self.alarms),
+            *resource(f"{checks}/local-alarms", GET=self.alarms),
+            *resource(f"{checks}/certificate-expiration/{{within}}/{{unit}}", GET=self.certificates),
+            *resource(f"{checks}/port-listener/{{port}}", GET=self.port),
+            *resource(f"{checks}/protocol-listener/{{protocol:.+?}}", GET=self.protocol),
+            *resource(f"{checks}/virtual-hosts", GET=self.always_well),
+            *resource(f"{checks}/node-is-quorum-critical", GET=self.single_node),
+            *resource(f"{checks}/node-is-mirror-sync-critical", GET=self.single_node),
+            # Of newer releases.
+            *resource(f"{checks}/is-in-service", GET=self.always_well),
+            *resource(f"{checks}/ready-to-serve-clients", GET=self.always_well),
+            *resource(f"{checks}/below-node-connection-limit", GET=self.always_well),
+            # Of older ones.
+            *resource("healthchecks/node", GET=self.node),
+            *resource("healthchecks/node/{node}", GET=self.node),
         ]
 
     async def alarms(self, request: web.Request) -> web.Response:
         """Status 200 while no resource alarm is set, 503 otherwise."""
         self._access.login(request)
-        alarms = self._broker.alarms
-        if alarms.any:
-            return web.json_response({"status": "failed", "reason": alarms.reason}, status=503)
-        return web.json_response({"status": "ok"})
+        resources = sorted(self._broker.alarms.resources)
+        if not resources:
+            return json_answer(_OK)
+        alarms = [{"node": self._node.name, "resource": resource} for resource in resources]
+        return _failed("There are alarms in effect in the cluster", alarms=alarms)
 
-    async def virtual_hosts(self, request: web.Request) -> web.Response:
-        """Status 200: a virtual host runs as long as the broker does."""
+    async def certificates(self, request: web.Request) -> web.Response:
+        """Status 200 if no certificate of a listener expires within a time."""
         self._access.login(request)
-        return web.json_response({"status": "ok"})
+        days = _UNITS.get(request.match_info["unit"])
+        if days is None:
+            raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
+        try:
+            limit = datetime.now(UTC) + timedelta(days=days * int(request.match_info["within"]))
+        except (ValueError, OverflowError):
+            raise bad_request("Invalid expiration value.") from None
+        expired = await asyncio.get_running_loop().run_in_executor(None, self._expiring, limit)
+        return _failed("Certificates expiring", expired=expired) if expired else json_answer(_OK)
+
+    def _expiring(self, limit: datetime) -> list[dict[str, Any]]:
+        """The encrypted listeners with a certificate that expires before a time, or cannot be read."""
+        encrypted = [each for each in listeners(self._node) if each["protocol"] in _ENCRYPTED]
+        options = self._ssl_options
+        files = {"certfile": options.certfile, "cacertfile": options.cacertfile} if encrypted else {}
+        found: dict[str, Any] = {}
+        soonest = limit
+        for name, path in files.items():
+            if path is not None:
+                times = valid_until(path)
+                found |= {name: str(path), f"{name}_expires_on": [time.isoformat() for time in times]}
+                soonest = min([soonest, *times])
+        return [{**each, **found} for each in encrypted] if soonest < limit else []
+
+    async def port(self, request: web.Request) -> web.Response:
+        """Status 200 if the broker listens on a port."""
+        self._access.login(request)
+        try:
+            port = int(request.match_info["port"])
+        except ValueError:
+            raise bad_request("Invalid port") from None
+        ports = [listener["port"] for listener in listeners(self._node)]
+        if port in ports:
+            return json_answer({"status": "ok", "port": port})
+        return _failed("No active listener", missing=port, ports=ports)
+
+    async def protocol(self, request: web.Request) -> web.Response:
+        """Status 200 if the broker listens for a protocol."""
+        self._access.login(request)
+        asked = request.match_info["protocol"]
+        protocol = _PROTOCOLS.get(asked.lower(), asked)
+        protocols = [listener["protocol"] for listener in listeners(self._node)]
+        if protocol in protocols:
+            return json_answer({"status": "ok", "protocol": protocol})
+        return _failed("No active listener", missing=protocol, protocols=protocols)
+
+    async def always_well(self, request: web.Request) -> web.Response:
+        """Status 200: it is so as long as the broker answers."""
+        self._access.login(request)
+        return json_answer(_OK)
+
+    async def single_node(self, request: web.Request) -> web.Response:
+        """Status 200: no other node can be missing."""
+        self._access.login(request)
+        return json_answer(_SINGLE)
+
+    async def node(self, request: web.Request) -> web.Response:
+        """Status 200: the node answers."""
+        self._access.login(request)
+        if request.match_info.get("node", self._node.name) != self._node.name:
+            raise not_found()
+        return json_answer(_OK)
+
+
+def _failed(reason: str, **findings: Any) -> web.Response:
+    return json_answer({"status": "failed", "reason": reason, **findings}, status=503)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
-from broker.core.broker import Broker
+from broker.core.export import describe_policy
+from broker.core.policy_preview import Preview, preview_policy
 from broker.core.vhost import VirtualHost
-from broker.management.http.access import Access, bad_request, failure, not_found, read_object
-from broker.management.http.vhosts import find_vhost, listed_vhosts
+from broker.management.http.access import read_object
+from broker.management.http.answers import encode, json_text_answer, object_answer
+from broker.management.http.context import Context
+from broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from broker.management.http.listing import View, in_slices, list_answer, take_slowly
+from broker.management.http.routes import resource
 from policies.policy import Policy, PolicyError, read_policy
 
 
@@ -17,52 +22,43 @@ class Policies:
     """The resources ``/api/policies`` and ``/api/operator-policies``.
 
     Args:
-        broker: Whose policies.
-        access: Who may see and change them.
+        context: Whose policies, and who may see and change them.
     """
 
-    def __init__(self, broker: Broker, access: Access) -> None:
-        self._broker = broker
-        self._access = access
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
-        routes = []
+        routes: list[web.RouteDef] = []
         for kind in ("policies", "operator-policies"):
+            path = f"{{kind:{kind}}}"
             routes += [
-                web.get(f"/api/{{kind:{kind}}}", self.list),
-                web.get(f"/api/{{kind:{kind}}}/{{vhost}}", self.list),
-                web.get(f"/api/{{kind:{kind}}}/{{vhost}}/{{name}}", self.show),
-                web.put(f"/api/{{kind:{kind}}}/{{vhost}}/{{name}}", self.put),
-                web.delete(f"/api/{{kind:{kind}}}/{{vhost}}/{{name}}", self.delete),
+                *resource(path, GET=self.list),
+                *resource(f"{path}/{{vhost}}", GET=self.list),
+                *resource(f"{path}/{{vhost}}/{{name}}", GET=self.show, PUT=self.put, DELETE=self.delete),
             ]
         return routes
 
     async def list(self, request: web.Request) -> web.Response:
         """All policies, or those of one virtual host; ascending by priority."""
-        self._access.require(request, "management")
-        vhosts = listed_vhosts(self._broker, request)
-        described = [
-            _describe(vhost, policy) for vhost in vhosts for policy in vhost.policies.table(_operator(request)).values()
-        ]
-        return web.json_response(sorted(described, key=lambda entry: (entry["priority"], entry["name"])))
+        _, vhosts = self._access.listed_vhosts(request)
+        operator = _operator(request)
+        policies = [(vhost, policy) for vhost in vhosts for policy in vhost.policies.table(operator).values()]
+        return await list_answer(request, policies, _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """One policy."""
-        self._access.require(request, "management")
-        vhost = find_vhost(self._broker, request)
+        _, vhost = self._access.require_vhost(request)
         policy = vhost.policies.table(_operator(request)).get(request.match_info["name"])
         if policy is None:
             raise not_found()
-        return web.json_response(_describe(vhost, policy))
+        return object_answer(request, _describe((vhost, policy)))
 
     async def put(self, request: web.Request) -> web.Response:
-        """Add or replace a policy."""
-        operator = _operator(request)
-        self._access.require(request, "administrator" if operator else "policymaker")
-        vhost = self._broker.vhosts.get(request.match_info["vhost"])
-        if vhost is None:
-            raise failure(web.HTTPNotFound, "not_found", "vhost_not_found")
+        """Add or replace a policy; with dry_run=true only tell what that would do."""
+        operator, vhost = self._may_change(request)
         document = await read_object(request)
         try:
             policy = read_policy(request.match_info["name"], document, operator)
@@ -70,27 +66,73 @@ class Policies:
             # RabbitMQ escapes markup in these texts, though not in those of operator policies.
             text = str(error)
             raise bad_request(text if operator else text.replace("<", "&lt;").replace(">", "&gt;")) from None
-        return web.Response(status=201 if vhost.policies.set(policy, operator) else 204)
+        if request.query.get("dry_run") == "true":
+            return await _preview(vhost, policy, operator)
+        is_new, steps = vhost.policies.set_in_steps(policy, operator)
+        await take_slowly(steps)
+        return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
-        operator = _operator(request)
-        self._access.require(request, "administrator" if operator else "policymaker")
-        if not find_vhost(self._broker, request).policies.clear(request.match_info["name"], operator):
+        operator, vhost = self._may_change(request)
+        steps = vhost.policies.clear_in_steps(request.match_info["name"], operator)
+        if steps is None:
             raise not_found()
+        await take_slowly(steps)
         return web.Response(status=204)
+
+    def _may_change(self, request: web.Request) -> tuple[bool, VirtualHost]:
+        operator = _operator(request)
+        user = self._access.require(request, "administrator" if operator else "policymaker")
+        vhost = self._broker.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise missing("vhost_not_found") if request.method == "PUT" else not_found()
+        if not self._access.sees(user, vhost.name):
+            raise not_authorised("User not authorised to access object")
+        return operator, vhost
+
+
+async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Response:
+    """What a policy would do, queue by queue, and in all."""
+    previews = [preview async for preview in in_slices(preview_policy(vhost, policy, operator))]
+    queues = [encode(_describe_preview(preview)) async for preview in in_slices(previews)]
+    summary = {
+        "policy": _describe((vhost, policy)),
+        "operator": operator,
+        "matching": len(previews),
+        "in_force": sum(preview.is_in_force for preview in previews),
+        "would_drop": {
+            "messages": sum(preview.drop.messages for preview in previews),
+            "bytes": sum(preview.drop.body_bytes for preview in previews),
+            "estimated": any(preview.drop.is_estimate for preview in previews),
+        },
+    }
+    return json_text_answer(f'{encode(summary)[:-1]},"queues":[{",".join(queues)}]}}')
+
+
+def _describe_preview(preview: Preview) -> dict[str, Any]:
+    queue, drop = preview.queue, preview.drop
+    return {
+        "name": queue.name,
+        "type": queue.queue_type,
+        "in_force": preview.is_in_force,
+        "rival": preview.rival,
+        "changes": {key: {"from": before, "to": after} for key, (before, after) in preview.changes.items()},
+        "messages_ready": queue.store.ready_count,
+        "message_bytes_ready": queue.store.ready_bytes,
+        "would_drop": {"messages": drop.messages, "bytes": drop.body_bytes, "estimated": drop.is_estimate},
+    }
 
 
 def _operator(request: web.Request) -> bool:
     return request.match_info["kind"] == "operator-policies"
 
 
-def _describe(vhost: VirtualHost, policy: Policy) -> dict[str, Any]:
-    return {
-        "vhost": vhost.name,
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": dict(policy.definition),
-        "priority": policy.priority,
-    }
+def _describe(placed: tuple[VirtualHost, Policy]) -> dict[str, Any]:
+    vhost, policy = placed
+    return describe_policy(vhost.name, policy)
+
+
+_VIEW: Final[View[tuple[VirtualHost, Policy]]] = View(
+    describe=_describe, order=lambda placed: (placed[1].priority, placed[1].name, placed[0].name)
+)

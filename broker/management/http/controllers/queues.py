@@ -2,129 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.broker import Broker
-from broker.core.definitions import table_from_json
-from broker.core.policies import effective_definition
-from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
 from broker.core.queues.queue import Queue
-from broker.management.http.access import Access, bad_request, not_found, read_object
-from broker.management.http.json_tables import table_to_json
-from broker.management.http.vhosts import find_vhost, listed_vhosts
-from protocol.faults import AmqpFault
+from broker.core.vhost import VirtualHost
+from broker.management.http.answers import object_answer
+from broker.management.http.context import Context
+from broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
+from broker.management.http.errors import not_found
+from broker.management.http.listing import View, list_answer
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+from broker.management.http.switches import stats_are_disabled, totals_are_enabled
 
 
 class Queues:
-    """The resource ``/api/queues``.
+    """The resource ``/api/queues``, where it changes nothing.
 
     Args:
-        broker: Whose queues.
-        access: Who may ask.
+        context: Whose queues, and who may ask.
     """
 
-    def __init__(self, broker: Broker, access: Access) -> None:
-        self._broker = broker
-        self._access = access
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+        self._node = context.node.name
+        self._consumer_timeout = context.settings.consumer_timeout
 
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
         return [
-            web.get("/api/queues", self.list),
-            web.get("/api/queues/{vhost}", self.list),
-            web.get("/api/queues/{vhost}/{name}", self.show),
-            web.put("/api/queues/{vhost}/{name}", self.declare),
-            web.delete("/api/queues/{vhost}/{name}", self.delete),
+            *resource("queues", GET=self.list),
+            *resource("queues/", GET=self.list_default),
+            *resource("queues/{vhost}", GET=self.list),
+            *resource("queues/{vhost}/{name}", GET=self.show),
         ]
 
     async def list(self, request: web.Request) -> web.Response:
         """All queues, or those of one virtual host."""
-        self._access.require(request, "management")
-        vhosts = listed_vhosts(self._broker, request)
-        return web.json_response([_describe(queue) for vhost in vhosts for queue in vhost.queues.values()])
+        _, vhosts = self._access.listed_vhosts(request)
+        return await self._answer(request, vhosts)
+
+    async def list_default(self, request: web.Request) -> web.Response:
+        """The queues of the virtual host ``/`` by the path ``/api/queues//``, which Celery Flower takes for it."""
+        user = self._access.require(request, "management")
+        vhost = self._broker.vhosts.get("/")
+        if vhost is None or not self._access.sees(user, vhost.name):
+            raise not_found()
+        return await self._answer(request, [vhost])
 
     async def show(self, request: web.Request) -> web.Response:
         """One queue."""
-        self._access.require(request, "management")
-        return web.json_response(_describe(self._find(request)))
-
-    async def declare(self, request: web.Request) -> web.Response:
-        """Declare a queue: durable, auto_delete and arguments come in the body."""
-        user = self._access.require(request, "management")
-        vhost = find_vhost(self._broker, request)
-        name = request.match_info["name"]
-        document = await read_object(request)
-        arguments = document.get("arguments") or {}
-        if not isinstance(arguments, Mapping):
-            raise bad_request("arguments must be an object")
-        existed = name in vhost.queues
-        durable, auto_delete = bool(document.get("durable", False)), bool(document.get("auto_delete", False))
-        declaration = QueueDeclaration(name, durable, auto_delete, None, None, table_from_json(arguments))
-        try:
-            check_unreserved(name)
-            self._access.check(user, vhost.name, "configure", "queue", name)
-            vhost.declare_queue(declaration, partial(self._check_dead_letters, user, vhost.name, name))
-        except AmqpFault as fault:
-            raise bad_request(fault.explanation) from None
-        return web.Response(status=204 if existed else 201)
-
-    async def delete(self, request: web.Request) -> web.Response:
-        """Delete a queue."""
-        user = self._access.require(request, "management")
-        queue = self._find(request)
-        try:
-            self._access.check(user, queue.vhost_name, "configure", "queue", queue.name)
-            check_locked(queue, None)
-        except AmqpFault as fault:
-            raise bad_request(fault.explanation) from None
-        find_vhost(self._broker, request).delete_queue(queue)
-        return web.Response(status=204)
-
-    def _check_dead_letters(self, user: User, vhost_name: str, name: str, exchange: str) -> None:
-        self._access.check(user, vhost_name, "read", "queue", name)
-        self._access.check(user, vhost_name, "write", "exchange", exchange)
-
-    def _find(self, request: web.Request) -> Queue:
-        queue = find_vhost(self._broker, request).queues.get(request.match_info["name"])
+        _, vhost = self._access.require_vhost(request)
+        queue = vhost.queues.get(request.match_info["name"])
         if queue is None:
             raise not_found()
-        return queue
+        if stats_are_disabled(request):
+            return object_answer(request, queue_without_stats(queue, self._node, totals_are_enabled(request)))
+        rates = Rates(request, self._broker)
+        return object_answer(request, single_queue_document(queue, self._node, rates, self._consumer_timeout))
 
+    async def _answer(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
+        queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+        describe = self._describe(request)
+        view = View(
+            describe,
+            order=lambda queue: (queue.vhost_name, queue.name),
+            keys={
+                "name": lambda queue: queue.name,
+                "vhost": lambda queue: queue.vhost_name,
+                "type": lambda queue: queue.queue_type,
+                "durable": lambda queue: queue.durable,
+                "node": lambda _: self._node,
+                "state": lambda _: "running",
+                "policy": lambda queue: None if queue.policy is None else queue.policy.name,
+                "consumers": lambda queue: len(queue.consumers),
+                "messages": lambda queue: queue.store.ready_count + queue.unacked_count + queue.retained_count,
+                "messages_ready": lambda queue: queue.store.ready_count,
+                "messages_unacknowledged": lambda queue: queue.unacked_count,
+                "message_bytes": lambda queue: queue.store.ready_bytes + queue.unacked_bytes,
+                "message_bytes_ready": lambda queue: queue.store.ready_bytes,
+            },
+        )
+        return await list_answer(request, queues, view, paginated=True)
 
-def _describe(queue: Queue) -> dict[str, Any]:
-    ready, counters = queue.ready_count(), queue.counters
-    policy, operator_policy = queue.policy, queue.operator_policy
-    return {
-        "name": queue.name,
-        "vhost": queue.vhost_name,
-        "type": queue.queue_type,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "exclusive": queue.owner is not None,
-        "arguments": table_to_json(queue.arguments),
-        "state": "running",
-        "policy": None if policy is None else policy.name,
-        "operator_policy": None if operator_policy is None else operator_policy.name,
-        "effective_policy_definition": effective_definition(policy, operator_policy),
-        "consumers": len(queue.consumers),
-        "messages": ready + queue.unacked_count + queue.retained_count,
-        "messages_ready": ready,
-        "messages_unacknowledged": queue.unacked_count,
-        "message_bytes": queue.store.ready_bytes + queue.unacked_bytes,
-        "message_bytes_ready": queue.store.ready_bytes,
-        "message_bytes_unacknowledged": queue.unacked_bytes,
-        "message_stats": {
-            "publish": counters.published,
-            "publish_refused": counters.refused,
-            "deliver_get": counters.delivered + counters.got,
-            "ack": counters.acknowledged,
-            "redeliver": counters.redelivered,
-            "dropped": dict(counters.dropped),
-            "dead_lettered": dict(counters.dead_lettered),
-        },
-    }
+    def _describe(self, request: web.Request) -> Callable[[Queue], dict[str, Any]]:
+        if stats_are_disabled(request):
+            with_totals = totals_are_enabled(request)
+            return lambda queue: queue_without_stats(queue, self._node, with_totals)
+        rates = Rates(request, self._broker)
+        return lambda queue: queue_document(queue, self._node, rates)

@@ -11,13 +11,20 @@ from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 
 
+class FakeOutput:
+    """What has gone over a connection: nothing."""
+
+    def __init__(self) -> None:
+        self.counters = ConnectionCounters()
+
+
 class FakeConnection:
     """A connection that only says whose it is, and what has gone over it."""
 
     def __init__(self, username: str, vhost_name: str) -> None:
         self.username = username
         self.vhost_name = vhost_name
-        self.counters = ConnectionCounters()
+        self.output = FakeOutput()
 
 
 def connect(username: str, vhost_name: str) -> ClientConnection:

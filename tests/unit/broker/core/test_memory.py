@@ -7,7 +7,7 @@ import pytest
 
 from broker.core import memory
 from broker.core.alarms import Alarms
-from broker.core.memory import MemoryMonitor, available_memory, used_memory
+from broker.core.memory import MemoryMonitor, available_memory, give_back_memory, used_memory
 
 
 def test_available_memory_is_the_machines_or_less() -> None:
@@ -51,6 +51,26 @@ def test_the_alarm_follows_the_memory_in_use(monkeypatch: pytest.MonkeyPatch) ->
         seen.append((changed, alarms.any))
     assert seen == [(False, False), (True, True), (False, True), (True, False), (False, False), (True, True)]
     assert alarms.reason == "low on memory"
+
+
+def test_memory_that_is_free_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = [150]
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    monkeypatch.setattr(memory, "give_back_memory", lambda: used.insert(0, 90))
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100)
+    assert not monitor.look()
+    assert (monitor.used, alarms.any) == (90, False)
+
+
+def test_free_memory_is_given_back() -> None:
+    # Small enough to come from the heap; every tenth piece stays, so that the others leave holes.
+    pieces = [bytes(100_000) + b"%d" % number for number in range(1000)]
+    before = used_memory()
+    pieces = pieces[::10]
+    give_back_memory()
+    assert before - used_memory() > 60_000_000
+    assert len(pieces) == 100
 
 
 def test_an_alarm_of_another_resource_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

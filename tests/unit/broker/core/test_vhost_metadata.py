@@ -45,6 +45,7 @@ def test_reading(document: dict[str, Any], expected: VirtualHostMetadata) -> Non
         ({"tracing": "maybe"}, ["not_boolean", "maybe"]),
         ({"tracing": 1}, ["not_boolean", 1]),
         ({"default_queue_type": "nope"}, "Unsupported queue type 'nope'"),
+        ({"default_queue_type": []}, "Unsupported queue type '[]'"),
         ({"tags": 5}, "tags must be a list of strings, or one string with commas"),
         ({"tags": [5]}, "tags must be a list of strings, or one string with commas"),
     ],

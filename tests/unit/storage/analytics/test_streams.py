@@ -14,7 +14,7 @@ from storage.analytics.message_stream import MessageStream
 from storage.analytics.options import parse_options
 from storage.analytics.table_reading import read_partition
 from storage.engine import EngineOptions
-from storage.format import EventKind
+from storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 
 COLUMNS = ["queue", "priority", "seq", "body"]
@@ -135,7 +135,7 @@ def test_events_come_once(tmp_path: Path) -> None:
         if step % 7 == 0:
             # A new file begins.
             builder.close()
-            builder = DirectoryBuilder(tmp_path)
+            builder = DirectoryBuilder(tmp_path, start=builder.now)
             store = builder.engine.store(next(iter(builder.engine.queues.values())))
         end = source.advance(offset, step % 3)
         found += read(source, offset, end, "events")

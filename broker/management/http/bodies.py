@@ -1,0 +1,116 @@
+"""What request bodies hold: keys that have to be there, values of the types that RabbitMQ takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.core.json_tables import table_from_json
+from broker.management.http.errors import bad_request
+from protocol.field_table import FieldTable
+
+#: From here on Erlang prints a list on several lines.
+_LINE: Final = 80
+_NEXT_LINE: Final = "\n "
+_INT64: Final = 1 << 63
+
+
+def require_keys(document: Mapping[str, Any], *keys: str) -> None:
+    """Refuse a body that lacks keys.
+
+    Raises:
+        HTTPBadRequest: It does; the text names all of them, in the order given.
+    """
+    lacking = [f"{{key_missing,{key}}}" for key in keys if key not in document]
+    if lacking:
+        text = ",".join(lacking)
+        raise bad_request(f"[{text if len(text) + 2 <= _LINE else text.replace(',{', ',' + _NEXT_LINE + '{')}]")
+
+
+def read_flag(document: Mapping[str, Any], key: str) -> bool:
+    """A boolean, also one written as a string; false where it is missing.
+
+    Raises:
+        HTTPBadRequest: It is something else.
+    """
+    value = document.get(key, False)
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise bad_request(["not_boolean", value])
+    return value
+
+
+def read_integer(value: Any) -> int:
+    """An integer, also one written as a string.
+
+    Raises:
+        HTTPBadRequest: It is something else.
+    """
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            raise bad_request(["not_integer", value]) from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise bad_request(["not_integer", value])
+    return int(value)
+
+
+def read_text(document: Mapping[str, Any], key: str) -> str:
+    """A string that has to be there.
+
+    Raises:
+        HTTPBadRequest: It is something else.
+    """
+    value = document.get(key)
+    if not isinstance(value, str):
+        raise bad_request(["not_string", key])
+    return value
+
+
+def read_arguments(document: Mapping[str, Any]) -> FieldTable:
+    """The field ``arguments``; an empty list is an empty table, as some clients have it.
+
+    Raises:
+        HTTPBadRequest: It is no object, or has values that no field table has.
+    """
+    return read_table(document.get("arguments") or {}, "arguments")
+
+
+def read_table(value: Any, what: str) -> FieldTable:
+    """A field table out of a JSON object.
+
+    Raises:
+        HTTPBadRequest: It is no object, or has values that no field table has.
+    """
+    if not isinstance(value, Mapping):
+        raise bad_request(f"{what} must be an object")
+    _check_values(value)
+    return table_from_json(value)
+
+
+def _check_values(value: Any) -> None:
+    if value is None:
+        raise bad_request("null_not_allowed")
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        raise bad_request(f"the integer {value} is out of range")
+    if isinstance(value, Mapping):
+        for key, element in value.items():
+            if len(key.encode("utf-8", "surrogateescape")) > 255:
+                raise bad_request(f"the key '{key[:32]}…' is too long")
+            _check_values(element)
+    elif isinstance(value, list):
+        for element in value:
+            _check_values(element)
+
+
+def check_length(name: str) -> str:
+    """Return a name or routing key, if AMQP can carry it.
+
+    Raises:
+        HTTPBadRequest: It has more than 255 bytes.
+    """
+    if len(name.encode("utf-8", "surrogateescape")) > 255:
+        raise bad_request("names and routing keys have 255 bytes at the most")
+    return name

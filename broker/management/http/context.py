@@ -1,0 +1,33 @@
+"""What the controllers of the HTTP API work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.auth.accounts import Accounts
+from broker.config.options import Settings
+from broker.core.broker import Broker
+from broker.core.node import Node
+from broker.management.http.access import Access
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of the broker that can be looked into and changed.
+
+    Args:
+        broker: Virtual hosts, connections, alarms, statistics.
+        accounts: Users and permissions.
+        node: Name and addresses of the node.
+        settings: The configuration.
+        access: Who may ask for what.
+        save: Makes changes durable; called after every request that may have made some.
+    """
+
+    broker: Broker
+    accounts: Accounts
+    node: Node
+    settings: Settings
+    access: Access
+    save: Callable[[], None]

@@ -1,0 +1,60 @@
+"""The aliveness test: a message goes into a queue and comes out of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from broker.core.queues.declaration import QueueDeclaration
+from broker.core.vhost import VirtualHost
+from broker.management.http.answers import json_answer
+from broker.management.http.context import Context
+from broker.management.http.errors import not_found
+from broker.management.http.routes import resource
+from protocol.methods import encode_shortstr
+from protocol.properties import encode_content_header
+from storage.message import Envelope, Message
+
+_QUEUE: Final = "aliveness-test"
+_BODY: Final = b"test_message"
+
+
+class Aliveness:
+    """The resource ``/api/aliveness-test``.
+
+    Args:
+        context: Has the virtual hosts.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._access = context.access
+        self._vhosts = context.broker.vhosts
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return resource("aliveness-test/{vhost}", GET=self.test)
+
+    async def test(self, request: web.Request) -> web.Response:
+        """Declare a queue, publish to it and get the message back, as the user who asks."""
+        self._access.require(request, "management")
+        if request.match_info["vhost"] not in self._vhosts:
+            raise not_found()
+        user, vhost = self._access.require_acting(request)
+        self._access.check(user, vhost.name, "configure", "queue", _QUEUE)
+        self._access.check(user, vhost.name, "write", "exchange", "")
+        self._access.check(user, vhost.name, "read", "queue", _QUEUE)
+        found = self._send_and_get(vhost)
+        if found != _BODY:
+            return json_answer(
+                {"status": "failed", "reason": "the message that was published is not there"}, status=503
+            )
+        return json_answer({"status": "ok"})
+
+    def _send_and_get(self, vhost: VirtualHost) -> bytes | None:
+        declaration = QueueDeclaration(_QUEUE, False, False, None, None, ())
+        queue = vhost.declare_queue(declaration, lambda _: None)
+        route = encode_shortstr("") + encode_shortstr(_QUEUE)
+        queue.publish([Message(Envelope(route, encode_content_header(len(_BODY))), _BODY)], len(_BODY))
+        entry = queue.get(None)
+        return None if entry is None else entry[1].body

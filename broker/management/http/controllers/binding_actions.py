@@ -1,0 +1,104 @@
+"""What is done to bindings: making and undoing them."""
+
+from __future__ import annotations
+
+from typing import cast
+from urllib.parse import quote
+
+from aiohttp import web
+
+from broker.auth.users import User
+from broker.core.bindings import Binding, Destination
+from broker.core.vhost import VirtualHost
+from broker.management.http.access import read_object
+from broker.management.http.binding_keys import is_named, properties_key
+from broker.management.http.bodies import check_length, read_arguments
+from broker.management.http.context import Context
+from broker.management.http.controllers.exchange_actions import exchange_name
+from broker.management.http.errors import not_found
+from broker.management.http.routes import resource
+
+
+class BindingActions:
+    """The resource ``/api/bindings``, where it changes something.
+
+    Args:
+        context: Whose bindings, and who may change them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._accounts = context.accounts
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        routes: list[web.RouteDef] = []
+        for kind in ("q", "e"):
+            path = f"bindings/{{vhost}}/e/{{source:[^/]*}}/{{kind:{kind}}}/{{destination:[^/]*}}"
+            routes += resource(path, POST=self.bind)
+            routes += resource(f"{path}/{{props}}", DELETE=self.unbind)
+        return routes
+
+    async def bind(self, request: web.Request) -> web.Response:
+        """Bind: routing_key and arguments come in the body; both may be missing."""
+        user, vhost = self._access.require_vhost_permissions(request)
+        document = await read_object(request)
+        key = document.get("routing_key", "")
+        key = check_length(key if isinstance(key, str) else str(key))
+        arguments = read_arguments(document)
+        source_name, destination_name, to_queue = _names(request)
+        self._check(user, vhost, source_name, destination_name, to_queue)
+        source = vhost.topology.exchange(source_name)
+        if source.type_name == "topic":
+            self._accounts.check_topic(user, vhost.name, "read", source_name, key)
+        destination: Destination = (
+            vhost.queue(destination_name, None) if to_queue else vhost.topology.exchange(destination_name)
+        )
+        vhost.topology.bind(source, destination, key, arguments)
+        props = properties_key(Binding(source, destination, key, arguments))
+        location = f"{quote(destination_name, safe='', errors='surrogateescape')}/{quote(props, safe='~')}"
+        return web.Response(status=201, headers={"location": location})
+
+    async def unbind(self, request: web.Request) -> web.Response:
+        """Undo the binding that the properties key names."""
+        user, vhost = self._access.require_vhost_permissions(request)
+        source_name, destination_name, to_queue = _names(request)
+        self._refuse_default(vhost, source_name, destination_name, to_queue)
+        binding = _find(vhost, source_name, destination_name, to_queue, request.match_info["props"])
+        self._check(user, vhost, source_name, destination_name, to_queue)
+        vhost.topology.unbind(binding.source, binding.destination, binding.routing_key, binding.arguments)
+        return web.Response(status=204)
+
+    def _check(self, user: User, vhost: VirtualHost, source: str, destination: str, to_queue: bool) -> None:
+        """Refuse ends that may not be bound at all, or not by this user."""
+        self._refuse_default(vhost, source, destination, to_queue)
+        self._access.check(user, vhost.name, "write", "queue" if to_queue else "exchange", destination)
+        self._access.check(user, vhost.name, "read", "exchange", source)
+
+    def _refuse_default(self, vhost: VirtualHost, source: str, destination: str, to_queue: bool) -> None:
+        if not to_queue:
+            vhost.topology.refuse_default(destination)
+        vhost.topology.refuse_default(source)
+
+
+def _names(request: web.Request) -> tuple[str, str, bool]:
+    """Names of source and destination, and whether the latter is a queue."""
+    match = request.match_info
+    to_queue = match["kind"] == "q"
+    destination = match["destination"] if to_queue else exchange_name(match["destination"])
+    return exchange_name(match["source"]), destination, to_queue
+
+
+def _find(vhost: VirtualHost, source: str, destination: str, to_queue: bool, props: str) -> Binding:
+    """The binding between two ends that a properties key names.
+
+    Raises:
+        HTTPNotFound: There is none.
+    """
+    table = vhost.queues if to_queue else vhost.topology.exchanges
+    end = cast("Destination | None", table.get(destination))
+    if end is not None:
+        for binding in vhost.topology.bindings_of(end):
+            if binding.source.name == source and is_named(properties_key(binding), props):
+                return binding
+    raise not_found()

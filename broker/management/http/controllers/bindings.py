@@ -1,0 +1,124 @@
+"""Bindings, where they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from aiohttp import web
+
+from broker.core.bindings import Binding
+from broker.core.vhost import VirtualHost
+from broker.management.http.answers import object_answer
+from broker.management.http.binding_keys import is_named
+from broker.management.http.context import Context
+from broker.management.http.controllers.exchange_actions import exchange_name
+from broker.management.http.documents.topology import binding_document, default_binding
+from broker.management.http.errors import not_found
+from broker.management.http.listing import View, list_answer
+from broker.management.http.routes import resource
+
+_VIEW: Final[View[Binding]] = View(
+    binding_document,
+    order=lambda binding: (binding.source.vhost_name, *binding.identity[:4]),
+    keys={
+        "source": lambda binding: binding.identity.source,
+        "vhost": lambda binding: binding.source.vhost_name,
+        "destination": lambda binding: binding.identity.destination,
+        "destination_type": lambda binding: binding.identity.destination_type,
+        "routing_key": lambda binding: binding.identity.routing_key,
+    },
+)
+
+
+class Bindings:
+    """The resource ``/api/bindings``, where it changes nothing, and the bindings of one queue or exchange.
+
+    Args:
+        context: Whose bindings, and who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        between = "bindings/{vhost}/e/{source:[^/]*}"
+        exchange = "exchanges/{vhost}/{name:[^/]*}"
+        return [
+            *resource("bindings", GET=self.list),
+            *resource("bindings/{vhost}", GET=self.list),
+            *resource(f"{between}/{{kind:q}}/{{destination:[^/]*}}", GET=self.list_between),
+            *resource(f"{between}/{{kind:e}}/{{destination:[^/]*}}", GET=self.list_between),
+            *resource(f"{between}/{{kind:q}}/{{destination:[^/]*}}/{{props}}", GET=self.show),
+            *resource(f"{between}/{{kind:e}}/{{destination:[^/]*}}/{{props}}", GET=self.show),
+            *resource("queues/{vhost}/{name}/bindings", GET=self.list_of_queue),
+            *resource(f"{exchange}/bindings/source", GET=self.list_of_source),
+            *resource(f"{exchange}/bindings/destination", GET=self.list_of_destination),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All bindings, or those of one virtual host."""
+        _, vhosts = self._access.listed_vhosts(request)
+        return await list_answer(request, (binding for vhost in vhosts for binding in _all_bindings(vhost)), _VIEW)
+
+    async def list_between(self, request: web.Request) -> web.Response:
+        """The bindings between an exchange and a queue, or another exchange."""
+        _, vhost = self._access.require_vhost(request)
+        return await list_answer(request, _between(request, vhost), _VIEW)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """The one binding that a properties key names."""
+        _, vhost = self._access.require_vhost(request)
+        for binding in _between(request, vhost):
+            document = binding_document(binding)
+            if is_named(document["properties_key"], request.match_info["props"]):
+                return object_answer(request, document)
+        raise not_found()
+
+    async def list_of_queue(self, request: web.Request) -> web.Response:
+        """The bindings of a queue."""
+        _, vhost = self._access.require_vhost(request)
+        return await list_answer(request, _bindings_to(vhost, "q", request.match_info["name"]), _VIEW)
+
+    async def list_of_source(self, request: web.Request) -> web.Response:
+        """The bindings that start at an exchange."""
+        _, vhost = self._access.require_vhost(request)
+        name = exchange_name(request.match_info["name"])
+        exchange = vhost.topology.exchanges.get(name)
+        bindings: Iterable[Binding] = () if exchange is None else list(exchange.bindings.values())
+        return await list_answer(request, _default_bindings(vhost) if not name else bindings, _VIEW)
+
+    async def list_of_destination(self, request: web.Request) -> web.Response:
+        """The bindings that lead to an exchange."""
+        _, vhost = self._access.require_vhost(request)
+        name = exchange_name(request.match_info["name"])
+        return await list_answer(request, _bindings_to(vhost, "e", name), _VIEW)
+
+
+def _default_bindings(vhost: VirtualHost) -> Iterator[Binding]:
+    # Others have their turn while they are being made: the dictionary may change.
+    return (default_binding(vhost, queue) for queue in list(vhost.queues.values()))
+
+
+def _all_bindings(vhost: VirtualHost) -> Iterator[Binding]:
+    yield from _default_bindings(vhost)
+    for exchange in list(vhost.topology.exchanges.values()):
+        yield from list(exchange.bindings.values())
+
+
+def _between(request: web.Request, vhost: VirtualHost) -> list[Binding]:
+    match = request.match_info
+    source, kind = exchange_name(match["source"]), match["kind"]
+    destination = match["destination"] if kind == "q" else exchange_name(match["destination"])
+    return [binding for binding in _bindings_to(vhost, kind, destination) if binding.identity.source == source]
+
+
+def _bindings_to(vhost: VirtualHost, kind: str, name: str) -> list[Binding]:
+    """The bindings that lead to a queue (q) or an exchange (e); none if it does not exist."""
+    topology = vhost.topology
+    if kind == "e":
+        exchange = topology.exchanges.get(name)
+        return [] if exchange is None else list(topology.bindings_of(exchange))
+    queue = vhost.queues.get(name)
+    return [] if queue is None else [default_binding(vhost, queue), *topology.bindings_of(queue)]

@@ -1,0 +1,119 @@
+"""Channels, and the consumers there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
+from broker.management.http.answers import object_answer
+from broker.management.http.context import Context
+from broker.management.http.controllers.connections import find_connection, visible_connections
+from broker.management.http.documents.clients import channel_document, channel_name, consumer_document
+from broker.management.http.errors import not_found
+from broker.management.http.listing import View, list_answer
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+from broker.management.http.switches import require_stats
+
+
+class Channels:
+    """The resources ``/api/channels`` and ``/api/consumers``.
+
+    Args:
+        context: Whose channels, and who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+        self._node = context.node.name
+        self._consumer_timeout = context.settings.consumer_timeout
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("channels", GET=self.list),
+            *resource("channels/{name}", GET=self.show),
+            *resource("connections/{name}/channels", GET=self.list_of_connection),
+            *resource("vhosts/{vhost}/channels", GET=self.list_of_vhost),
+            *resource("consumers", GET=self.list_consumers),
+            *resource("consumers/{vhost}", GET=self.list_consumers),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All channels, or those of the user's own connections where that is all that it may see."""
+        user = self._access.require(request, "management")
+        return await self._answer(request, visible_connections(self._broker.connections, user, request))
+
+    async def list_of_connection(self, request: web.Request) -> web.Response:
+        """The channels of a connection."""
+        user = self._access.require(request, "management")
+        connection = find_connection(self._broker.connections, user, request.match_info["name"])
+        return await self._answer(request, [connection])
+
+    async def list_of_vhost(self, request: web.Request) -> web.Response:
+        """The channels of all connections to a virtual host."""
+        user, vhost = self._access.require_vhost(request)
+        connections = visible_connections(self._broker.connections, user, request)
+        return await self._answer(request, [each for each in connections if each.vhost_name == vhost.name])
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One channel by its name, with its consumers."""
+        user = self._access.require(request, "management")
+        require_stats(request)
+        name = request.match_info["name"]
+        connection = find_connection(self._broker.connections, user, name.rpartition(" (")[0])
+        channel = next((each for each in connection.channels if channel_name(each) == name), None)
+        if channel is None:
+            raise not_found()
+        consumers = [
+            consumer_document(consumer, self._node, self._consumer_timeout) for consumer in channel.consumers.values()
+        ]
+        document = channel_document(channel, self._node, Rates(request, self._broker))
+        return object_answer(request, {**document, "consumer_details": consumers, "deliveries": [], "publishes": []})
+
+    async def list_consumers(self, request: web.Request) -> web.Response:
+        """All consumers, or those of one virtual host; the user's own where that is all that it may see."""
+        user = self._access.require(request, "management")
+        require_stats(request)
+        name = request.match_info.get("vhost")
+        if name is not None and name not in self._broker.vhosts:
+            raise not_found()
+        consumers = [
+            consumer
+            for connection in visible_connections(self._broker.connections, user, request)
+            if name in (None, connection.vhost_name)
+            for channel in connection.channels
+            for consumer in channel.consumers.values()
+        ]
+        view = View[ClientConsumer](
+            lambda consumer: consumer_document(consumer, self._node, self._consumer_timeout),
+            order=lambda consumer: (channel_name(consumer.channel), consumer.tag),
+            keys={"consumer_tag": lambda consumer: consumer.tag, "queue.name": lambda consumer: consumer.queue.name},
+        )
+        return await list_answer(request, consumers, view)
+
+    async def _answer(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
+        require_stats(request)
+        channels = [channel for connection in connections for channel in connection.channels]
+        view = View(
+            self._describe(request),
+            order=lambda channel: (channel.connection.vhost_name, channel.connection.name, channel.number),
+            keys={
+                "name": channel_name,
+                "vhost": lambda channel: channel.connection.vhost_name,
+                "user": lambda channel: channel.connection.username,
+                "number": lambda channel: channel.number,
+                "consumer_count": lambda channel: len(channel.consumers),
+                "messages_unacknowledged": lambda channel: channel.unacked_count,
+            },
+            name=channel_name,
+        )
+        return await list_answer(request, channels, view, paginated=True)
+
+    def _describe(self, request: web.Request) -> Callable[[ClientChannel], dict[str, Any]]:
+        rates = Rates(request, self._broker)
+        return lambda channel: channel_document(channel, self._node, rates)

@@ -1,0 +1,76 @@
+"""What is done to connections: closing all of a user."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.core.broker import Broker
+from broker.core.clients import ClientConnection
+from broker.management.http.access import has_tag
+from broker.management.http.answers import json_answer
+from broker.management.http.context import Context
+from broker.management.http.errors import not_authorised
+from broker.management.http.routes import resource
+from protocol.faults import ConnectionFault, ReplyCode
+
+_REASON: Final = "Closed via management plugin"
+
+
+class ConnectionActions:
+    """The connections of one user: ``/api/connections/username/{user}``.
+
+    Args:
+        context: Whose connections, and who may close them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+        self._node_name = context.node.name
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return resource("connections/username/{user}", GET=self.show, DELETE=self.close)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """The connections of a user, in short."""
+        return json_answer([self._describe(connection) for connection in self._of(request)])
+
+    async def close(self, request: web.Request) -> web.Response:
+        """Close the connections of a user, if there are any; the header X-Reason says why."""
+        reason = request.headers.get("x-reason") or _REASON
+        for connection in self._of(request):
+            connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
+        return web.Response(status=204)
+
+    def _of(self, request: web.Request) -> list[ClientConnection]:
+        user, name = self._access.require(request, "management"), request.match_info["user"]
+        if user.name != name and not has_tag(user, "monitoring"):
+            raise not_authorised("User not authorised to access object")
+        if request.method == "DELETE" and user.name != name and not has_tag(user, "administrator"):
+            raise not_authorised("User not authorised to access object")
+        return [connection for connection in self._broker.connections if connection.username == name]
+
+    def _describe(self, connection: ClientConnection) -> dict[str, Any]:
+        return {
+            "name": connection.name,
+            "vhost": connection.vhost_name,
+            "user": connection.username,
+            "node": self._node_name,
+        }
+
+
+def close_connections(broker: Broker, reason: str, user: str | None = None, vhost: str | None = None) -> None:
+    """Close connections because what they depend on has gone.
+
+    Args:
+        broker: Has them.
+        reason: Why.
+        user: Those of this user; None for any.
+        vhost: Those to this virtual host; None for any.
+    """
+    for connection in list(broker.connections):
+        if user in (None, connection.username) and vhost in (None, connection.vhost_name):
+            connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))

@@ -1,0 +1,143 @@
+"""Definitions: all that there is besides messages, exported and imported as one document."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.config.errors import DefinitionsError
+from broker.core.export import for_vhost
+from broker.definitions import export_steps, import_steps, vhost_export_steps
+from broker.management.http.access import has_tag
+from broker.management.http.answers import encode, json_text_answer
+from broker.management.http.context import Context
+from broker.management.http.errors import bad_request, missing, not_authorised
+from broker.management.http.json_bodies import parse_json
+from broker.management.http.listing import in_slices, take_slowly
+from broker.management.http.routes import resource
+
+_MALFORMED: Final = "failed_to_parse_json"
+
+
+class Definitions:
+    """The resource ``/api/definitions``; administrators only.
+
+    Args:
+        context: Which broker.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._accounts = context.accounts
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("definitions", GET=self.export, POST=self.load),
+            *resource("definitions/{vhost}", GET=self.export_vhost, POST=self.load_vhost),
+        ]
+
+    async def export(self, request: web.Request) -> web.Response:
+        """All definitions of the broker."""
+        self._require(request)
+        return await _document(request, export_steps(self._broker, self._accounts))
+
+    async def export_vhost(self, request: web.Request) -> web.Response:
+        """The definitions of one virtual host."""
+        self._require(request)
+        vhost = self._broker.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise bad_request("vhost_not_found")
+        return await _document(request, vhost_export_steps(vhost))
+
+    async def load(self, request: web.Request) -> web.Response:
+        """Add definitions to what is there."""
+        self._require(request)
+        document, redirect = await _read(request)
+        await self._load(document)
+        return _done(redirect)
+
+    async def load_vhost(self, request: web.Request) -> web.Response:
+        """Add definitions to what is there in one virtual host, wherever they come from."""
+        self._require(request)
+        name = request.match_info["vhost"]
+        if name not in self._broker.vhosts:
+            raise missing("vhost_not_found")
+        document, redirect = await _read(request)
+        await self._load(for_vhost(document, name))
+        return _done(redirect)
+
+    async def _load(self, document: Mapping[str, Any]) -> None:
+        steps = import_steps(document, self._broker, self._accounts, is_strict=True)
+        try:
+            await take_slowly(steps)
+        except DefinitionsError as error:
+            raise bad_request(error.reason) from None
+
+    def _require(self, request: web.Request) -> None:
+        """Refuse whoever is no administrator. A browser that downloads or uploads a file logs in by the query."""
+        login = request.query.get("auth")
+        if login is None or "authorization" in request.headers:
+            self._access.require(request, "administrator")
+            return
+        try:
+            name, _, password = base64.b64decode(login).decode("utf-8").partition(":")
+        except ValueError:
+            raise web.HTTPBadRequest(text="") from None
+        if not has_tag(self._access.authenticate(request, name, password), "administrator"):
+            raise not_authorised("Not administrator user")
+
+
+async def _document(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> web.Response:
+    """The document as an answer, encoded a little at a time."""
+    parts = []
+    for key, value in pieces:
+        if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+            entries = [encode(entry) async for entry in in_slices(value)]
+            parts.append(f"{encode(key)}:[{','.join(entries)}]")
+        else:
+            parts.append(f"{encode(key)}:{encode(value)}")
+    response = json_text_answer(f"{{{','.join(parts)}}}")
+    name = request.query.get("download")
+    if name:
+        # A line end would end the header.
+        response.headers["content-disposition"] = f"attachment; filename={' '.join(name.split())}"
+    return response
+
+
+async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
+    """The document of a request, and where a browser wants to go afterwards.
+
+    Raises:
+        HTTPBadRequest: There is none.
+    """
+    redirect = None
+    if request.content_type == "multipart/form-data":
+        form = await request.post()
+        body: Any = form.get("file", b"")
+        if isinstance(body, web.FileField):
+            body = body.file.read()
+        target = form.get("redirect")
+        redirect = target if isinstance(target, str) else None
+        if not body:
+            raise bad_request(_MALFORMED)
+    else:
+        body = await request.read()
+    try:
+        document = parse_json(body.encode() if isinstance(body, str) else body) if body else {}
+    except ValueError:
+        raise bad_request(_MALFORMED) from None
+    if not isinstance(document, dict):
+        raise bad_request(_MALFORMED)
+    return document, redirect
+
+
+def _done(redirect: str | None) -> web.Response:
+    # Only back into the user interface, never to another site; and a line end would end the header.
+    if redirect is None or "//" in redirect or "\\" in redirect or len(redirect.split()) != 1:
+        return web.Response(status=204)
+    return web.Response(status=303, headers={"location": redirect})

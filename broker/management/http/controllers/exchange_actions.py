@@ -1,0 +1,163 @@
+"""What is done to exchanges: declaring and deleting them, and publishing to them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.auth.users import User
+from broker.core.exchanges.registry import EXCHANGE_TYPES
+from broker.core.publisher import publish
+from broker.core.vhost import VirtualHost
+from broker.management.http.access import read_object
+from broker.management.http.answers import json_answer
+from broker.management.http.bodies import check_length, read_arguments, read_flag, read_table, require_keys
+from broker.management.http.context import Context
+from broker.management.http.durability import durable
+from broker.management.http.errors import bad_request, not_found
+from broker.management.http.routes import resource
+from policies.permissions import DEFAULT_EXCHANGE
+from protocol.faults import AmqpFault, precondition_failed
+from protocol.field_table import FieldTable, as_text, find
+from protocol.properties import FLAGS, encode_content_header, encode_headers, encode_text
+
+#: Numbers among the properties, with the bytes that they take.
+_NUMBERS: Final = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
+
+
+class ExchangeActions:
+    """The resource ``/api/exchanges``, where it changes something.
+
+    Args:
+        context: Whose exchanges, and who may change them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._accounts = context.accounts
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        path = "exchanges/{vhost}/{name}"
+        return [
+            *resource(path, PUT=self.declare, DELETE=self.delete),
+            *resource(f"{path}/publish", POST=self.publish),
+        ]
+
+    async def declare(self, request: web.Request) -> web.Response:
+        """Declare an exchange: type, durable, auto_delete, internal and arguments come in the body."""
+        user, vhost = self._access.require_vhost_permissions(request)
+        name = check_length(exchange_name(request.match_info["name"]))
+        document = await read_object(request)
+        flags = [read_flag(document, key) for key in ("durable", "auto_delete", "internal")]
+        arguments = read_arguments(document)
+        type_name = str(document.get("type", "direct"))
+        if type_name not in EXCHANGE_TYPES:
+            # AMQP clients get the text of newer releases.
+            raise bad_request(f"invalid exchange type '{type_name}'")
+        vhost.topology.refuse_default(name)
+        self._access.check(user, vhost.name, "configure", "exchange", name)
+        existed = name in vhost.topology.exchanges
+        if not existed:
+            self._check_alternate(user, vhost, name, arguments)
+        vhost.declare_exchange(name, type_name, flags[0], flags[1], flags[2], arguments)
+        return web.Response(status=204 if existed else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete an exchange; with if-unused only if it is the source of no binding."""
+        user, vhost = self._access.require_vhost_permissions(request)
+        name = exchange_name(request.match_info["name"])
+        if name not in vhost.topology.exchanges:
+            raise not_found()
+        vhost.topology.refuse_default(name)
+        self._access.check(user, vhost.name, "configure", "exchange", name)
+        vhost.topology.delete_exchange(name, request.query.get("if-unused") == "true")
+        return web.Response(status=204)
+
+    async def publish(self, request: web.Request) -> web.Response:
+        """Publish a message, and say whether a queue has taken it."""
+        user, vhost = self._access.require_acting(request)
+        document = await read_object(request)
+        require_keys(document, "routing_key", "properties", "payload", "payload_encoding")
+        body, properties = _read_payload(document), document["properties"] or {}
+        if not isinstance(properties, Mapping):
+            raise bad_request("properties must be an object")
+        header = _encode_properties(properties, len(body))
+        key = document["routing_key"]
+        routing_key = check_length(key if isinstance(key, str) else "" if key is None else str(key))
+        try:
+            routed = self._publish(user, vhost, exchange_name(request.match_info["name"]), routing_key, header, body)
+        except AmqpFault as fault:
+            raise bad_request(str(fault)) from None
+        await durable(self._broker)
+        return json_answer({"routed": routed})
+
+    def _publish(
+        self, user: User, vhost: VirtualHost, name: str, routing_key: str, header: tuple[bytes, str | None], body: bytes
+    ) -> bool:
+        payload, user_id = header
+        self._access.check(user, vhost.name, "write", "exchange", name)
+        if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
+            raise precondition_failed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
+        check_topic = partial(self._accounts.check_topic, user, vhost.name, "write", name, routing_key)
+        return publish(vhost, name, routing_key, payload, body, check_topic)
+
+    def _check_alternate(self, user: User, vhost: VirtualHost, name: str, arguments: FieldTable) -> None:
+        alternate = find(arguments, "alternate-exchange")
+        if alternate is not None and alternate.kind == "S" and not name.startswith("amq."):
+            self._access.check(user, vhost.name, "read", "exchange", name)
+            self._access.check(user, vhost.name, "write", "exchange", as_text(alternate))
+
+
+def exchange_name(segment: str) -> str:
+    """The exchange that a path segment means: the default one has a name there."""
+    return "" if segment == DEFAULT_EXCHANGE else segment
+
+
+def _read_payload(document: Mapping[str, Any]) -> bytes:
+    payload, encoding = document["payload"], document["payload_encoding"]
+    if not isinstance(payload, str):
+        raise bad_request("payload_not_string")
+    if encoding == "string":
+        return payload.encode("utf-8", "surrogateescape")
+    if encoding != "base64":
+        raise bad_request(["unsupported_encoding", encoding])
+    try:
+        return base64.b64decode(payload, validate=True)
+    except (binascii.Error, ValueError):
+        raise bad_request(["not_base64", payload]) from None
+
+
+def _encode_properties(properties: Mapping[str, Any], body_size: int) -> tuple[bytes, str | None]:
+    """The content header for properties written as JSON, unknown ones left out; and the user-id among them."""
+    values: dict[int, bytes] = {}
+    for flag, name in FLAGS:
+        if name not in properties:
+            continue
+        value = properties[name]
+        if name == "headers":
+            values[flag] = encode_headers(read_table(value or {}, name))
+        elif name in _NUMBERS:
+            values[flag] = _encode_number(name, value)
+        elif not isinstance(value, str):
+            raise bad_request(["not_string", name])
+        else:
+            values[flag] = encode_text(check_length(value))
+    return encode_content_header(body_size, values), properties.get("user_id")
+
+
+def _encode_number(name: str, value: Any) -> bytes:
+    size = _NUMBERS[name]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise bad_request(["not_int", name])
+    if name == "delivery_mode" and value not in (1, 2):
+        raise bad_request(f"406 PRECONDITION_FAILED - invalid message: {{delivery_mode_unknown,{value}}}")
+    if not 0 <= value < 1 << (8 * size):
+        raise bad_request(f"{name} must be between 0 and {(1 << (8 * size)) - 1}, is {value}")
+    return value.to_bytes(size, "big")

@@ -1,0 +1,65 @@
+"""Exchanges, where they are looked at."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from broker.core.exchanges.base import Exchange
+from broker.management.http.answers import object_answer
+from broker.management.http.context import Context
+from broker.management.http.controllers.exchange_actions import exchange_name
+from broker.management.http.documents.topology import exchange_document
+from broker.management.http.errors import not_found
+from broker.management.http.listing import View, list_answer
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+from broker.management.http.switches import stats_are_disabled
+
+
+class Exchanges:
+    """The resource ``/api/exchanges``, where it changes nothing.
+
+    Args:
+        context: Whose exchanges, and who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("exchanges", GET=self.list),
+            *resource("exchanges/{vhost}", GET=self.list),
+            *resource("exchanges/{vhost}/{name:[^/]*}", GET=self.show),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All exchanges, or those of one virtual host."""
+        _, vhosts = self._access.listed_vhosts(request)
+        rates = self._rates(request)
+        exchanges = [exchange for vhost in vhosts for exchange in vhost.topology.exchanges.values()]
+        view = View[Exchange](
+            lambda exchange: exchange_document(exchange, rates),
+            order=lambda exchange: (exchange.vhost_name, exchange.name),
+            keys={
+                "name": lambda exchange: exchange.name,
+                "vhost": lambda exchange: exchange.vhost_name,
+                "type": lambda exchange: exchange.type_name,
+                "durable": lambda exchange: exchange.durable,
+            },
+        )
+        return await list_answer(request, exchanges, view, paginated=True)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One exchange."""
+        _, vhost = self._access.require_vhost(request)
+        exchange = vhost.topology.exchanges.get(exchange_name(request.match_info["name"]))
+        if exchange is None:
+            raise not_found()
+        document = exchange_document(exchange, self._rates(request))
+        return object_answer(request, {**document, "incoming": [], "outgoing": []})
+
+    def _rates(self, request: web.Request) -> Rates | None:
+        return None if stats_are_disabled(request) else Rates(request, self._broker)

@@ -1,0 +1,128 @@
+"""Limits of virtual hosts and of users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from broker.auth.users import User
+from broker.core.export import vhost_limits
+from broker.management.http.access import read_object
+from broker.management.http.answers import json_answer
+from broker.management.http.bodies import require_keys
+from broker.management.http.context import Context
+from broker.management.http.errors import bad_request, missing, not_found
+from broker.management.http.routes import resource
+from policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
+
+
+class Limits:
+    """The resources ``/api/vhost-limits`` and ``/api/user-limits``.
+
+    Args:
+        context: Whose limits, and who may see and change them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._accounts = context.accounts
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("vhost-limits", GET=self.list_vhosts),
+            *resource("vhost-limits/{vhost}", GET=self.list_vhosts),
+            *resource("vhost-limits/{vhost}/{limit}", PUT=self.put_vhost, DELETE=self.delete_vhost),
+            *resource("user-limits", GET=self.list_users),
+            *resource("user-limits/{user}", GET=self.list_users),
+            *resource("user-limits/{user}/{limit}", PUT=self.put_user, DELETE=self.delete_user),
+        ]
+
+    # -- virtual hosts ------------------------------------------------------------------------------------
+
+    async def list_vhosts(self, request: web.Request) -> web.Response:
+        """The limits of all virtual hosts that have any, or of one."""
+        _, vhosts = self._access.listed_vhosts(request)
+        limits = [(vhost.name, vhost_limits(vhost)) for vhost in vhosts]
+        return json_answer([{"vhost": name, "value": value} for name, value in limits if value])
+
+    async def put_vhost(self, request: web.Request) -> web.Response:
+        """Set a limit to ``value``; a negative number is none."""
+        self._access.require(request, "administrator")
+        name, limit = request.match_info["vhost"], request.match_info["limit"]
+        if name not in self._broker.vhosts:
+            raise missing("vhost_not_found")
+        document = await read_object(request)
+        require_keys(document, "value")
+        refusal = refuse_limits({limit: document["value"]}, VHOST_LIMITS, "limits")
+        if refusal is not None:
+            raise bad_request(f"Validation failed\n\n{refusal}\n")
+        self._set_vhost_limit(name, limit, document["value"])
+        return web.Response(status=204)
+
+    async def delete_vhost(self, request: web.Request) -> web.Response:
+        """Lift a limit, if it is set."""
+        self._access.require(request, "administrator")
+        name, limit = request.match_info["vhost"], request.match_info["limit"]
+        if name not in self._broker.vhosts:
+            raise not_found()
+        if limit in VHOST_LIMITS:
+            self._set_vhost_limit(name, limit, None)
+        return web.Response(status=204)
+
+    def _set_vhost_limit(self, name: str, limit: str, value: int | None) -> None:
+        vhost = self._broker.vhosts[name]
+        if limit == "max-connections":
+            vhost.max_connections = value
+        else:
+            vhost.max_queues = value
+        self._broker.save_vhost(vhost)
+
+    # -- users --------------------------------------------------------------------------------------------
+
+    async def list_users(self, request: web.Request) -> web.Response:
+        """The limits of all users that have any, or of one."""
+        self._access.require(request, "management")
+        name = request.match_info.get("user")
+        if name is not None and name not in self._accounts.users:
+            raise not_found()
+        limits = [(user.name, user_limits(user)) for user in self._accounts.users.values() if name in (None, user.name)]
+        return json_answer([{"user": user, "value": value} for user, value in limits if value])
+
+    async def put_user(self, request: web.Request) -> web.Response:
+        """Set a limit to ``value``; a negative number is none. It counts for the user's open connections, too."""
+        self._access.require(request, "administrator")
+        name, limit = request.match_info["user"], request.match_info["limit"]
+        document = await read_object(request)
+        require_keys(document, "value")
+        if name not in self._accounts.users:
+            raise bad_request(["no_such_user", name])
+        refusal = refuse_limits({limit: document["value"]}, USER_LIMITS, "user-limits")
+        if refusal is not None:
+            raise bad_request(refusal)
+        self._set_user_limit(name, limit, document["value"])
+        return web.Response(status=204)
+
+    async def delete_user(self, request: web.Request) -> web.Response:
+        """Lift a limit, if it is set."""
+        self._access.require(request, "administrator")
+        name, limit = request.match_info["user"], request.match_info["limit"]
+        if name not in self._accounts.users:
+            raise not_found()
+        if limit in USER_LIMITS:
+            self._set_user_limit(name, limit, None)
+        return web.Response(status=204)
+
+    def _set_user_limit(self, name: str, limit: str, value: int | None) -> None:
+        limits = self._accounts.users[name].limits
+        connections = value if limit == "max-connections" else limits.max_connections
+        channels = value if limit == "max-channels" else limits.max_channels
+        self._accounts.set_user_limits(name, connections, channels)
+
+
+def user_limits(user: User) -> dict[str, Any]:
+    """The limits that are set on a user, negative ones included."""
+    values = {"max-connections": user.limits.max_connections, "max-channels": user.limits.max_channels}
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,85 @@
+"""The node: what it takes of the machine, and its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from broker.management.http.answers import object_answer
+from broker.management.http.census import count_all
+from broker.management.http.context import Context
+from broker.management.http.documents.memory import MemoryBreakdown
+from broker.management.http.documents.overview import node_document, short_node
+from broker.management.http.errors import not_found
+from broker.management.http.listing import View, in_slices, list_answer
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+from broker.management.http.switches import stats_are_disabled
+
+
+class Nodes:
+    """The resource ``/api/nodes``: there is one node.
+
+    Args:
+        context: The broker and its node, and who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._broker = context.broker
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("nodes", GET=self.list),
+            *resource("nodes/{node}", GET=self.show),
+            *resource("nodes/{node}/memory", GET=self.memory),
+            *resource("nodes/{node}/memory/relative", GET=self.memory_shares),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All nodes."""
+        self._access.require(request, "monitoring")
+        document = await self._describe(request)
+        view = View[dict[str, Any]](lambda each: each, order=lambda each: each["name"])
+        return await list_answer(request, [document], view)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One node; ``memory=true`` adds where its memory is."""
+        self._require_node(request)
+        document = await self._describe(request)
+        if request.query.get("memory") == "true":
+            document["memory"] = (await self._break_down()).document()
+        return object_answer(request, document)
+
+    async def memory(self, request: web.Request) -> web.Response:
+        """Where its memory is, in bytes."""
+        self._require_node(request)
+        return object_answer(request, {"memory": (await self._break_down()).document()})
+
+    async def memory_shares(self, request: web.Request) -> web.Response:
+        """Where its memory is, in per cent."""
+        self._require_node(request)
+        return object_answer(request, {"memory": (await self._break_down()).shares()})
+
+    def _require_node(self, request: web.Request) -> None:
+        self._access.require(request, "monitoring")
+        if request.match_info["node"] != self._context.node.name:
+            raise not_found()
+
+    async def _describe(self, request: web.Request) -> dict[str, Any]:
+        context, broker = self._context, self._broker
+        if stats_are_disabled(request):
+            return short_node(context.node)
+        rates = Rates(request, broker)
+        churn = broker.statistics.row((await count_all(broker)).total())
+        return node_document(broker, context.node, context.settings, rates, churn)
+
+    async def _break_down(self) -> MemoryBreakdown:
+        breakdown = MemoryBreakdown(self._broker)
+        queues = [queue for vhost in self._broker.vhosts.values() for queue in vhost.queues.values()]
+        async for queue in in_slices(queues):
+            breakdown.add(queue)
+        return breakdown

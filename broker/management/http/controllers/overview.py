@@ -1,0 +1,92 @@
+"""The broker as a whole: versions, totals, listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aiohttp import web
+
+from broker.auth.users import User
+from broker.core.clients import ClientConnection
+from broker.management.http.access import has_tag
+from broker.management.http.answers import json_answer, object_answer
+from broker.management.http.census import count_all
+from broker.management.http.context import Context
+from broker.management.http.documents.overview import listeners, overview_document, overview_stats, web_contexts
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+from broker.management.http.switches import stats_are_disabled, totals_are_enabled
+
+
+class Overview:
+    """The resources ``/api/overview``, ``/api/version`` and ``/api/extensions``.
+
+    Args:
+        context: The broker that is shown, and who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._broker = context.broker
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("overview", GET=self.show),
+            *resource("version", GET=self.version),
+            *resource("extensions", GET=self.extensions),
+        ]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Versions, totals and listeners; without the tag monitoring, of the user's own virtual hosts."""
+        user = self._access.require(request, "management")
+        disabled = stats_are_disabled(request)
+        context, broker = self._context, self._broker
+        document = {
+            **overview_document(broker, context.node, context.settings),
+            "disable_stats": disabled,
+            "enable_queue_totals": disabled and totals_are_enabled(request),
+        }
+        sees_all = has_tag(user, "monitoring")
+        totals = self._object_totals(user, sees_all)
+        if disabled:
+            document["object_totals"] = {name: totals[name] for name in ("queues", "exchanges", "connections")}
+        else:
+            rates = Rates(request, broker)
+            vhosts = None if sees_all else [name for name in broker.vhosts if self._access.sees(user, name)]
+            document |= overview_stats(broker, await count_all(broker), vhosts, rates)
+            document["object_totals"] = totals
+        if sees_all:
+            document["node"] = context.node.name
+        else:
+            totals.pop("consumers")
+        if sees_all and not disabled:
+            document |= {"listeners": listeners(context.node), "contexts": web_contexts(context.node, with_node=True)}
+        return object_answer(request, document)
+
+    async def version(self, request: web.Request) -> web.Response:
+        """What newer clients ask before all else: the version of the API."""
+        self._access.require(request, "management")
+        return json_answer(
+            overview_document(self._broker, self._context.node, self._context.settings)["rabbitmq_version"]
+        )
+
+    async def extensions(self, request: web.Request) -> web.Response:
+        """What is loaded into RabbitMQ's own pages."""
+        self._access.require(request, "management")
+        return json_answer([{"javascript": "dispatcher.js"}])
+
+    def _object_totals(self, user: User, sees_all: bool) -> dict[str, Any]:
+        vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.sees(user, vhost.name)]
+        connections: Iterable[ClientConnection] = [
+            connection for connection in self._broker.connections if sees_all or connection.username == user.name
+        ]
+        return {
+            "connections": len(list(connections)),
+            "channels": sum(len(connection.channels) for connection in connections),
+            "queues": sum(len(vhost.queues) for vhost in vhosts),
+            "exchanges": sum(len(vhost.topology.exchanges) for vhost in vhosts),
+            "consumers": sum(len(channel.consumers) for connection in connections for channel in connection.channels),
+        }

@@ -1,0 +1,206 @@
+"""Runtime parameters and global parameters.
+
+Without plugins RabbitMQ knows no parameters but those that are something else, too: operator policies and the limits
+of virtual hosts. They are shown and set here in their raw form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.auth.users import User
+from broker.core.definitions import COMPONENTS
+from broker.core.export import export_parameters, policy_value, vhost_limits
+from broker.core.vhost import VirtualHost
+from broker.management.http.access import read_object
+from broker.management.http.answers import object_answer
+from broker.management.http.bodies import check_length, require_keys
+from broker.management.http.context import Context
+from broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from broker.management.http.listing import View, list_answer, take_slowly
+from broker.management.http.routes import resource
+from policies.limits import VHOST_LIMITS, refuse_limits
+from policies.policy import Policy, PolicyError, read_policy
+
+_REFUSAL: Final = "User not authorised to access object"
+
+
+class Parameters:
+    """The resources ``/api/parameters`` and ``/api/global-parameters``; policymakers only.
+
+    Args:
+        context: Whose parameters, and who may see and change them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("parameters", GET=self.list),
+            *resource("parameters/{component}", GET=self.list),
+            *resource("parameters/{component}/{vhost}", GET=self.list_vhost),
+            *resource("parameters/{component}/{vhost}/{name}", GET=self.show, PUT=self.put, DELETE=self.delete),
+            *resource("global-parameters", GET=self.list_global),
+            *resource("global-parameters/{name}", GET=self.show_global, PUT=self.put_global, DELETE=self.delete_global),
+        ]
+
+    # -- parameters ---------------------------------------------------------------------------------------
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All parameters, or those of one component; policies only if they are asked for."""
+        user = self._access.require(request, "policymaker")
+        component = request.match_info.get("component")
+        vhosts = [vhost for vhost in self._broker.vhosts.values() if self._access.sees(user, vhost.name)]
+        found = [entry for vhost in vhosts for entry in _entries(vhost, component)]
+        return await list_answer(request, found, _VIEW)
+
+    async def list_vhost(self, request: web.Request) -> web.Response:
+        """The parameters of one component in one virtual host."""
+        _, vhost = self._open(request)
+        component = request.match_info["component"]
+        if component not in (*COMPONENTS, "policy"):
+            raise not_found()
+        return await list_answer(request, _entries(vhost, component), _VIEW)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One parameter."""
+        _, vhost = self._open(request)
+        for entry in _entries(vhost, request.match_info["component"]):
+            if entry["name"] == request.match_info["name"]:
+                return object_answer(request, entry)
+        raise not_found()
+
+    async def put(self, request: web.Request) -> web.Response:
+        """Set a parameter to ``value``."""
+        user = self._access.require(request, "policymaker")
+        match = request.match_info
+        vhost = self._broker.vhosts.get(match["vhost"])
+        if vhost is None:
+            raise missing("vhost_not_found")
+        self._check(user, vhost)
+        document = await read_object(request)
+        require_keys(document, "value")
+        value, component, name = document["value"], match["component"], match["name"]
+        if component == "policy":
+            raise bad_request("policies may not be set using this method")
+        if component == "operator_policy":
+            created, steps = vhost.policies.set_in_steps(_read_operator_policy(name, value), operator=True)
+            await take_slowly(steps)
+        elif component == "vhost-limits":
+            created = self._set_limits(vhost, name, value)
+        else:
+            raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
+        return web.Response(status=201 if created else 204)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Clear a parameter."""
+        _, vhost = self._open(request)
+        component, name = request.match_info["component"], request.match_info["name"]
+        if component == "policy":
+            raise bad_request("policies may not be cleared using this method")
+        if not any(entry["name"] == name for entry in _entries(vhost, component)):
+            raise not_found()
+        if component == "operator_policy":
+            await take_slowly(vhost.policies.clear_in_steps(name, operator=True) or ())
+        else:
+            self._set_limits(vhost, name, {})
+        return web.Response(status=204)
+
+    def _open(self, request: web.Request) -> tuple[User, VirtualHost]:
+        user = self._access.require(request, "policymaker")
+        vhost = self._broker.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise not_found()
+        self._check(user, vhost)
+        return user, vhost
+
+    def _check(self, user: User, vhost: VirtualHost) -> None:
+        if not self._access.sees(user, vhost.name):
+            raise not_authorised(_REFUSAL)
+
+    def _set_limits(self, vhost: VirtualHost, name: str, value: Any) -> bool:
+        if name != "limits":
+            raise bad_request(f"Validation failed\n\nthe name of this parameter is 'limits', not '{name}'\n")
+        if not isinstance(value, Mapping):
+            raise bad_request(f"Validation failed\n\n{name} not a list {value}\n")
+        refusal = refuse_limits(value, VHOST_LIMITS, "limits")
+        if refusal is not None:
+            # RabbitMQ escapes markup in texts about parameters.
+            raise bad_request(f"Validation failed\n\n{_escaped(refusal)}\n")
+        created = not vhost_limits(vhost)
+        vhost.max_connections, vhost.max_queues = value.get("max-connections"), value.get("max-queues")
+        self._broker.save_vhost(vhost)
+        return created
+
+    # -- global parameters --------------------------------------------------------------------------------
+
+    async def list_global(self, request: web.Request) -> web.Response:
+        """All global parameters."""
+        self._access.require(request, "policymaker")
+        found = [{"name": name, "value": value} for name, value in self._broker.global_parameters.values.items()]
+        return await list_answer(request, found, _GLOBAL_VIEW)
+
+    async def show_global(self, request: web.Request) -> web.Response:
+        """One global parameter."""
+        self._access.require(request, "policymaker")
+        name, values = request.match_info["name"], self._broker.global_parameters.values
+        if name not in values:
+            raise not_found()
+        return object_answer(request, {"value": values[name], "name": name})
+
+    async def put_global(self, request: web.Request) -> web.Response:
+        """Set a global parameter to ``value``."""
+        self._access.require(request, "policymaker")
+        document = await read_object(request)
+        require_keys(document, "value")
+        name = check_length(request.match_info["name"])
+        created = self._broker.global_parameters.set(name, document["value"])
+        return web.Response(status=201 if created else 204)
+
+    async def delete_global(self, request: web.Request) -> web.Response:
+        """Clear a global parameter."""
+        self._access.require(request, "policymaker")
+        if not self._broker.global_parameters.clear(request.match_info["name"]):
+            raise not_found()
+        return web.Response(status=204)
+
+
+def _entries(vhost: VirtualHost, component: str | None) -> Sequence[dict[str, Any]]:
+    """The parameters of a virtual host; of one component if it is named. Policies have to be named."""
+    if component == "policy":
+        return [
+            {"value": policy_value(policy), "vhost": vhost.name, "component": component, "name": policy.name}
+            for policy in vhost.policies.policies.values()
+        ]
+    return [entry for entry in export_parameters(vhost) if component in (None, entry["component"])]
+
+
+def _read_operator_policy(name: str, value: Any) -> Policy:
+    """An operator policy in its raw form, in which nothing has a default."""
+    if not isinstance(value, Mapping):
+        raise bad_request(f"Validation failed\n\n{name} not a list {value}\n")
+    lacking = [
+        f'Key "{key}" not found in {name}\n' for key in ("definition", "pattern", "priority") if key not in value
+    ]
+    if lacking:
+        raise bad_request(f"Validation failed\n\n{''.join(lacking)}")
+    try:
+        return read_policy(name, value, operator=True)
+    except PolicyError as error:
+        raise bad_request(_escaped(str(error))) from None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace(">", "&gt;")
+
+
+_VIEW: Final[View[Mapping[str, Any]]] = View(
+    describe=dict, order=lambda entry: (entry["vhost"], entry["component"], entry["name"])
+)
+_GLOBAL_VIEW: Final[View[Mapping[str, Any]]] = View(describe=dict, order=lambda entry: entry["name"])

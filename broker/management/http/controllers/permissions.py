@@ -1,0 +1,174 @@
+"""Permissions and topic permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.management.http.access import read_object
+from broker.management.http.answers import object_answer
+from broker.management.http.bodies import read_text, require_keys
+from broker.management.http.context import Context
+from broker.management.http.errors import bad_request, not_found
+from broker.management.http.listing import View, list_answer
+from broker.management.http.routes import resource
+from policies.pcre import InvalidPattern
+from policies.permissions import Permissions as Granted
+from policies.permissions import TopicPermissions
+
+
+class Permissions:
+    """The resources ``/api/permissions`` and ``/api/topic-permissions``; administrators only.
+
+    Args:
+        context: Whose users and virtual hosts.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._accounts = context.accounts
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        one, topic = "permissions/{vhost}/{user}", "topic-permissions/{vhost}/{user}"
+        return [
+            *resource("permissions", GET=self.list),
+            *resource("users/{user}/permissions", GET=self.list),
+            *resource("vhosts/{vhost}/permissions", GET=self.list),
+            *resource(one, GET=self.show, PUT=self.put, DELETE=self.delete),
+            *resource("topic-permissions", GET=self.list_topic),
+            *resource("users/{user}/topic-permissions", GET=self.list_topic),
+            *resource("vhosts/{vhost}/topic-permissions", GET=self.list_topic),
+            *resource(topic, GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
+            *resource(f"{topic}/{{exchange:[^/]*}}", DELETE=self.delete_topic),
+        ]
+
+    # -- permissions --------------------------------------------------------------------------------------
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All permissions, those of a user, or those in a virtual host."""
+        user, vhost = self._named(request)
+        found = [
+            _describe(whose, where, granted)
+            for (whose, where), granted in self._accounts.all_permissions.items()
+            if user in (None, whose) and vhost in (None, where)
+        ]
+        return await list_answer(request, found, _VIEW)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """What a user may do in a virtual host."""
+        user, vhost = self._both(request)
+        granted = self._accounts.permissions(user, vhost)
+        if granted is None:
+            raise not_found()
+        return object_answer(request, _describe(user, vhost, granted))
+
+    async def put(self, request: web.Request) -> web.Response:
+        """Set what a user may do in a virtual host: configure, write and read come in the body."""
+        user, vhost = self._both(request)
+        document = await read_object(request)
+        self._check_exist(user, vhost)
+        require_keys(document, "configure", "write", "read")
+        patterns = [read_text(document, key) for key in ("configure", "write", "read")]
+        existed = self._accounts.permissions(user, vhost) is not None
+        try:
+            self._accounts.set_permissions(user, vhost, *patterns)
+        except InvalidPattern as invalid:
+            raise bad_request(invalid.as_json()) from None
+        return web.Response(status=204 if existed else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Take a user's permissions in a virtual host; its connections stay, and may do nothing more there."""
+        user, vhost = self._both(request)
+        if self._accounts.permissions(user, vhost) is None:
+            raise not_found()
+        self._accounts.clear_permissions(user, vhost)
+        return web.Response(status=204)
+
+    # -- topic permissions --------------------------------------------------------------------------------
+
+    async def list_topic(self, request: web.Request) -> web.Response:
+        """All topic permissions, those of a user, or those in a virtual host."""
+        user, vhost = self._named(request)
+        return await list_answer(request, self._topic(user, vhost), _VIEW)
+
+    async def show_topic(self, request: web.Request) -> web.Response:
+        """The topic permissions of a user in a virtual host; a list, one entry for each exchange."""
+        user, vhost = self._both(request)
+        found = self._topic(user, vhost)
+        if not found:
+            raise not_found()
+        return await list_answer(request, found, _VIEW)
+
+    async def put_topic(self, request: web.Request) -> web.Response:
+        """Set which routing keys a user may use on a topic exchange: exchange, write and read come in the body."""
+        user, vhost = self._both(request)
+        document = await read_object(request)
+        self._check_exist(user, vhost)
+        require_keys(document, "exchange", "write", "read")
+        exchange, write, read = (read_text(document, key) for key in ("exchange", "write", "read"))
+        existed = bool(self._topic(user, vhost))
+        try:
+            self._accounts.set_topic_permissions(user, vhost, exchange, write, read)
+        except InvalidPattern as invalid:
+            raise bad_request(invalid.as_json(invalid.source)) from None
+        return web.Response(status=204 if existed else 201)
+
+    async def delete_topic(self, request: web.Request) -> web.Response:
+        """Take a user's topic permissions in a virtual host, on one exchange or on all."""
+        user, vhost = self._both(request)
+        exchange = request.match_info.get("exchange")
+        known = [entry["exchange"] for entry in self._topic(user, vhost)]
+        if not known or exchange not in (None, *known):
+            raise not_found()
+        self._accounts.clear_topic_permissions(user, vhost, exchange)
+        return web.Response(status=204)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _topic(self, user: str | None, vhost: str | None) -> Sequence[dict[str, Any]]:
+        return [
+            _describe_topic(whose, where, exchange, granted)
+            for (whose, where, exchange), granted in self._accounts.all_topic_permissions.items()
+            if user in (None, whose) and vhost in (None, where)
+        ]
+
+    def _named(self, request: web.Request) -> tuple[str | None, str | None]:
+        """The user and the virtual host that the path names, which must exist; None for all."""
+        self._access.require(request, "administrator")
+        user, vhost = request.match_info.get("user"), request.match_info.get("vhost")
+        if (user is not None and user not in self._accounts.users) or (
+            vhost is not None and vhost not in self._broker.vhosts
+        ):
+            raise not_found()
+        return user, vhost
+
+    def _both(self, request: web.Request) -> tuple[str, str]:
+        self._access.require(request, "administrator")
+        return request.match_info["user"], request.match_info["vhost"]
+
+    def _check_exist(self, user: str, vhost: str) -> None:
+        if user not in self._accounts.users or vhost not in self._broker.vhosts:
+            raise bad_request("vhost_or_user_not_found")
+
+
+def _describe(user: str, vhost: str, granted: Granted) -> dict[str, Any]:
+    return {
+        "user": user,
+        "vhost": vhost,
+        "configure": granted.configure,
+        "write": granted.write,
+        "read": granted.read,
+    }
+
+
+def _describe_topic(user: str, vhost: str, exchange: str, granted: TopicPermissions) -> dict[str, Any]:
+    return {"user": user, "vhost": vhost, "exchange": exchange, "write": granted.write, "read": granted.read}
+
+
+_VIEW: Final[View[dict[str, Any]]] = View(
+    describe=dict, order=lambda entry: (entry["vhost"], entry["user"], entry.get("exchange", ""))
+)

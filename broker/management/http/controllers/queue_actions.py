@@ -1,0 +1,104 @@
+"""What is done to queues: declaring, deleting and purging them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from aiohttp import web
+
+from broker.auth.users import User
+from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
+from broker.core.queues.queue import Queue
+from broker.core.vhost import VirtualHost
+from broker.management.http.access import read_object
+from broker.management.http.bodies import check_length, read_arguments, read_flag, require_keys
+from broker.management.http.context import Context
+from broker.management.http.errors import bad_request, not_found
+from broker.management.http.routes import resource
+from protocol.faults import not_implemented, precondition_failed
+
+
+class QueueActions:
+    """The resource ``/api/queues``, where it changes something.
+
+    Args:
+        context: Whose queues, and who may change them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._access = context.access
+        self._node_name = context.node.name
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        path = "queues/{vhost}/{name}"
+        return [
+            *resource(path, PUT=self.declare, DELETE=self.delete),
+            *resource(f"{path}/contents", DELETE=self.purge),
+            *resource(f"{path}/actions", POST=self.act),
+        ]
+
+    async def declare(self, request: web.Request) -> web.Response:
+        """Declare a queue: durable, auto_delete, arguments and node come in the body; all may be missing."""
+        user, vhost = self._access.require_vhost_permissions(request)
+        name = check_length(request.match_info["name"])
+        document = await read_object(request)
+        durable, auto_delete = read_flag(document, "durable"), read_flag(document, "auto_delete")
+        declaration = QueueDeclaration(name, durable, auto_delete, None, None, read_arguments(document))
+        node = document.get("node")
+        if node not in (None, "", self._node_name):
+            raise bad_request(f"Node {node} could not be contacted")
+        existed = name in vhost.queues
+        if not existed:
+            check_unreserved(name)
+        self._access.check(user, vhost.name, "configure", "queue", name)
+        vhost.declare_queue(declaration, partial(self._check_dead_letters, user, vhost.name, name))
+        return web.Response(status=204 if existed else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a queue; with if-empty and if-unused only if it is that."""
+        vhost, queue = self._open(request, "configure")
+        if_empty = request.query.get("if-empty") == "true"
+        if_unused = request.query.get("if-unused") == "true"
+        if (if_empty or if_unused) and not queue.deletes_conditionally:
+            raise not_implemented(
+                f"cannot delete queue '{queue.name}' in vhost '{vhost.name}'. queue.delete operations with"
+                f" {'if-empty' if if_empty else 'if-unused'} flag set are not supported by {queue.queue_type} queues"
+            )
+        if if_empty and queue.ready_count():
+            raise precondition_failed(f"queue '{queue.name}' in vhost '{vhost.name}' not empty")
+        if if_unused and len(queue.consumers):
+            raise precondition_failed(f"queue '{queue.name}' in vhost '{vhost.name}' in use")
+        vhost.delete_queue(queue)
+        return web.Response(status=204)
+
+    async def purge(self, request: web.Request) -> web.Response:
+        """Drop the ready messages of a queue."""
+        _, queue = self._open(request, "read")
+        queue.purge()
+        return web.Response(status=204)
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Accept what makes mirrors of a queue alike: there are none."""
+        _, vhost = self._access.require_vhost_permissions(request, "administrator")
+        document = await read_object(request)
+        require_keys(document, "action")
+        if document["action"] not in ("sync", "cancel_sync"):
+            raise bad_request(["unknown", document["action"]])
+        if request.match_info["name"] not in vhost.queues:
+            raise not_found()
+        return web.Response(status=204)
+
+    def _open(self, request: web.Request, kind: str) -> tuple[VirtualHost, Queue]:
+        """The queue that the path names, if the user may do something to it."""
+        user, vhost = self._access.require_vhost_permissions(request)
+        queue = vhost.queues.get(request.match_info["name"])
+        if queue is None:
+            raise not_found()
+        self._access.check(user, vhost.name, "read" if kind == "read" else "configure", "queue", queue.name)
+        check_locked(queue, None)
+        return vhost, queue
+
+    def _check_dead_letters(self, user: User, vhost_name: str, name: str, exchange: str) -> None:
+        self._access.check(user, vhost_name, "read", "queue", name)
+        self._access.check(user, vhost_name, "write", "exchange", exchange)

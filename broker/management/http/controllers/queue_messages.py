@@ -1,0 +1,181 @@
+"""What is in a queue: getting messages, and moving them to another queue."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.core.consumers import Holder
+from broker.core.json_tables import table_to_json
+from broker.core.published import published_to
+from broker.core.queues.declaration import check_locked
+from broker.core.queues.moving import End, Move
+from broker.core.queues.queue import Queue
+from broker.core.vhost import VirtualHost
+from broker.management.http.access import read_object
+from broker.management.http.answers import encode, json_answer, json_text_answer
+from broker.management.http.bodies import read_integer, read_text, require_keys
+from broker.management.http.context import Context
+from broker.management.http.durability import durable
+from broker.management.http.errors import bad_request, missing, not_authorised
+from broker.management.http.routes import resource
+from policies.message_filter import FilterError, read_filter
+from protocol.faults import AmqpFault, ReplyCode, resource_locked
+from protocol.properties import Properties
+from storage.interface import Entry
+
+#: What becomes of messages that were got.
+_ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
+#: Messages between two chances for everybody else.
+_SLICE: Final = 100
+
+
+class QueueMessages:
+    """The messages of a queue: ``/api/queues/{vhost}/{name}/get`` and ``/move-messages``.
+
+    Args:
+        context: Whose queues, and who may take from them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        path = "queues/{vhost}/{name}"
+        return [*resource(f"{path}/get", POST=self.get), *resource(f"{path}/move-messages", POST=self.move)]
+
+    async def get(self, request: web.Request) -> web.Response:
+        """Get messages; count, ackmode and encoding come in the body, optionally truncate."""
+        user, vhost = self._access.require_acting(request)
+        document = await read_object(request)
+        mode = document.get("ackmode", document.get("ack_mode"))
+        require_keys({**document, **({} if mode is None else {"ackmode": mode})}, "ackmode", "count", "encoding")
+        count = read_integer(document["count"])
+        truncate = read_integer(document["truncate"]) if "truncate" in document else None
+        if document["encoding"] not in ("auto", "base64"):
+            raise bad_request("Unsupported encoding. Please use auto or base64.")
+        if mode not in _ACK_MODES:
+            raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(_ACK_MODES)}.")
+        try:
+            self._access.check(user, vhost.name, "read", "queue", request.match_info["name"])
+            queue = _open(vhost, request.match_info["name"])
+        except AmqpFault as fault:
+            raise _refusal(fault) from None
+        shown = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate)
+        return json_text_answer(f"[{','.join(shown)}]")
+
+    async def move(self, request: web.Request) -> web.Response:
+        """Move messages to another queue; to comes in the body, optionally limit and filter."""
+        user, vhost = self._access.require_acting(request)
+        document = await read_object(request)
+        require_keys(document, "to")
+        target_name, source_name = read_text(document, "to"), request.match_info["name"]
+        limit = None if document.get("limit") is None else read_integer(document["limit"])
+        if limit is not None and limit < 1:
+            raise bad_request(f"limit must be 1 or more, is {limit}")
+        try:
+            wanted = read_filter(document.get("filter"))
+        except FilterError as error:
+            raise bad_request(str(error)) from None
+        self._access.check(user, vhost.name, "read", "queue", source_name)
+        self._access.check(user, vhost.name, "write", "queue", target_name)
+        source, target = _open(vhost, source_name), _open(vhost, target_name)
+        if source is target:
+            raise bad_request(f"queue '{target_name}' is source and target")
+        move = Move(source, target, wanted, limit)
+        await self._run(move)
+        end = move.end or End.EMPTY
+        return json_answer(
+            {
+                "moved": move.moved,
+                "scanned": move.scanned,
+                "complete": end in (End.EMPTY, End.LIMIT),
+                "reason": end.value,
+                "messages_ready": 0 if source.deleted else source.ready_count(),
+            }
+        )
+
+    async def _run(self, move: Move) -> None:
+        try:
+            while move.end is None:
+                move.step()
+                await durable(self._broker)
+                move.settle()
+        finally:
+            move.finish()
+
+
+def _open(vhost: VirtualHost, name: str) -> Queue:
+    queue = vhost.queue(name, None)
+    check_locked(queue, None)
+    if queue.consumers.single_active and not queue.gets_beside_single_active:
+        raise resource_locked(
+            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
+            f" are not supported by {queue.queue_type} queues with single active consumer"
+        )
+    return queue
+
+
+def _refusal(fault: AmqpFault) -> web.HTTPException:
+    """The answer to what RabbitMQ's own connection was refused, which differs from answers elsewhere."""
+    if fault.code is ReplyCode.ACCESS_REFUSED:
+        return not_authorised(fault.text)
+    return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
+
+
+async def _get(queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None) -> list[str]:
+    """Take messages, then settle them all; return them as JSON."""
+    holder = None if mode == "ack_requeue_false" else Holder(queue)
+    taken: list[Entry] = []
+    shown: list[str] = []
+    try:
+        while count < 0 or len(shown) < count:
+            entry = None if queue.deleted else queue.get(holder)
+            if entry is None:
+                break
+            taken.append(entry)
+            shown.append(encode(_describe(entry, queue.ready_count(), as_base64, truncate)))
+            if len(shown) % _SLICE == 0:
+                await asyncio.sleep(0)
+    finally:
+        if holder is not None and taken:
+            queue.release(holder, taken)
+            if mode == "reject_requeue_false":
+                queue.reject(taken)
+            else:
+                queue.requeue(taken)
+    return shown
+
+
+def _describe(entry: Entry, left: int, as_base64: bool, truncate: int | None) -> Mapping[str, Any]:
+    _, message, redelivered = entry
+    exchange, routing_key = published_to(message.envelope)
+    properties = Properties(message.envelope.header).as_dict()
+    if "headers" in properties:
+        properties["headers"] = table_to_json(properties["headers"])
+    payload, encoding = _encode_payload(message.body if truncate is None else message.body[:truncate], as_base64)
+    return {
+        "payload_bytes": len(message.body),
+        "redelivered": redelivered,
+        "exchange": exchange,
+        "routing_key": routing_key,
+        "message_count": left,
+        "properties": properties,
+        "payload": payload,
+        "payload_encoding": encoding,
+    }
+
+
+def _encode_payload(body: bytes, as_base64: bool) -> tuple[str, str]:
+    if not as_base64:
+        try:
+            return body.decode("utf-8"), "string"
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(body).decode("ascii"), "base64"

@@ -1,0 +1,88 @@
+"""Who someone is to the HTTP API: logging in, and how often that was tried."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from aiohttp import web
+
+from broker.management.http.answers import json_answer
+from broker.management.http.context import Context
+from broker.management.http.errors import login_failed, not_found
+from broker.management.http.routes import resource
+
+
+class Sessions:
+    """The resources ``/api/whoami``, ``/api/login`` and ``/api/auth``.
+
+    Args:
+        context: Has the users.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._accounts = context.accounts
+        self._access = context.access
+        self._node = context.node.name
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("whoami", GET=self.whoami),
+            *resource("login", POST=self.login),
+            *resource("auth", GET=self.settings),
+            *resource("auth/attempts/{node}", GET=self.attempts, DELETE=self.forget_attempts),
+            *resource("auth/attempts/{node}/source", GET=self.attempts_by_source, DELETE=self.forget_attempts),
+        ]
+
+    async def whoami(self, request: web.Request) -> web.Response:
+        """The user who asks."""
+        user = self._access.require(request, "management")
+        return json_answer({"name": user.name, "tags": list(user.tags)})
+
+    async def login(self, request: web.Request) -> web.Response:
+        """Check a name and a password that come as a form; the answer sets a cookie with both."""
+        form = await request.post()
+        name, password = form.get("username"), form.get("password")
+        if not isinstance(name, str) or not isinstance(password, str):
+            raise login_failed()
+        self._access.authenticate(request, name, password)
+        answer = json_answer("ok")
+        value = base64.b64encode(f"{name}:{password}".encode()).decode("ascii")
+        answer.headers["set-cookie"] = f"auth={value}; Version=1"
+        return answer
+
+    async def settings(self, request: web.Request) -> web.Response:
+        """How to log in; needs no login."""
+        return json_answer({"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False})
+
+    async def attempts(self, request: web.Request) -> web.Response:
+        """How often a login was tried, by protocol."""
+        self._require_node(request, "monitoring")
+        counted = self._accounts.attempts.by_protocol.items()
+        found: list[dict[str, Any]] = [
+            {
+                "protocol": protocol,
+                "auth_attempts": attempts.total,
+                "auth_attempts_failed": attempts.failed,
+                "auth_attempts_succeeded": attempts.succeeded,
+            }
+            for protocol, attempts in counted
+        ]
+        return json_answer(found)
+
+    async def attempts_by_source(self, request: web.Request) -> web.Response:
+        """The same by address and user: not counted, as in RabbitMQ unless it is told to."""
+        self._require_node(request, "monitoring")
+        return json_answer([])
+
+    async def forget_attempts(self, request: web.Request) -> web.Response:
+        """Count from 0 again."""
+        self._require_node(request, "administrator")
+        self._accounts.attempts.reset()
+        return web.Response(status=204)
+
+    def _require_node(self, request: web.Request, tag: str) -> None:
+        self._access.require(request, tag)
+        if request.match_info["node"] != self._node:
+            raise not_found()

@@ -1,0 +1,144 @@
+"""Users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.auth.definitions import dump_user
+from broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
+from broker.auth.users import User, UserLimits
+from broker.management.http.access import read_object
+from broker.management.http.answers import json_answer, object_answer
+from broker.management.http.bodies import check_length, require_keys
+from broker.management.http.context import Context
+from broker.management.http.controllers.connection_actions import close_connections
+from broker.management.http.errors import bad_request, not_found
+from broker.management.http.listing import View, list_answer
+from broker.management.http.routes import resource
+
+#: Any name but those of the other resources here.
+_NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)[^/]+}"
+
+
+class Users:
+    """The resource ``/api/users``; administrators only.
+
+    Args:
+        context: Whose users.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._accounts = context.accounts
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("users", GET=self.list),
+            *resource("users/without-permissions", GET=self.list_without_permissions),
+            *resource("users/bulk-delete", POST=self.delete_several),
+            *resource(f"users/{_NAME}", GET=self.show, PUT=self.put, DELETE=self.delete),
+            *resource("auth/hash_password/{password}", GET=self.hash),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All users."""
+        self._access.require(request, "administrator")
+        return await list_answer(request, self._accounts.users.values(), _VIEW, paginated=True)
+
+    async def list_without_permissions(self, request: web.Request) -> web.Response:
+        """The users that may not open any virtual host."""
+        self._access.require(request, "administrator")
+        permitted = {user for user, _ in self._accounts.all_permissions}
+        users = [user for user in self._accounts.users.values() if user.name not in permitted]
+        return await list_answer(request, users, _VIEW)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One user."""
+        self._access.require(request, "administrator")
+        user = self._accounts.users.get(request.match_info["user"])
+        if user is None:
+            raise not_found()
+        return object_answer(request, dump_user(user))
+
+    async def put(self, request: web.Request) -> web.Response:
+        """Make a user, or replace its password and tags; its permissions, limits and connections stay."""
+        self._access.require(request, "administrator")
+        name = check_length(request.match_info["user"])
+        document = await read_object(request)
+        tags = _read_tags(document)
+        password_hash, algorithm = _read_password(document)
+        known = self._accounts.users.get(name)
+        limits = UserLimits() if known is None else known.limits
+        self._accounts.put_user(User(name, password_hash, algorithm, tags, limits))
+        return web.Response(status=201 if known is None else 204)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a user and close its connections."""
+        self._access.require(request, "administrator")
+        if not self._delete(request.match_info["user"]):
+            raise not_found()
+        return web.Response(status=204)
+
+    async def delete_several(self, request: web.Request) -> web.Response:
+        """Delete users one after the other, up to the first that does not exist."""
+        self._access.require(request, "administrator")
+        document = await read_object(request)
+        require_keys(document, "users")
+        names = document["users"]
+        if not isinstance(names, list | tuple):
+            raise bad_request("users must be a list")
+        for name in names:
+            if not self._delete(str(name)):
+                raise bad_request(["no_such_user", name])
+        return web.Response(status=204)
+
+    async def hash(self, request: web.Request) -> web.Response:
+        """Hash a password as PUT takes it, as of RabbitMQ 4."""
+        self._access.require(request, "administrator")
+        return json_answer({"ok": hash_password(request.match_info["password"])})
+
+    def _delete(self, name: str) -> bool:
+        if name not in self._accounts.users:
+            return False
+        self._accounts.delete_user(name)
+        close_connections(self._broker, f"user '{name}' is deleted", user=name)
+        return True
+
+
+def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:
+    if "tags" not in document:
+        raise bad_request("tags_not_present")
+    tags = document["tags"]
+    if isinstance(tags, str):
+        tags = tags.split(",")
+    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+        raise bad_request("tags must be a list of strings, or one string with commas")
+    return tuple(tag.strip() for tag in tags if tag.strip())
+
+
+def _read_password(document: Mapping[str, Any]) -> tuple[str, str]:
+    """The password hash of a request ("" for none) and its algorithm."""
+    password, password_hash = document.get("password"), document.get("password_hash")
+    for key, value in (("password", password), ("password_hash", password_hash)):
+        if value is not None and not isinstance(value, str):
+            raise bad_request(["not_string", key])
+    if password is not None and password_hash is not None:
+        raise bad_request("both_password_and_password_hash_are_provided")
+    if password:
+        return hash_password(password), SHA256
+    if not password_hash:
+        return "", SHA256
+    algorithm = str(document.get("hashing_algorithm") or SHA256)
+    try:
+        check_hash(password_hash, algorithm)
+    except InvalidHash as invalid:
+        raise bad_request(["not_base64", password_hash] if algorithm in ALGORITHMS else str(invalid)) from None
+    return password_hash, algorithm
+
+
+_VIEW: Final[View[User]] = View(describe=dump_user, order=lambda user: user.name, keys={"name": lambda user: user.name})

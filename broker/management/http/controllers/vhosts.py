@@ -1,0 +1,138 @@
+"""Virtual hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from broker.core.vhost import VirtualHost
+from broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
+from broker.management.http.access import has_tag, read_object
+from broker.management.http.answers import object_answer
+from broker.management.http.bodies import check_length
+from broker.management.http.census import count_all
+from broker.management.http.context import Context
+from broker.management.http.controllers.connection_actions import close_connections
+from broker.management.http.documents.overview import vhost_stats
+from broker.management.http.errors import bad_request, not_found
+from broker.management.http.listing import View, list_answer, take_slowly
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+from broker.management.http.switches import stats_are_disabled
+
+
+class VirtualHosts:
+    """The resource ``/api/vhosts``.
+
+    Args:
+        context: Whose virtual hosts, and who may see and change them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._accounts = context.accounts
+        self._access = context.access
+        self._node_name = context.node.name
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("vhosts", GET=self.list),
+            *resource("vhosts/{vhost}", GET=self.show, PUT=self.put, DELETE=self.delete),
+            *resource("vhosts/{vhost}/start/{node}", POST=self.start),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """The virtual hosts that the user may see: with the tag monitoring all of them."""
+        user = self._access.require(request, "management")
+        sees_all = has_tag(user, "monitoring")
+        vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.sees(user, vhost.name)]
+        view = View[VirtualHost](
+            describe=await self._descriptions(request),
+            order=lambda vhost: vhost.name,
+            keys={"name": lambda vhost: vhost.name},
+        )
+        return await list_answer(request, vhosts, view, paginated=True)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One virtual host."""
+        self._access.require(request, "administrator")
+        vhost = self._broker.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise not_found()
+        return object_answer(request, (await self._descriptions(request))(vhost))
+
+    async def put(self, request: web.Request) -> web.Response:
+        """Make a virtual host, or change its metadata; who makes it gets all permissions there."""
+        user = self._access.require(request, "administrator")
+        name = check_length(request.match_info["vhost"])
+        document = await read_object(request)
+        existed = name in self._broker.vhosts
+        known = self._broker.vhosts[name].metadata if existed else VirtualHostMetadata()
+        try:
+            metadata = read_metadata(document, known)
+        except InvalidMetadata as invalid:
+            raise bad_request(invalid.reason) from None
+        vhost = self._broker.add_vhost(name)
+        vhost.metadata = metadata
+        self._broker.save_vhost(vhost)
+        if not existed:
+            self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
+        return web.Response(status=204 if existed else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a virtual host with all that is in it, and close its connections."""
+        self._access.require(request, "administrator")
+        name = request.match_info["vhost"]
+        vhost, reason = self._broker.vhosts.get(name), f"vhost '{name}' is deleted"
+        if vhost is None:
+            raise not_found()
+        close_connections(self._broker, reason, vhost=name)
+        await take_slowly(map(vhost.delete_queue, list(vhost.queues.values())))
+        if self._broker.vhosts.get(name) is not vhost:
+            raise not_found()
+        # Some may have come meanwhile.
+        close_connections(self._broker, reason, vhost=name)
+        self._broker.delete_vhost(name)
+        self._accounts.forget_vhost(name)
+        return web.Response(status=204)
+
+    async def start(self, request: web.Request) -> web.Response:
+        """Start a virtual host that has failed on this node: none does."""
+        self._access.require(request, "administrator")
+        node = request.match_info["node"]
+        if node != self._node_name:
+            raise bad_request(f"Request to node {node} failed with nodedown")
+        if request.match_info["vhost"] not in self._broker.vhosts:
+            raise not_found()
+        return web.Response(status=204)
+
+    async def _descriptions(self, request: web.Request) -> Callable[[VirtualHost], dict[str, Any]]:
+        """What makes the document of a virtual host; its numbers are added up once for all of them."""
+        if stats_are_disabled(request):
+            return self._describe
+        rates, counted = Rates(request, self._broker), (await count_all(self._broker)).vhosts
+
+        def describe(vhost: VirtualHost) -> dict[str, Any]:
+            statistics = vhost.statistics
+            row = counted.get(vhost.name) or statistics.row()
+            return {**self._describe(vhost), **vhost_stats(statistics, row, rates)}
+
+        return describe
+
+    def _describe(self, vhost: VirtualHost) -> dict[str, Any]:
+        metadata = vhost.metadata
+        inner: dict[str, Any] = {"description": metadata.description, "tags": list(metadata.tags)}
+        if metadata.default_queue_type is not None:
+            inner["default_queue_type"] = metadata.default_queue_type
+        return {
+            "name": vhost.name,
+            "description": metadata.description,
+            "tags": list(metadata.tags),
+            "default_queue_type": metadata.default_queue_type or "undefined",
+            "metadata": inner,
+            "tracing": metadata.tracing,
+            "cluster_state": {self._node_name: "running"},
+        }

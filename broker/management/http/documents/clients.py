@@ -1,0 +1,164 @@
+"""Connections, channels and consumers as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientTls
+from broker.core.json_tables import table_to_json
+from broker.core.queues.queue import Queue
+from broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from broker.management.http.documents.constants import PROCESS
+from broker.management.http.documents.times import iso_time
+from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
+
+_DATA: Final = numbers(ConnectionCounters.FIELDS, "recv_oct", "send_oct")
+_MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))
+
+
+def short_connection(connection: ClientConnection, node: str) -> dict[str, Any]:
+    """What names a connection."""
+    return {
+        "name": connection.name,
+        "vhost": connection.vhost_name,
+        "user": connection.username,
+        "node": node,
+    }
+
+
+def connection_document(connection: ClientConnection, node: str, rates: Rates, alarmed: bool) -> dict[str, Any]:
+    """A connection with all that is known of it.
+
+    Args:
+        connection: The connection.
+        node: Name of the node.
+        rates: Of the request.
+        alarmed: Whether a resource alarm is set: it blocks the connection once that publishes.
+    """
+    properties = table_to_json(connection.client_properties)
+    counters = connection.output.counters
+    document = {
+        **short_connection(connection, node),
+        "user_who_performed_action": connection.username,
+        "client_properties": properties,
+        "host": connection.local[0],
+        "port": connection.local[1],
+        "peer_host": connection.peer[0],
+        "peer_port": connection.peer[1],
+        "protocol": "AMQP 0-9-1",
+        "type": "network",
+        "auth_mechanism": connection.auth_mechanism,
+        "state": "blocked" if connection.blocked else "blocking" if alarmed else "running",
+        "connected_at": connection.connected_at,
+        "timeout": connection.heartbeat,
+        "channels": len(connection.channels),
+        "channel_max": connection.channel_max,
+        "frame_max": connection.frame_max,
+        "recv_cnt": counters.recv_cnt,
+        "send_cnt": counters.send_cnt,
+        "send_pend": connection.output.pending_bytes(),
+        **_encryption(connection.tls),
+        **PROCESS,
+    }
+    name = properties.get("connection_name")
+    if isinstance(name, str):
+        document["user_provided_name"] = name
+    return rates.show(document, _DATA, counters.row(), counters, "data_rates")
+
+
+def _encryption(tls: ClientTls | None) -> dict[str, Any]:
+    return {
+        "ssl": tls is not None,
+        "ssl_protocol": None if tls is None else tls.protocol,
+        "ssl_cipher": None if tls is None else tls.cipher,
+        # They are part of the cipher suite, or in TLS 1.3 of none.
+        "ssl_key_exchange": None,
+        "ssl_hash": None,
+        "peer_cert_subject": None if tls is None else tls.subject,
+        "peer_cert_issuer": None if tls is None else tls.issuer,
+        "peer_cert_validity": None if tls is None else tls.validity,
+    }
+
+
+def connection_details(connection: ClientConnection) -> dict[str, Any]:
+    """What names a connection in the documents of other objects."""
+    return {"name": connection.name, "peer_host": connection.peer[0], "peer_port": connection.peer[1]}
+
+
+def channel_name(channel: ClientChannel) -> str:
+    """The name of a channel: that of its connection, and its number in brackets."""
+    return f"{channel.connection.name} ({channel.number})"
+
+
+def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[str, Any]:
+    """A channel with all that is known of it, but for its consumers."""
+    connection, counters = channel.connection, channel.counters
+    messages, acks = channel.uncommitted
+    document = {
+        "name": channel_name(channel),
+        "number": channel.number,
+        "node": node,
+        "user": connection.username,
+        "user_who_performed_action": connection.username,
+        "vhost": connection.vhost_name,
+        "connection_details": connection_details(connection),
+        "state": "running",
+        "confirm": channel.confirming,
+        "transactional": channel.transactional,
+        "consumer_count": len(channel.consumers),
+        "prefetch_count": channel.default_prefetch,
+        "global_prefetch_count": channel.prefetch,
+        "messages_unacknowledged": channel.unacked_count,
+        "messages_unconfirmed": channel.unconfirmed_count,
+        "messages_uncommitted": messages,
+        "acks_uncommitted": acks,
+        "pending_raft_commands": 0,
+        **PROCESS,
+    }
+    if counters.idle_since:
+        document["idle_since"] = iso_time(counters.idle_since)
+    stats = message_stats(rates, _MESSAGES, counters.row(), counters)
+    if stats:
+        document["message_stats"] = stats
+    return document
+
+
+def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int | None) -> dict[str, Any]:
+    """A consumer.
+
+    Args:
+        consumer: The consumer.
+        node: Name of the node.
+        consumer_timeout: Milliseconds that it may take to acknowledge a delivery; None for any time.
+    """
+    channel, queue = consumer.channel, consumer.queue
+    connection = channel.connection
+    active, status = _activity(consumer, queue)
+    return {
+        "consumer_tag": consumer.tag,
+        "queue": {"name": queue.name, "vhost": queue.vhost_name},
+        "channel_details": {
+            "name": channel_name(channel),
+            "number": channel.number,
+            "connection_name": connection.name,
+            "node": node,
+            "peer_host": connection.peer[0],
+            "peer_port": connection.peer[1],
+            "user": connection.username,
+        },
+        "ack_required": not consumer.no_ack,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "active": active,
+        "activity_status": status,
+        "arguments": table_to_json(consumer.arguments),
+        # Newer clients take its absence for a fault; 0 is none.
+        "consumer_timeout": consumer_timeout or 0,
+    }
+
+
+def _activity(consumer: ClientConsumer, queue: Queue) -> tuple[bool, str]:
+    if not queue.consumers.single_active:
+        return True, "up"
+    is_active = cast("object", queue.consumers.active) is consumer
+    return is_active, "single_active" if is_active else "waiting"

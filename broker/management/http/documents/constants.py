@@ -1,0 +1,31 @@
+"""What documents hold because tools look for it, though it has no meaning here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: Clients compare it as a dotted number to find out what they may ask for: what this API is compatible with.
+RABBITMQ_VERSION: Final = "3.10.8"
+
+#: How far histories reach back, in seconds.
+RETENTION: Final[Mapping[str, list[int]]] = {
+    "global": [600, 3600, 28800, 86400],
+    "basic": [600, 3600],
+    "detailed": [600],
+}
+#: Of Erlang processes, of which there are none.
+GARBAGE_COLLECTION: Final[Mapping[str, int]] = {
+    "fullsweep_after": 0,
+    "max_heap_size": 0,
+    "min_bin_vheap_size": 0,
+    "min_heap_size": 0,
+    "minor_gcs": 0,
+}
+PROCESS: Final[Mapping[str, Any]] = {
+    "garbage_collection": GARBAGE_COLLECTION,
+    "reductions": 0,
+    "reductions_details": {"rate": 0.0},
+}
+#: Rates are those of objects, not those between each two of them.
+RATES_MODE: Final = "basic"

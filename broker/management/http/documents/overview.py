@@ -1,0 +1,254 @@
+"""The broker as a whole, and its node, as JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker.config.options import Settings
+from broker.core.broker import Broker
+from broker.core.exchanges.registry import EXCHANGE_TYPES
+from broker.core.node import Node
+from broker.core.stats.census import Census
+from broker.core.stats.node import NodeStatistics, open_files_max
+from broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
+from broker.management.http.documents.constants import RABBITMQ_VERSION, RATES_MODE, RETENTION
+from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
+from broker.version import VERSION
+
+_CHURN: Final = numbers(
+    BrokerStatistics.FIELDS,
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+)
+_READY: Final = ("messages_ready", "messages_unacknowledged")
+_LENGTHS: Final = numbers(BrokerStatistics.FIELDS, *_READY, messages=_READY)
+_MESSAGES: Final = (
+    publish_numbers(BrokerStatistics.FIELDS),
+    delivery_numbers(BrokerStatistics.FIELDS),
+    numbers(BrokerStatistics.FIELDS, "disk_reads", "disk_writes"),
+    numbers(BrokerStatistics.FIELDS, "drop", "refuse"),
+)
+_VHOST_LENGTHS: Final = numbers(VirtualHostStatistics.FIELDS, *_READY, messages=_READY)
+_VHOST_DATA: Final = numbers(VirtualHostStatistics.FIELDS, "recv_oct", "send_oct")
+_VHOST_MESSAGES: Final = (
+    publish_numbers(VirtualHostStatistics.FIELDS),
+    delivery_numbers(VirtualHostStatistics.FIELDS),
+    numbers(VirtualHostStatistics.FIELDS, "drop", "refuse"),
+)
+_NODE: Final = numbers(
+    NodeStatistics.FIELDS,
+    "mem_used",
+    "fd_used",
+    "sockets_used",
+    "proc_used",
+    "disk_free",
+    "gc_num",
+    "gc_bytes_reclaimed",
+    "context_switches",
+)
+#: What RabbitMQ counts of its parts that have no counterpart here, or are not counted.
+_ABSENT_NODE: Final = (
+    *(f"io_{work}_{figure}" for work in ("read", "write") for figure in ("count", "bytes", "avg_time")),
+    *(f"io_{work}_{figure}" for work in ("sync", "seek") for figure in ("count", "avg_time")),
+    "io_reopen_count",
+    *(f"mnesia_{kind}_tx_count" for kind in ("ram", "disk")),
+    *(f"{part}_{work}_count" for part in ("msg_store", "queue_index") for work in ("read", "write")),
+)
+#: Listeners by the name of their address: protocol, and what the web contexts among them are for.
+_LISTENERS: Final = {
+    "amqp": ("amqp", None),
+    "amqps": ("amqp/ssl", None),
+    "management": ("http", "RabbitMQ Management"),
+    "management-tls": ("https", "RabbitMQ Management"),
+    "prometheus": ("http/prometheus", "RabbitMQ Prometheus"),
+}
+_MECHANISMS: Final = {
+    "AMQPLAIN": "QPid AMQPLAIN mechanism",
+    "PLAIN": "SASL PLAIN authentication mechanism",
+    "EXTERNAL": "SASL EXTERNAL mechanism, by the client's certificate",
+}
+_METRICS_GC: Final = {
+    f"{kind}_deleted" if kind not in ("connection", "channel") else f"{kind}_closed": 0
+    for kind in ("connection", "channel", "consumer", "exchange", "queue", "vhost", "node_node", "channel_consumer")
+}
+#: File descriptors that are not for clients.
+_RESERVED_FILES: Final = 100
+
+
+def versions(settings: Settings) -> dict[str, Any]:
+    """What the broker says it is."""
+    advertised = settings.compat.advertise
+    python = platform.python_version()
+    return {
+        "management_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": advertised.product if advertised else "Leveret",
+        "product_version": advertised.version if advertised else VERSION,
+        "erlang_version": python,
+        "erlang_full_version": f"{platform.python_implementation()} {python} [{platform.machine()}]",
+        "release_series_support_status": "supported",
+    }
+
+
+def overview_document(broker: Broker, node: Node, settings: Settings) -> dict[str, Any]:
+    """The part of the overview that everybody sees, with or without statistics."""
+    return {
+        **versions(settings),
+        "cluster_name": broker.cluster_name,
+        "rates_mode": RATES_MODE,
+        "sample_retention_policies": RETENTION,
+        "exchange_types": exchange_types(),
+        "default_queue_type": "classic",
+        "cluster_tags": [],
+        "node_tags": [],
+        "uptime": node.uptime(),
+        "is_op_policy_updating_enabled": True,
+    }
+
+
+def overview_stats(broker: Broker, census: Census, vhosts: Sequence[str] | None, rates: Rates) -> dict[str, Any]:
+    """The part of the overview that counts.
+
+    Args:
+        broker: The broker.
+        census: Complete.
+        vhosts: Those whose messages the user may see; None for all, and those that have been.
+        rates: Of the request.
+    """
+    statistics, total = broker.statistics, census.total()
+    seen = [census.vhosts[name] for name in vhosts or () if name in census.vhosts]
+    totals = total if vhosts is None else _sum(seen)
+    row = statistics.row(totals)
+    # The history is that of all virtual hosts.
+    followed = statistics if vhosts is None else BrokerStatistics()
+    churn = statistics.row(total)
+    return {
+        "statistics_db_event_queue": 0,
+        "message_stats": message_stats(rates, _MESSAGES, row, followed),
+        "queue_totals": rates.show({}, _LENGTHS, row, followed, "lengths"),
+        "churn_rates": rates.show({}, _CHURN, churn, statistics, "msg_rates"),
+    }
+
+
+def vhost_stats(statistics: VirtualHostStatistics, row: Sequence[int], rates: Rates) -> dict[str, Any]:
+    """What is counted of a virtual host.
+
+    Args:
+        statistics: Has its history.
+        row: What the numbers are now.
+        rates: Of the request.
+    """
+    document = rates.show({}, _VHOST_LENGTHS, row, statistics, "lengths")
+    rates.show(document, _VHOST_DATA, row, statistics, "data_rates")
+    stats = message_stats(rates, _VHOST_MESSAGES, row, statistics)
+    return {**document, "message_stats": stats} if stats else document
+
+
+def exchange_types() -> list[dict[str, Any]]:
+    """The exchange types there are."""
+    return [
+        {"name": name, "description": f"AMQP {name} exchange, as per the AMQP specification", "enabled": True}
+        for name in sorted(EXCHANGE_TYPES)
+    ]
+
+
+def listeners(node: Node) -> list[dict[str, Any]]:
+    """What is listened on."""
+    return [
+        {
+            "node": node.name,
+            "protocol": _LISTENERS.get(name, (name, None))[0],
+            "ip_address": host,
+            "port": port,
+            "socket_opts": {},
+        }
+        for name, (host, port) in node.addresses.items()
+    ]
+
+
+def web_contexts(node: Node, with_node: bool) -> list[dict[str, Any]]:
+    """What is served over HTTP."""
+    contexts = []
+    for name, (host, port) in node.addresses.items():
+        description = _LISTENERS.get(name, (name, None))[1]
+        if description is not None:
+            context = {"description": description, "path": "/", "ip": host, "port": str(port)}
+            contexts.append({"node": node.name, **context, "ssl_opts": []} if with_node else context)
+    return contexts
+
+
+def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, churn: Sequence[int]) -> dict[str, Any]:
+    """The node.
+
+    Args:
+        broker: The broker.
+        node: The node.
+        settings: The configuration.
+        rates: Of the request.
+        churn: The row of the broker's statistics.
+    """
+    files = open_files_max()
+    alarms = broker.alarms.resources
+    document = {
+        **short_node(node),
+        "uptime": node.uptime(),
+        "os_pid": str(os.getpid()),
+        "processors": os.cpu_count() or 1,
+        "run_queue": 0,
+        "fd_total": files,
+        "sockets_total": max(0, files - _RESERVED_FILES),
+        "proc_total": 1_048_576,
+        "mem_limit": node.memory_limit,
+        "mem_alarm": "memory" in alarms,
+        "mem_calculation_strategy": "rss",
+        "disk_free_limit": node.disk_free_limit,
+        "disk_free_alarm": "disk" in alarms,
+        "rates_mode": RATES_MODE,
+        "partitions": [],
+        "net_ticktime": 60,
+        "being_drained": False,
+        "enabled_plugins": ["rabbitmq_management", "rabbitmq_prometheus"],
+        "applications": _applications(),
+        "auth_mechanisms": [
+            {"name": name, "description": _MECHANISMS.get(name, name), "enabled": True}
+            for name in settings.auth_mechanisms
+        ],
+        "exchange_types": exchange_types(),
+        "contexts": web_contexts(node, with_node=False),
+        "log_files": ["<stderr>"],
+        "config_files": list(node.config_files),
+        "db_dir": str(node.data_dir.absolute()),
+        "cluster_links": [],
+        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
+        "metrics_gc_queue_length": _METRICS_GC,
+    }
+    for name in _ABSENT_NODE:
+        document[name] = 0.0 if name.endswith("avg_time") else 0
+        document[f"{name}_details"] = {"rate": 0.0}
+    row = node.statistics.row(len(broker.connections), node.disk_free())
+    rates.show(document, _NODE, row, node.statistics, "node_stats")
+    return rates.show(document, _CHURN, churn, broker.statistics, "node_stats")
+
+
+def short_node(node: Node) -> dict[str, Any]:
+    """What names the node."""
+    return {"name": node.name, "type": "disc", "running": True}
+
+
+def _applications() -> list[dict[str, str]]:
+    # Newer clients read the broker's version off the application of this name.
+    return [{"name": "rabbit", "description": "Leveret", "version": RABBITMQ_VERSION}]
+
+
+def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    if not rows:
+        return (0,) * len(VirtualHostStatistics.FIELDS)
+    return tuple(map(sum, zip(*rows, strict=True)))

@@ -1,0 +1,10 @@
+"""Times as the HTTP API writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def iso_time(seconds: int) -> str:
+    """A time in seconds since 1970, for example ``2026-11-21T02:30:16.000+00:00``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

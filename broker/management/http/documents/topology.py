@@ -1,0 +1,62 @@
+"""Exchanges and bindings as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.core.bindings import Binding
+from broker.core.exchanges.base import Exchange
+from broker.core.exchanges.default import DEFAULT_EXCHANGE
+from broker.core.json_tables import table_to_json
+from broker.core.queues.queue import Queue
+from broker.core.stats.counters import ExchangeCounters
+from broker.core.vhost import VirtualHost
+from broker.management.http.binding_keys import properties_key
+from broker.management.http.rates import Rates, message_stats, numbers
+
+#: Each is shown once it is more than 0, whatever the other one is.
+_MESSAGES: Final = tuple(numbers(ExchangeCounters.FIELDS, name) for name in ExchangeCounters.FIELDS)
+
+
+def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]:
+    """An exchange.
+
+    Args:
+        exchange: The exchange.
+        rates: Of the request; None without statistics.
+    """
+    document = {
+        "name": exchange.name,
+        "vhost": exchange.vhost_name,
+        "type": exchange.type_name,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": table_to_json(exchange.arguments),
+    }
+    if exchange.policy is not None:
+        document["policy"] = exchange.policy.name
+    if rates is not None:
+        stats = message_stats(rates, _MESSAGES, exchange.counters.row(), exchange.counters)
+        if stats:
+            document["message_stats"] = stats
+    return document
+
+
+def default_binding(vhost: VirtualHost, queue: Queue) -> Binding:
+    """The binding that every queue has from the default exchange without anybody making it."""
+    return Binding(vhost.topology.exchanges[DEFAULT_EXCHANGE], queue, queue.name)
+
+
+def binding_document(binding: Binding) -> dict[str, Any]:
+    """A binding."""
+    identity = binding.identity
+    return {
+        "source": identity.source,
+        "vhost": binding.source.vhost_name,
+        "destination": identity.destination,
+        "destination_type": identity.destination_type,
+        "routing_key": identity.routing_key,
+        "arguments": table_to_json(binding.arguments),
+        "properties_key": properties_key(binding),
+    }

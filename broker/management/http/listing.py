@@ -1,0 +1,219 @@
+"""Lists of objects: filter, sort, page, columns; built in slices, so that a long one holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from aiohttp import web
+
+from broker.management.http.answers import LongText, encode, select, wanted_columns
+from broker.management.http.errors import bad_request, failure
+from policies.patterns import Pattern
+from policies.pcre import InvalidPattern
+
+Item = TypeVar("Item")
+#: An object behind what it is sorted by: the value asked for, and the order among equals.
+_Keyed: TypeAlias = tuple[tuple[int, Any], Any, Item]
+_key: Final = itemgetter(0, 1)
+_UNRANKED: Final = (0, 0)
+
+#: A slice of a list takes so long at the most, in seconds; then everybody else has a turn.
+_SLICE_SECONDS: Final = 0.003
+_PAGE_SIZE: Final = 100
+_PAGE_SIZE_MAX: Final = 500
+#: So many objects are sorted at once.
+_PIECE: Final = 500
+#: How Erlang orders values of different types.
+_RANKS: Final[Mapping[type, int]] = {int: 1, float: 1, bool: 2, type(None): 2, dict: 3, list: 4, tuple: 4, str: 5}
+
+
+@dataclass(frozen=True)
+class View(Generic[Item]):
+    """How the objects of one kind are listed.
+
+    Args:
+        describe: The document of an object.
+        order: What objects are sorted by if nothing else is asked for, and among equals.
+        keys: Values of the document that can be had without making it, by column; sorting by others makes the
+            documents of all objects.
+        name: What the filter ``name`` looks at.
+    """
+
+    describe: Callable[[Item], Mapping[str, Any]]
+    order: Callable[[Item], Any]
+    keys: Mapping[str, Callable[[Item], Any]] = field(default_factory=dict)
+    name: Callable[[Item], str] = lambda item: str(getattr(item, "name", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The part of a list that is wanted.
+
+    Args:
+        number: 1 or more.
+        size: 1..500 objects.
+        matches: Whether a name passes the filter.
+    """
+
+    number: int
+    size: int
+    matches: Callable[[str], object]
+
+
+async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """The same items; every few milliseconds everybody else has a turn in between."""
+    deadline = time.perf_counter() + _SLICE_SECONDS
+    for item in items:
+        yield item
+        if time.perf_counter() > deadline:
+            await asyncio.sleep(0)
+            deadline = time.perf_counter() + _SLICE_SECONDS
+
+
+async def take_slowly(steps: Iterable[object]) -> None:
+    """Take all steps of something; every few milliseconds everybody else has a turn in between."""
+    async for _ in in_slices(steps):
+        pass
+
+
+async def list_answer(
+    request: web.Request, items: Iterable[Item], view: View[Item], paginated: bool = False
+) -> web.Response:
+    """Answer with a list.
+
+    Args:
+        request: Its query says what is wanted: sort, sort_reverse, columns; page, page_size, name, use_regex.
+        items: All objects that the user may see.
+        view: How they are shown.
+        paginated: Whether the request may ask for a page.
+    Raises:
+        HTTPBadRequest: The page cannot be.
+    """
+    page = read_page(request) if paginated else None
+    listed = [item async for item in in_slices(items)]
+    total = len(listed)
+    if page is not None:
+        listed = [item async for item in in_slices(listed) if page.matches(view.name(item))]
+    ordered = await _sorted(request, listed, view)
+    if page is None:
+        return await _encode_all(request, ordered, view, "[", "]")
+    start = (page.number - 1) * page.size
+    if start > len(ordered):
+        raise _out_of_range(page, len(ordered))
+    shown = ordered[start : start + page.size]
+    numbers = {
+        "filtered_count": len(ordered),
+        "item_count": len(shown),
+        "page": page.number,
+        "page_count": -(-len(ordered) // page.size),
+        "page_size": page.size,
+        "total_count": total,
+    }
+    return await _encode_all(request, shown, view, f'{encode(numbers)[:-1]},"items":[', "]}")
+
+
+def read_page(request: web.Request) -> Page | None:
+    """The page that a request wants; None without ``page``.
+
+    Raises:
+        HTTPBadRequest: It is not in range, or no number; the name is no regular expression.
+    """
+    query = request.query
+    if "page" not in query:
+        return None
+    try:
+        number = int(query["page"])
+        size = int(query["page_size"]) if "page_size" in query else None
+        matches = _filter(query.get("name", ""), query.get("use_regex") == "true")
+    except (ValueError, InvalidPattern):
+        raise bad_request("Pagination parameters are invalid") from None
+    if number < 1 or (size is not None and not 1 <= size <= _PAGE_SIZE_MAX):
+        shown = "undefined" if size is None else size
+        reason = f"Invalid pagination parameters: page number {number}, page size {shown}"
+        raise failure(web.HTTPBadRequest, "invalid_pagination_parameters", reason)
+    return Page(number, size or _PAGE_SIZE, matches)
+
+
+def _filter(name: str, is_regex: bool) -> Callable[[str], object]:
+    if is_regex:
+        return Pattern(f"(?i){name}").matches
+    wanted = name.lower()
+    return lambda candidate: wanted in candidate.lower()
+
+
+def _out_of_range(page: Page, length: int) -> web.HTTPException:
+    reason = f"Page out of range, page: {page.number} page size: {page.size}, len: {length}"
+    return failure(web.HTTPBadRequest, "page_out_of_range", reason)
+
+
+async def _sorted(request: web.Request, items: list[Item], view: View[Item]) -> Sequence[Item]:
+    column = request.query.get("sort", "")
+    backwards = request.query.get("sort_reverse") == "true"
+    order = view.order
+    if column:
+        value = view.keys.get(column)
+        if value is None:
+            path = column.split(".")
+            keyed = [
+                (_ranked(_dotted(view.describe(item), path)), order(item), item) async for item in in_slices(items)
+            ]
+        else:
+            keyed = [(_ranked(value(item)), order(item), item) async for item in in_slices(items)]
+    else:
+        keyed = [(_UNRANKED, order(item), item) async for item in in_slices(items)]
+    return [each[2] async for each in in_slices(await _merge_sort(keyed, backwards))]
+
+
+def _by_document(view: View[Item], path: Sequence[str]) -> Callable[[Item], Any]:
+    return lambda item: _dotted(view.describe(item), path)
+
+
+async def _merge_sort(keyed: list[_Keyed[Item]], backwards: bool) -> Iterable[_Keyed[Item]]:
+    """Sort by the first two parts: pieces at once, what they come to while it is read."""
+    if len(keyed) <= _PIECE:
+        keyed.sort(key=_key, reverse=backwards)
+        return keyed
+    pieces = [keyed[start : start + _PIECE] for start in range(0, len(keyed), _PIECE)]
+    async for piece in in_slices(pieces):
+        piece.sort(key=_key, reverse=backwards)
+    return merge(*pieces, key=_key, reverse=backwards)
+
+
+def _ranked(value: Any) -> tuple[int, Any]:
+    """A key that orders values of all types, a missing one (...) first."""
+    rank = _RANKS.get(type(value), 0)
+    if rank == 0:
+        return 0, 0
+    if rank in (2, 3, 4):
+        return rank, str(value)
+    return rank, value
+
+
+def _dotted(document: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        if not isinstance(document, Mapping) or key not in document:
+            return ...
+        document = document[key]
+    return document
+
+
+async def _encode_all(
+    request: web.Request, items: Sequence[Item], view: View[Item], before: str, after: str
+) -> web.Response:
+    """The documents of some objects with commas in between, as the answer."""
+    columns = wanted_columns(request)
+    text = LongText()
+    text.add(before)
+    comma = ""
+    async for item in in_slices(items):
+        document = view.describe(item)
+        text.add(comma + encode(document if columns is None else select(document, columns)))
+        comma = ","
+    text.add(after)
+    return text.answer()

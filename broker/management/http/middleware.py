@@ -1,0 +1,115 @@
+"""What every request goes through: errors in RabbitMQ's form, response headers, compression, saving."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import Payload, hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from broker.management.http.errors import failure, from_fault, not_found
+from protocol.faults import AmqpFault
+
+log = logging.getLogger("leveret.http")
+
+_METHODS: Final = ("HEAD", "GET", "POST", "PUT", "DELETE")
+_READING: Final = ("GET", "HEAD", "OPTIONS")
+#: What answers of the API are of. A request that accepts none of these is refused.
+_ACCEPTED: Final = frozenset(("application/json", "application/*", "*/*"))
+_JSON: Final = "application/json"
+_POLICY: Final = "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'"
+#: Bodies below are not worth compressing.
+_COMPRESSED_MIN: Final = 256
+
+
+def saving(save: Callable[[], None]) -> Middleware:
+    """Make the changes of a request durable before it is answered.
+
+    Args:
+        save: Does it.
+    """
+
+    @web.middleware
+    async def save_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        finally:
+            if request.method not in _READING:
+                save()
+
+    return save_changes
+
+
+@web.middleware
+async def in_form(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer errors as RabbitMQ does, and set the headers of all answers."""
+    try:
+        response = await _answer(request, handler)
+    except web.HTTPException as error:
+        response = _as_response(error)
+    _set_headers(response)
+    if isinstance(response, web.Response) and response.body is not None:
+        _compress(request, response)
+    return response
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        response = await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        allowed = [method for method in _METHODS if method in error.allowed_methods]
+        status = 200 if request.method == hdrs.METH_OPTIONS else 405
+        return web.Response(status=status, headers={"allow": ", ".join([*allowed, "OPTIONS"])})
+    except web.HTTPNotFound as error:
+        if error.content_type == _JSON:
+            raise
+        # That of the router has no JSON.
+        raise not_found() from None
+    except web.HTTPRequestEntityTooLarge:
+        raise failure(web.HTTPBadRequest, "bad_request", "payload_too_large") from None
+    except AmqpFault as fault:
+        raise from_fault(fault) from None
+    except web.HTTPException:
+        raise
+    except Exception:
+        log.exception("%s %s: internal error", request.method, request.path)
+        raise failure(web.HTTPInternalServerError, "internal_server_error", "Internal Server Error") from None
+    if request.method in ("GET", "HEAD") and response.content_type == _JSON and not _accepts_json(request):
+        return web.Response(status=406)
+    return response
+
+
+def _as_response(error: web.HTTPException) -> web.Response:
+    """The same answer, without what aiohttp adds to it: RabbitMQ names no character set, and has no bodies of text."""
+    headers = {name: value for name, value in error.headers.items() if name.lower() != "content-type"}
+    if error.content_type != _JSON:
+        return web.Response(status=error.status, headers=headers)
+    assert isinstance(error.body, bytes)
+    return web.Response(status=error.status, body=error.body, headers={**headers, "content-type": _JSON})
+
+
+def _accepts_json(request: web.Request) -> bool:
+    accept = request.headers.get(hdrs.ACCEPT)
+    if not accept:
+        return True
+    return any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in accept.split(","))
+
+
+def _set_headers(response: web.StreamResponse) -> None:
+    headers = response.headers
+    if response.status in (401, 404, 405, 406):
+        headers.setdefault("vary", "origin")
+    headers["server"] = "Leveret"
+    headers.setdefault("cache-control", "no-cache")
+    headers.setdefault("vary", "accept, accept-encoding, origin")
+    headers.setdefault("content-security-policy", _POLICY)
+
+
+def _compress(request: web.Request, response: web.Response) -> None:
+    body = response.body
+    size = body.size if isinstance(body, Payload) else response.content_length
+    if (size or 0) >= _COMPRESSED_MIN and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower():
+        # Large bodies are compressed in a thread.
+        response.enable_compression(web.ContentCoding.gzip)

@@ -1,0 +1,158 @@
+"""Counters and gauges with their rates and samples, as the HTTP API shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from aiohttp import web
+
+from broker.core.broker import Broker
+from broker.core.stats.followed import Followed
+from broker.core.stats.history import STEP
+from broker.management.http.errors import bad_request
+
+#: More samples than that are refused.
+_SAMPLES_MAX: Final = 500
+_KINDS: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
+
+#: Numbers by their name in the API: the places in a row whose sum they are.
+Numbers: TypeAlias = Mapping[str, tuple[int, ...]]
+
+
+class Range(NamedTuple):
+    """The samples that a request wants.
+
+    Args:
+        age: Seconds that the oldest one lies back.
+        increment: Seconds between them, 1 or more.
+    """
+
+    age: int
+    increment: int
+
+
+def numbers(fields: Sequence[str], *names: str, **sums: tuple[str, ...]) -> Numbers:
+    """Find numbers in the rows of a kind of object.
+
+    Args:
+        fields: What the rows hold.
+        names: Of numbers that are named as they are there.
+        sums: Numbers that are the sum of others.
+    """
+    found = {name: (fields.index(name),) for name in names}
+    return found | {name: tuple(fields.index(part) for part in parts) for name, parts in sums.items()}
+
+
+class Rates:
+    """Adds rates, and the samples that a request wants, to numbers.
+
+    Args:
+        request: Its query names ranges: ``lengths_age`` and ``lengths_incr``, and so on for msg_rates, data_rates and
+            node_stats.
+        broker: Knows when the last sample was due.
+    Raises:
+        HTTPBadRequest: A range is too long, or has no increment.
+    """
+
+    __slots__ = ("_now", "_ranges")
+
+    def __init__(self, request: web.Request, broker: Broker) -> None:
+        self._now = broker.last_sample or int(time.time()) // STEP * STEP
+        self._ranges = _read_ranges(request) if request.query_string else {}
+
+    def show(
+        self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: Followed, kind: str
+    ) -> dict[str, Any]:
+        """Add numbers to a document, each with its ``_details``; return the document.
+
+        Args:
+            document: To add to.
+            wanted: The numbers.
+            row: What they are now.
+            followed: Has their history.
+            kind: Of the ranges, the one that counts for them.
+        """
+        history = followed.history
+        rates = history.rates(self._now) if history is not None else None
+        if kind in self._ranges:
+            return self._show_samples(document, wanted, row, followed, kind)
+        for name, places in wanted.items():
+            if len(places) == 1:
+                place = places[0]
+                document[name] = row[place]
+                document[f"{name}_details"] = {"rate": 0.0 if rates is None else rates[place]}
+            else:
+                document[name] = sum([row[place] for place in places])
+                rate = 0.0 if rates is None else sum([rates[place] for place in places])
+                document[f"{name}_details"] = {"rate": rate}
+        return document
+
+    def rate(self, followed: Followed, places: Sequence[int]) -> float:
+        """The rate of a sum of numbers."""
+        if followed.history is None:
+            return 0.0
+        rates = followed.history.rates(self._now)
+        return sum([rates[place] for place in places])
+
+    def _show_samples(
+        self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: Followed, kind: str
+    ) -> dict[str, Any]:
+        age, increment = self._ranges[kind]
+        newest = self._now // increment * increment
+        times = [newest - step * increment for step in range(age // increment + 1)]
+        zeros = (0,) * len(row)
+        rows = followed.history.samples(age, times) if followed.history is not None else [zeros] * len(times)
+        for name, places in wanted.items():
+            values = [sum([each[place] for place in places]) for each in rows]
+            span = times[0] - times[-1]
+            document[name] = sum([row[place] for place in places])
+            document[f"{name}_details"] = {
+                "avg": sum(values) / len(values),
+                "avg_rate": (values[0] - values[-1]) / span if span else 0.0,
+                "rate": float(self.rate(followed, places)),
+                "samples": [{"sample": value, "timestamp": at * 1000} for value, at in zip(values, times, strict=True)],
+            }
+        return document
+
+
+def _read_ranges(request: web.Request) -> dict[str, Range]:
+    """The ranges that a request names; one that is not complete, or no number, is passed over."""
+    ranges = {}
+    for kind in _KINDS:
+        try:
+            age, increment = (int(request.query[f"{kind}_{name}"]) for name in ("age", "incr"))
+        except (KeyError, ValueError):
+            continue
+        if increment <= 0 or age < 0 or age / increment > _SAMPLES_MAX:
+            raise bad_request(f"Invalid range parameters: age {age}, incr {increment}")
+        ranges[kind] = Range(age, increment)
+    return ranges
+
+
+def message_stats(rates: Rates, groups: Sequence[Numbers], row: Sequence[int], followed: Followed) -> dict[str, Any]:
+    """The ``message_stats`` of an object: groups of numbers of which any has ever been more than 0.
+
+    Args:
+        rates: Of the request.
+        groups: Numbers that are shown together.
+        row: What they are now.
+        followed: Has their history.
+    """
+    shown: dict[str, Any] = {}
+    for group in groups:
+        if any(row[place] for places in group.values() for place in places):
+            rates.show(shown, group, row, followed, "msg_rates")
+    return shown
+
+
+def delivery_numbers(fields: Sequence[str]) -> Numbers:
+    """The numbers about deliveries, which queues, channels, virtual hosts and the broker have in common."""
+    names = ("ack", "deliver", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
+    return numbers(fields, *names, deliver_get=("deliver", "deliver_no_ack", "get", "get_no_ack"))
+
+
+def publish_numbers(fields: Sequence[str]) -> Numbers:
+    """The numbers about publishes, which channels, virtual hosts and the broker have in common."""
+    return numbers(fields, "publish", "confirm", "return_unroutable", "drop_unroutable")

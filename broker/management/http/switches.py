@@ -1,0 +1,27 @@
+"""What a request asks to leave out, for the sake of speed."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from broker.management.http.errors import bad_request
+
+
+def stats_are_disabled(request: web.Request) -> bool:
+    """Whether statistics are to be left out (``disable_stats=true``)."""
+    return request.query.get("disable_stats") == "true"
+
+
+def totals_are_enabled(request: web.Request) -> bool:
+    """Whether queues are to show the numbers of their messages all the same (``enable_queue_totals=true``)."""
+    return request.query.get("enable_queue_totals") == "true"
+
+
+def require_stats(request: web.Request) -> None:
+    """Refuse to leave statistics out of what is nothing else.
+
+    Raises:
+        HTTPBadRequest: They are to be left out.
+    """
+    if stats_are_disabled(request):
+        raise bad_request("Stats in management UI are disabled on this node")

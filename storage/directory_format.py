@@ -1,0 +1,44 @@
+"""The file FORMAT of a data directory: which version wrote it, and which can read it."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+from zlib import crc32
+
+from storage.format import FORMAT_VERSION
+
+
+class DirectoryFormat(NamedTuple):
+    """What the file FORMAT says of a data directory."""
+
+    format: int
+    min_reader: int
+    store_id: bytes
+    created: int
+
+
+def pack_format(store_id: bytes, created: int) -> bytes:
+    """The contents of a new directory's file FORMAT."""
+    found = DirectoryFormat(FORMAT_VERSION, FORMAT_VERSION, store_id, created)
+    fields = found._asdict() | {"store_id": store_id.hex(), "features": [], "crc": _format_crc(found)}
+    return json.dumps(fields).encode() + b"\n"
+
+
+def unpack_format(octets: bytes) -> DirectoryFormat | None:
+    """Read a file FORMAT; None if it is damaged."""
+    try:
+        fields = json.loads(octets)
+        found = DirectoryFormat(
+            int(fields["format"]),
+            int(fields["min_reader"]),
+            bytes.fromhex(fields["store_id"]),
+            int(fields["created"]),
+        )
+        return found if fields["crc"] == _format_crc(found) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _format_crc(found: DirectoryFormat) -> int:
+    return crc32(f"{found.format} {found.min_reader} {found.store_id.hex()} {found.created}".encode())

@@ -1,0 +1,100 @@
+r"""The byte layout of the event log, which says what became of messages.
+
+All numbers are little endian; times are microseconds since 1970; `crc` is zlib's CRC-32. What the other files of the
+data directory look like is in format.py.
+
+Event log file: a header of 40 bytes, then records of 40 bytes.
+
+     0 8s magic "LVTEVT\1\n" | 8 u16 header_len = 40 | 10 u16 format = 1 | 12 u32 0 | 16 16s store id | 32 u32 0
+    36 u32 crc of 0..35
+
+     0 u64 seq | 8 i64 time | 16 u32 qid | 20 u32 count: seqs in a row | 24 u32 wait in ms, the longest of the run
+    28 u8 kind | 29 u8 priority | 30 u16 flags, from bit 8 on the number of redeliveries | 32 u32 body bytes
+    36 u32 crc of 0..35 XOR crc(store id)
+
+A reader skips kinds of events and flags that it does not know.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from storage.format import FORMAT_VERSION
+
+EVENT_MAGIC: Final = b"LVTEVT\x01\n"
+EVENT_BYTES: Final = 40
+
+_EVENT_HEADER: Final = struct.Struct("<8sHHI16sI")
+_EVENT: Final = struct.Struct("<QqIIIBBHI")
+_U32: Final = struct.Struct("<I")
+
+
+class EventKind(IntEnum):
+    """Why messages left a queue, or what else happened to them."""
+
+    ACK = 1
+    AUTO_ACK = 2
+    REJECT = 3
+    EXPIRED = 4
+    MAXLEN = 5
+    MAXLEN_BYTES = 6
+    DELIVERY_LIMIT = 7
+    PURGED = 8
+    #: `seq` is the oldest message that was left, `count` how many were: nothing of the queue lives on.
+    QUEUE_DELETED = 9
+    LOST = 10
+    TRANSIENT_DROPPED = 11
+    #: Put at the tail again, under another number.
+    RETURNED = 12
+    REQUEUE = 20
+    REFUSED = 21
+    UNROUTABLE = 22
+    TICK = 30
+
+
+#: Kinds up to this one remove the messages of their run.
+LAST_REMOVAL: Final = 19
+
+#: Flags of an event.
+DEAD_LETTERED: Final = 1
+ARCHIVED: Final = 2
+#: The message was settled before it was written.
+NEVER_STORED: Final = 4
+#: One redelivery, in the bits from 8 on.
+REDELIVERED_ONCE: Final = 1 << 8
+
+
+class Event(NamedTuple):
+    """One record of the event log."""
+
+    seq: int
+    time: int
+    qid: int
+    length: int
+    wait_ms: int
+    kind: int
+    priority: int
+    flags: int
+    body_bytes: int
+
+
+def pack_event_header(store_id: bytes) -> bytes:
+    """The head of a file of the event log."""
+    octets = _EVENT_HEADER.pack(EVENT_MAGIC, EVENT_BYTES, FORMAT_VERSION, 0, store_id, 0)
+    return octets + _U32.pack(crc32(octets))
+
+
+def pack_event(event: Event, salt: int) -> bytes:
+    """A record of the event log; the salt is the checksum of the store id."""
+    octets = _EVENT.pack(*event)
+    return octets + _U32.pack(crc32(octets) ^ salt)
+
+
+def unpack_event(octets: bytes, at: int, salt: int) -> Event | None:
+    """Read a record of the event log; None if it is damaged."""
+    if crc32(octets[at : at + 36]) ^ salt != _U32.unpack_from(octets, at + 36)[0]:
+        return None
+    return Event(*_EVENT.unpack_from(octets, at))

@@ -1,0 +1,157 @@
+"""The management HTTP API as one test uses it: any method, path, user and header; answers whatever their status."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from tests.support.management import Management
+
+NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}
+NO_VHOST = {"error": "not_found", "reason": "vhost_not_found"}
+REFUSED = {"error": "not_authorised", "reason": "Access refused."}
+PASSWORD = "conformance"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer: status, header fields by lower-case name, body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        """The body, decoded from JSON; None if it is empty."""
+        return json.loads(self.body) if self.body else None
+
+
+def path(*segments: str) -> str:
+    """Put a path below /api together; segments are not yet percent-encoded."""
+    return "/".join(quote(segment, safe="") for segment in segments)
+
+
+def bad_request(reason: object) -> dict[str, object]:
+    """Return the body of a 400."""
+    return {"error": "bad_request", "reason": reason}
+
+
+def not_authorised(reason: str) -> dict[str, str]:
+    """Return the body of a 401 for rights that are missing."""
+    return {"error": "not_authorised", "reason": reason}
+
+
+class HttpApi:
+    """Requests to the API.
+
+    Args:
+        management: whose address and credentials are used by default.
+    """
+
+    def __init__(self, management: Management) -> None:
+        parts = urlsplit(management.base)
+        self._host, self._port = parts.hostname or "", parts.port
+        self._authorization = management.authorization
+
+    def ask(
+        self,
+        method: str,
+        below: str,
+        body: Any = None,
+        *,
+        user: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send a request and return the answer, whatever its status; redirections are not followed.
+
+        Args:
+            method: HTTP method.
+            below: encoded path below /api/, and a query.
+            body: bytes are sent as they are, None is no body, anything else is sent as JSON.
+            user: whose password is PASSWORD; the default user if None, nobody if "".
+            headers: further header fields.
+        """
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        if user is None:
+            sent["Authorization"] = self._authorization
+        elif user:
+            sent["Authorization"] = "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=30)
+        try:
+            connection.request(method, f"/api/{below}", data, sent)
+            answer = connection.getresponse()
+            return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, below: str, **options: Any) -> Any:
+        """GET something that is there; return it."""
+        reply = self.ask("GET", below, **options)
+        assert reply.status == 200, reply
+        return reply.document
+
+    def check(self, method: str, below: str, body: Any, status: int, document: object = None, **options: Any) -> None:
+        """Send a request, and assert status and body of the answer."""
+        reply = self.ask(method, below, body, **options)
+        assert (reply.status, reply.document) == (status, document), (method, below, body)
+
+
+class Belongings:
+    """Virtual hosts and users of one test; a context manager that removes them.
+
+    Args:
+        api: the API of the broker under test.
+    """
+
+    def __init__(self, api: HttpApi) -> None:
+        self._api = api
+        self._made: list[str] = []
+
+    def __enter__(self) -> Belongings:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for below in reversed(self._made):
+            self._api.ask("DELETE", below)
+
+    def name(self, kind: str) -> str:
+        """Return a new name; the user or virtual host of that name is deleted after the test.
+
+        Args:
+            kind: ``users`` or ``vhosts``.
+        """
+        name = f"conformance-{uuid.uuid4().hex[:12]}"
+        self._made.append(path(kind, name))
+        return name
+
+    def vhost(self) -> str:
+        """Make a virtual host; the default user has all permissions there."""
+        name = self.name("vhosts")
+        assert self._api.ask("PUT", path("vhosts", name)).status == 201
+        return name
+
+    def user(self, tags: str, vhost: str | None = None, patterns: tuple[str, str, str] = (".*", ".*", ".*")) -> str:
+        """Make a user with the password PASSWORD.
+
+        Args:
+            tags: its tags.
+            vhost: where it has permissions; None for nowhere.
+            patterns: configure, write and read.
+        """
+        name = self.name("users")
+        assert self._api.ask("PUT", path("users", name), {"password": PASSWORD, "tags": tags}).status == 201
+        if vhost is not None:
+            granted = dict(zip(("configure", "write", "read"), patterns, strict=True))
+            assert self._api.ask("PUT", path("permissions", vhost, name), granted).status == 201
+        return name

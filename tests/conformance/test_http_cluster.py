@@ -1,0 +1,35 @@
+"""Management 5: the cluster's name, and what keeps clusters in balance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.http_api import HttpApi, bad_request
+
+
+def test_its_name_comes_back(api: HttpApi) -> None:
+    name = api.get("cluster-name")["name"]
+    assert isinstance(name, str)
+    assert api.get("overview?columns=cluster_name") == {"cluster_name": name}
+
+
+@pytest.mark.parametrize(
+    ("method", "below", "body", "status", "document"),
+    [
+        ("PUT", "cluster-name", {}, 400, bad_request("[{key_missing,name}]")),
+        ("POST", "rebalance/queues", {}, 204, None),
+        ("POST", "rebalance/queues", None, 204, None),
+    ],
+)
+def test_requests(api: HttpApi, method: str, below: str, body: Any, status: int, document: object) -> None:
+    api.check(method, below, body, status, document)
+
+
+@pytest.mark.parametrize(
+    ("below", "allow"), [("cluster-name", "HEAD, GET, PUT, OPTIONS"), ("rebalance/queues", "POST, OPTIONS")]
+)
+def test_methods(api: HttpApi, below: str, allow: str) -> None:
+    reply = api.ask("DELETE", below)
+    assert (reply.status, reply.headers["allow"]) == (405, allow)

@@ -1,0 +1,215 @@
+"""Management 5 and 8: declaring, deleting and purging queues over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.fixtures import Connect
+from tests.conformance.http_api import NO_VHOST, NOT_FOUND, REFUSED, HttpApi, bad_request, path
+
+STRUCTURE = {"durable": True, "auto_delete": False, "arguments": {}}
+
+
+def q(vhost: str, name: str = "q") -> str:
+    return path("queues", vhost, name)
+
+
+def test_declaring_again_changes_nothing(api: HttpApi, own_vhost: str) -> None:
+    api.check("PUT", q(own_vhost), STRUCTURE, 201)
+    api.check("PUT", q(own_vhost), STRUCTURE, 204)
+    assert api.get(f"{q(own_vhost)}?columns=name,durable,auto_delete,arguments") == {"name": "q", **STRUCTURE}
+
+
+@pytest.mark.parametrize("body", [None, b"", b"null", {}, {"arguments": []}, {"exclusive": True, "unknown": 1}])
+def test_everything_may_be_missing(api: HttpApi, own_vhost: str, body: Any) -> None:
+    api.check("PUT", q(own_vhost), body, 201)
+    shown = api.get(f"{q(own_vhost)}?columns=durable,auto_delete,exclusive")
+    assert shown == {"durable": False, "auto_delete": False, "exclusive": False}
+
+
+def test_booleans_may_be_strings(api: HttpApi, own_vhost: str) -> None:
+    api.check("PUT", q(own_vhost), {"durable": "true", "auto_delete": "false"}, 201)
+    assert api.get(f"{q(own_vhost)}?columns=durable,auto_delete") == {"durable": True, "auto_delete": False}
+
+
+def test_the_content_type_does_not_matter(api: HttpApi, own_vhost: str) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    api.check("PUT", q(own_vhost), b'{"durable":true}', 201, headers=form)
+    assert api.get(f"{q(own_vhost)}?columns=durable") == {"durable": True}
+
+
+@pytest.mark.parametrize("name", ["a/b", "with space", "ä☃", "a?b#c&d=e", "%2F", "a+b", "~", "."])
+def test_any_name(api: HttpApi, own_vhost: str, name: str) -> None:
+    # A path segment that is a single dot is taken away by clients and servers alike.
+    name = f"x{name}" if name == "." else name
+    api.check("PUT", q(own_vhost, name), {}, 201)
+    assert api.get(f"{q(own_vhost, name)}?columns=name") == {"name": name}
+    api.check("DELETE", q(own_vhost, name), None, 204)
+
+
+def test_a_slash_at_the_end(api: HttpApi, own_vhost: str) -> None:
+    api.check("PUT", f"{q(own_vhost)}/", {}, 201)
+    api.check("DELETE", f"{q(own_vhost)}/contents/", None, 204)
+    api.check("DELETE", f"{q(own_vhost)}/", None, 204)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{not json", "not_json"),
+        (b"[1]", "not_json"),
+        (
+            b'"str"',
+            "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?",
+        ),
+        ({"durable": "maybe"}, ["not_boolean", "maybe"]),
+        ({"auto_delete": 5}, ["not_boolean", 5]),
+        ({"durable": None}, ["not_boolean", None]),
+        ({"arguments": {"x-n": None}}, "null_not_allowed"),
+        ({"node": "nope@x"}, "Node nope@x could not be contacted"),
+        (
+            {"arguments": {"x-max-length": "abc"}},
+            "invalid arg 'x-max-length' for queue 'q' in vhost '{vhost}': \"expected integer, got longstr\"",
+        ),
+        (
+            {"arguments": {"x-max-length": -1}},
+            "invalid arg 'x-max-length' for queue 'q' in vhost '{vhost}': {value_negative,-1}",
+        ),
+        (
+            {"arguments": {"x-queue-mode": "fast"}},
+            "invalid arg 'x-queue-mode' for queue 'q' in vhost '{vhost}': \"unsupported queue mode 'fast'\"",
+        ),
+        (
+            {"arguments": {"x-overflow": "nope"}},
+            "invalid arg 'x-overflow' for queue 'q' in vhost '{vhost}': invalid_overflow",
+        ),
+        (
+            {"arguments": {"x-queue-type": "nope"}},
+            "invalid arg 'x-queue-type' for queue 'q' in vhost '{vhost}': \"unsupported queue type 'nope'\"",
+        ),
+        (
+            {"arguments": {"x-dead-letter-exchange": 5}},
+            "invalid type 'long' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '{vhost}'",
+        ),
+    ],
+)
+def test_what_cannot_be_declared(api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
+    expected = reason.replace("{vhost}", own_vhost) if isinstance(reason, str) else reason
+    api.check("PUT", q(own_vhost), body, 400, bad_request(expected))
+    api.check("GET", q(own_vhost), None, 404, NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            {"durable": False},
+            "inequivalent arg 'durable' for queue 'q' in vhost '{vhost}': received 'false' but current is 'true'",
+        ),
+        (
+            {"durable": True, "arguments": {"x-max-length": 5}},
+            "inequivalent arg 'x-max-length' for queue 'q' in vhost '{vhost}':"
+            " received the value '5' of type 'long' but current is none",
+        ),
+    ],
+)
+def test_what_differs_from_the_queue_that_exists(api: HttpApi, own_vhost: str, body: Any, reason: str) -> None:
+    api.check("PUT", q(own_vhost), STRUCTURE, 201)
+    api.check("PUT", q(own_vhost), body, 400, bad_request(reason.replace("{vhost}", own_vhost)))
+
+
+def test_reserved_names(api: HttpApi, own_vhost: str) -> None:
+    api.check("PUT", q(own_vhost, "amq.foo"), {}, 401, REFUSED)
+
+
+def test_values_come_back_as_they_were_sent(api: HttpApi, own_vhost: str) -> None:
+    arguments = {"x-f": 1.5, "x-b": True, "x-i": 1 << 40, "x-l": [1, "a", {"b": 2}], "x-m": {"c": {"d": "e"}}}
+    api.check("PUT", q(own_vhost), {"arguments": arguments}, 201)
+    assert api.get(f"{q(own_vhost)}?columns=arguments") == {"arguments": arguments}
+
+
+class TestMissing:
+    def test_the_virtual_host(self, api: HttpApi) -> None:
+        api.check("PUT", q("conformance-no-vhost"), {}, 404, NO_VHOST)
+        api.check("DELETE", q("conformance-no-vhost"), None, 404, NOT_FOUND)
+        api.check("DELETE", f"{q('conformance-no-vhost')}/contents", None, 404, NOT_FOUND)
+
+    def test_the_queue(self, api: HttpApi, own_vhost: str) -> None:
+        api.check("DELETE", q(own_vhost), None, 404, NOT_FOUND)
+        api.check("DELETE", f"{q(own_vhost)}/contents", None, 404, NOT_FOUND)
+
+
+class TestDeleting:
+    def publish(self, api: HttpApi, vhost: str) -> None:
+        message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        reply = api.ask("POST", path("exchanges", vhost, "amq.default", "publish"), message)
+        assert reply.document == {"routed": True}
+
+    def test_only_if_it_is_empty(self, api: HttpApi, own_vhost: str) -> None:
+        api.check("PUT", q(own_vhost), {}, 201)
+        self.publish(api, own_vhost)
+        reason = f"queue 'q' in vhost '{own_vhost}' not empty"
+        api.check("DELETE", f"{q(own_vhost)}?if-empty=true", None, 400, bad_request(reason))
+        api.check("DELETE", f"{q(own_vhost)}/contents", None, 204)
+        api.check("DELETE", f"{q(own_vhost)}?if-empty=true&if-unused=true", None, 204)
+
+    def test_only_if_it_is_unused(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
+        channel, name = connect().channel(), unique()
+        channel.queue_declare(name)
+        channel.consume(name)
+        reason = f"queue '{name}' in vhost '{vhost}' in use"
+        api.check("DELETE", f"{q(vhost, name)}?if-unused=true", None, 400, bad_request(reason))
+        api.check("DELETE", f"{q(vhost, name)}?if-unused=false", None, 204)
+
+    @pytest.mark.parametrize("flag", ["if-empty", "if-unused"])
+    def test_quorum_queues_know_no_conditions(self, api: HttpApi, own_vhost: str, flag: str) -> None:
+        api.check("PUT", q(own_vhost), {"durable": True, "arguments": {"x-queue-type": "quorum"}}, 201)
+        reason = (
+            f"cannot delete queue 'q' in vhost '{own_vhost}'. queue.delete operations with {flag} flag set are not"
+            " supported by quorum queues"
+        )
+        api.check("DELETE", f"{q(own_vhost)}?{flag}=true", None, 400, bad_request(reason))
+
+    def test_exclusive_queues_are_locked(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
+        channel, name = connect().channel(), unique()
+        channel.queue_declare(name, exclusive=True)
+        reason = (
+            f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be originally"
+            " declared on another connection or the exclusive property value does not match that of the original"
+            " declaration."
+        )
+        for below in (q(vhost, name), f"{q(vhost, name)}/contents"):
+            api.check("DELETE", below, None, 400, bad_request(reason))
+
+
+class TestActions:
+    @pytest.mark.parametrize("action", ["sync", "cancel_sync"])
+    def test_mirrors_are_always_in_step(self, api: HttpApi, own_vhost: str, action: str) -> None:
+        api.check("PUT", q(own_vhost), {}, 201)
+        api.check("POST", f"{q(own_vhost)}/actions", {"action": action}, 204)
+
+    @pytest.mark.parametrize(
+        ("body", "reason"), [({"action": "nope"}, ["unknown", "nope"]), ({}, "[{key_missing,action}]")]
+    )
+    def test_what_is_no_action(self, api: HttpApi, own_vhost: str, body: Any, reason: object) -> None:
+        api.check("PUT", q(own_vhost), {}, 201)
+        api.check("POST", f"{q(own_vhost)}/actions", body, 400, bad_request(reason))
+
+
+@pytest.mark.parametrize(
+    ("method", "below", "allow"),
+    [
+        ("POST", "", "HEAD, GET, PUT, DELETE, OPTIONS"),
+        ("GET", "/contents", "DELETE, OPTIONS"),
+        ("GET", "/get", "POST, OPTIONS"),
+        ("GET", "/actions", "POST, OPTIONS"),
+    ],
+)
+def test_methods(api: HttpApi, own_vhost: str, method: str, below: str, allow: str) -> None:
+    api.check("PUT", q(own_vhost), {}, 201)
+    reply = api.ask(method, f"{q(own_vhost)}{below}", None if method == "GET" else {})
+    assert (reply.status, reply.headers["allow"], reply.body) == (405, allow, b"")
+    options = api.ask("OPTIONS", f"{q(own_vhost)}{below}", user="")
+    assert (options.status, options.headers["allow"]) == (200, allow)

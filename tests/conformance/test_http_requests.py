@@ -1,0 +1,185 @@
+"""Management 1 and 8: paths, methods, logins and errors of the HTTP API."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.http_requests import NOT_FOUND, PASSWORD, Scene, basic, send
+from tests.support.management import Management
+
+WHOAMI = "/api/whoami"
+
+
+@pytest.fixture(scope="module")
+def scene(management: Management, broker_url: str) -> Iterator[Scene]:
+    """A virtual host with one queue whose name needs encoding."""
+    with Scene(management, broker_url) as made:
+        made.connect().channel().queue_declare("a/b {c}+d", durable=True)
+        yield made
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "whoami/",
+        "queues/{v}/",
+        "queues/{v}/a%2Fb%20%7Bc%7D+d",
+        "queues/{v}/a%2fb%20%7bc%7d%2Bd",
+        "queues/{v}/a%2Fb%20%7Bc%7D+d/",
+        "exchanges/{v}/amq.default",
+        "queues/{v}/a%2Fb%20%7Bc%7D+d/bindings/",
+        "whoami?x=1",
+    ],
+)
+def test_1_path_segments_are_decoded_once_and_may_end_in_a_slash(scene: Scene, path: str) -> None:
+    assert scene.get(path).status == 200
+
+
+def test_1_names_come_back_as_they_are(scene: Scene) -> None:
+    assert scene.get("queues/{v}?columns=name").document == [{"name": "a/b {c}+d"}]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/nosuch",
+        "/nosuch",
+        "/api//whoami",
+        "/API/whoami",
+        "/api/queues/%252F",
+        "/api/queues/no-such-vhost",
+        "/api/queues/no-such-vhost/q",
+        "/api/queues/%2F/no-such-queue",
+        "/api/exchanges/%2F/no-such-exchange",
+        "/api/vhosts/no-such-vhost",
+        "/api/connections/no-such-connection",
+        "/api/channels/no-such-channel",
+        "/api/vhosts/no-such-vhost/connections",
+        "/api/vhosts/no-such-vhost/channels",
+        "/api/bindings/%2F/e/amq.topic/q/no-such-queue/key",
+        "/api/aliveness-test/no-such-vhost",
+        "/api/healthchecks/node/no-such-node@x",
+    ],
+)
+def test_8_what_does_not_exist_is_404(management: Management, path: str) -> None:
+    reply = send(management, "GET", path)
+    assert (reply.status, reply.document) == (404, NOT_FOUND)
+    assert reply.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/api/overview", "HEAD, GET, OPTIONS"),
+        ("DELETE", "/api/overview", "HEAD, GET, OPTIONS"),
+        ("PUT", "/api/queues/%2F/", "HEAD, GET, OPTIONS"),
+        ("PATCH", "/api/queues/%2F/q", "HEAD, GET, PUT, DELETE, OPTIONS"),
+        ("POST", "/api/queues/%2F/q", "HEAD, GET, PUT, DELETE, OPTIONS"),
+        ("GET", "/api/queues/%2F/q/contents", "DELETE, OPTIONS"),
+        ("GET", "/api/queues/%2F/q/get", "POST, OPTIONS"),
+        ("GET", "/api/exchanges/%2F/x/publish", "POST, OPTIONS"),
+        ("POST", "/api/connections", "HEAD, GET, OPTIONS"),
+    ],
+)
+def test_8_a_wrong_method_is_405_and_told_which_are_right(
+    management: Management, method: str, path: str, allowed: str
+) -> None:
+    reply = send(management, method, path, authorization=None)
+    assert (reply.status, reply.headers["allow"], reply.body) == (405, allowed, b"")
+
+
+def test_1_options_needs_no_login(management: Management) -> None:
+    reply = send(management, "OPTIONS", "/api/queues/%2F/q", authorization=None)
+    assert (reply.status, reply.headers["allow"], reply.body) == (200, "HEAD, GET, PUT, DELETE, OPTIONS", b"")
+
+
+def test_1_head_is_get_without_a_body(management: Management) -> None:
+    get, head = (send(management, method, WHOAMI) for method in ("GET", "HEAD"))
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(get.body)))
+
+
+def test_1_headers_of_an_answer(management: Management) -> None:
+    headers = send(management, "GET", WHOAMI).headers
+    assert headers["content-type"] == "application/json"
+    assert headers["cache-control"] == "no-cache"
+    assert headers["vary"] == "accept, accept-encoding, origin"
+    assert "content-security-policy" in headers
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/*", "application/json", "text/html, application/json;q=0.9"])
+def test_1_what_accepts_json_gets_it(management: Management, accept: str) -> None:
+    assert send(management, "GET", WHOAMI, headers={"accept": accept}).status == 200
+
+
+def test_1_what_accepts_no_json_is_406(management: Management) -> None:
+    reply = send(management, "GET", "/api/overview", headers={"accept": "text/html"})
+    assert (reply.status, reply.body) == (406, b"")
+
+
+def test_1_gzip_when_asked_for(management: Management) -> None:
+    path = "/api/overview?columns=exchange_types,rabbitmq_version"
+    reply = send(management, "GET", path, headers={"accept-encoding": "gzip"})
+    assert reply.headers["content-encoding"] == "gzip"
+    assert json.loads(gzip.decompress(reply.body)) == send(management, "GET", path).document
+
+
+# -- logins -------------------------------------------------------------------------------------------------
+
+
+def test_8_no_login_is_401_without_a_body(management: Management) -> None:
+    reply = send(management, "GET", "/api/overview", authorization=None)
+    assert (reply.status, reply.body) == (401, b"")
+    assert reply.headers["www-authenticate"].startswith("Basic realm=")
+
+
+@pytest.mark.parametrize("authorization", [basic("guest", "wrong"), basic("no-such-user", "guest"), "Bearer abc"])
+def test_8_a_wrong_login_is_401(management: Management, authorization: str) -> None:
+    reply = send(management, "GET", "/api/overview", authorization=authorization)
+    assert (reply.status, reply.document) == (401, {"error": "not_authorized", "reason": "Login failed"})
+    if not authorization.startswith("Bearer"):
+        assert reply.headers["www-authenticate"].startswith("Basic realm=")
+
+
+@pytest.mark.parametrize("authorization", ["Basic !!!", "Digest x"])
+def test_1_a_malformed_login_is_400(management: Management, authorization: str) -> None:
+    reply = send(management, "GET", WHOAMI, authorization=authorization)
+    assert (reply.status, reply.body) == (400, b"")
+
+
+def test_2_a_user_without_tags_has_no_access(scene: Scene) -> None:
+    reply = scene.get("overview", scene.user(""))
+    assert (reply.status, reply.document) == (401, {"error": "not_authorised", "reason": "Not management user"})
+    assert "www-authenticate" not in reply.headers
+
+
+def test_1_login_sets_a_cookie(management: Management, scene: Scene) -> None:
+    header = scene.user("management")
+    name = scene.get("whoami", header).document["name"]
+    form = f"username={name.replace('/', '%2F')}&password={PASSWORD}".encode()
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    reply = send(management, "POST", "/api/login", headers=headers, body=form, authorization=None)
+    assert (reply.status, reply.document) == (200, "ok")
+    assert reply.headers["set-cookie"] == f"auth={header.removeprefix('Basic ')}; Version=1"
+    reply = send(management, "POST", "/api/login", headers=headers, body=form + b"x", authorization=None)
+    assert (reply.status, reply.document["reason"]) == (401, "Login failed")
+
+
+def test_1_auth_needs_no_login(management: Management) -> None:
+    document = send(management, "GET", "/api/auth", authorization=None).document
+    wanted = {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
+    assert {key: document.get(key) for key in wanted} == wanted
+
+
+@pytest.mark.departs("management 1", "none")
+def test_1_a_lone_slash_is_the_default_vhost_to_celery_flower(management: Management) -> None:
+    assert send(management, "GET", "/api/queues//").status == 200
+
+
+@pytest.mark.departs("management 1", "none")
+def test_1_a_character_set_behind_the_accepted_type_is_fine(management: Management) -> None:
+    reply = send(management, "GET", "/api/overview", headers={"accept": "application/json; charset=utf-8"})
+    assert reply.status == 200

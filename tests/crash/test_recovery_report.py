@@ -1,0 +1,114 @@
+"""Recovery says what was wrong with which file: one line for each that is damaged, and none for any other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from storage.engine import StorageEngine
+from storage.recovery_report import Damage
+from tests.crash.test_cut_and_flip import ACTIVE, RUNNING
+from tests.support.segment_stores import Clock, open_engine
+from tests.support.simulated_files import ROOT, SimulatedFiles
+
+CONTENTS = RUNNING[0]
+QUEUE_FILE = f"{ROOT}/q/00000001/QUEUE.json"
+MANIFEST = f"{ROOT}/q/00000001/MANIFEST"
+EVENTS = max(path for path in CONTENTS if "/events/" in path)
+CHECKPOINTS = [path for path in CONTENTS if "/ckpt/" in path]
+SEALED = [path for path in CONTENTS if path.endswith(".seg") and path != ACTIVE]
+
+
+def recover(contents: dict[str, bytes]) -> StorageEngine:
+    files = SimulatedFiles()
+    files.restore(contents)
+    return open_engine(files, Clock(1_800_000_000_000_000))
+
+
+def damaged_paths(contents: dict[str, bytes]) -> set[str]:
+    return {damage.path for damage in recover(contents).report.damage}
+
+
+def flipped(path: str) -> Iterator[tuple[int, dict[str, bytes]]]:
+    for at in range(len(CONTENTS[path])):
+        octets = bytearray(CONTENTS[path])
+        octets[at] ^= 1 << at % 8
+        yield at, CONTENTS | {path: bytes(octets)}
+
+
+def test_nothing_is_reported_where_nothing_is_wrong() -> None:
+    report = recover(CONTENTS).report
+    assert [*report.lines()] == []
+    assert "damaged" not in report.summary()
+
+
+@pytest.mark.parametrize("path", [QUEUE_FILE, MANIFEST, ACTIVE, *CHECKPOINTS])
+def test_every_flipped_byte_is_reported(path: str) -> None:
+    for at, contents in flipped(path):
+        if path == QUEUE_FILE and at == len(CONTENTS[path]) - 1:
+            # The line feed at the end means nothing.
+            continue
+        if path == CHECKPOINTS[0]:
+            # That of the newer one makes no use of the older one, which is read all the same.
+            assert damaged_paths(contents) <= {path}
+        elif path == ACTIVE:
+            # The padding of a record means nothing.
+            report = recover(contents).report
+            assert {damage.path for damage in report.damage} == {path} or report.messages == len(RUNNING[2]), at
+        else:
+            assert damaged_paths(contents) == {path}, at
+
+
+def test_every_flipped_byte_of_events_that_are_needed_is_reported() -> None:
+    seen = [at for at, contents in flipped(EVENTS) if damaged_paths(contents) == {EVENTS}]
+    # The head, and what happened after the last checkpoint.
+    assert {*range(40), *range(len(CONTENTS[EVENTS]) - 40, len(CONTENTS[EVENTS]))} <= {*seen}
+
+
+@pytest.mark.parametrize("path", [QUEUE_FILE, EVENTS, *SEALED, *CHECKPOINTS])
+def test_a_file_that_is_gone_is_reported(path: str) -> None:
+    contents = {name: octets for name, octets in CONTENTS.items() if name != path}
+    if path in CHECKPOINTS:
+        contents = {name: octets for name, octets in CONTENTS.items() if name not in CHECKPOINTS}
+        assert damaged_paths(contents) == {f"{ROOT}/ckpt"}
+    else:
+        assert damaged_paths(contents) == {path}
+
+
+@pytest.mark.parametrize("path", [EVENTS, *SEALED, *CHECKPOINTS[-1:], ACTIVE])
+def test_a_file_that_was_cut_is_reported(path: str) -> None:
+    # Without its footer a sealed segment is whole.
+    cut = 150 if path in SEALED else 3
+    assert damaged_paths(CONTENTS | {path: CONTENTS[path][:-cut]}) == {path}
+
+
+def test_what_was_lost_is_said_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    path = SEALED[0]
+    with caplog.at_level(logging.WARNING):
+        report = recover({name: octets for name, octets in CONTENTS.items() if name != path}).report
+    assert report.lost_messages > 0
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"recovery: {path}: is missing or holds no whole record; {report.lost_messages} messages lost"
+    )
+    assert f"1 damaged files, {report.lost_messages} messages lost" in report.summary()
+
+
+def test_a_queue_file_that_was_damaged_is_written_anew() -> None:
+    files = SimulatedFiles()
+    files.restore(CONTENTS | {QUEUE_FILE: CONTENTS[QUEUE_FILE].replace(b'"q"', b'"p"')})
+    first = open_engine(files, Clock(1_800_000_000_000_000))
+    assert [damage.path for damage in first.report.damage] == [QUEUE_FILE]
+    assert first.report.messages == len(RUNNING[2])
+    files.stop()
+    again = open_engine(files, Clock(1_900_000_000_000_000))
+    assert (again.report.damage, again.report.messages) == ([], first.report.messages)
+    assert again.queues[1].attributes == {}
+    assert b'"p"' in files.snapshot()[f"{QUEUE_FILE}.bad"]
+
+
+def test_damage_says_how_many_messages() -> None:
+    assert str(Damage("f", "is cut", 0)) == "f: is cut"
+    assert str(Damage("f", "is cut", 2)) == "f: is cut; 2 messages lost"

@@ -1,0 +1,131 @@
+"""Who may use the HTTP API, and which virtual hosts they see."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from broker.auth.users import User
+from broker.management.http.access import Access, has_tag
+from tests.support.memory_broker import MemoryBroker
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    """Beside guest, one user for each tag; the virtual hosts / and b."""
+    made = MemoryBroker()
+    made.broker.add_vhost("b")
+    for tag in ("management", "monitoring", "administrator"):
+        made.accounts.add_user(tag, "secret", (tag,))
+        made.accounts.set_permissions(tag, "b", ".*", ".*", ".*")
+    return made
+
+
+@pytest.fixture
+def access(broker: MemoryBroker) -> Access:
+    return Access(broker.accounts, broker.broker)
+
+
+def request(user: str, password: str = "secret", **match: str) -> web.Request:
+    header = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    return make_mocked_request("GET", "/api/x", {"authorization": header}, match_info=match)
+
+
+def reason(refusal: pytest.ExceptionInfo[web.HTTPException]) -> str:
+    assert refusal.value.text is not None
+    found: str = json.loads(refusal.value.text)["reason"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tags", "rights"),
+    [
+        ((), set()),
+        (("nosuchtag",), set()),
+        (("management",), {"management"}),
+        (("policymaker",), {"management", "policymaker"}),
+        (("monitoring",), {"management", "monitoring"}),
+        (("policymaker", "monitoring"), {"management", "policymaker", "monitoring"}),
+        (("administrator",), {"management", "policymaker", "monitoring", "administrator"}),
+    ],
+)
+def test_rights_of_tags(tags: tuple[str, ...], rights: set[str]) -> None:
+    user = User("u", tags=tags)
+    assert {tag for tag in ("management", "policymaker", "monitoring", "administrator") if has_tag(user, tag)} == rights
+
+
+def test_a_loopback_user_from_elsewhere(access: Access) -> None:
+    with pytest.raises(web.HTTPUnauthorized) as refusal:
+        access.require(request("guest", "guest"), "management")
+    assert reason(refusal) == "User can only log in via localhost"
+    with pytest.raises(web.HTTPUnauthorized) as refusal:
+        access.require(request("guest", "wrong"), "management")
+    assert reason(refusal) == "Login failed"
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (None, 401),
+        ("Bearer abc", 401),
+        ("Basic", 400),
+        ("Basic !!!", 400),
+        ("Digest Z3Vlc3Q6Z3Vlc3Q=", 400),
+        ("Basic " + base64.b64encode(b"nocolon").decode(), 400),
+        ("Basic " + base64.b64encode(b"\xff:\xff").decode(), 400),
+    ],
+)
+def test_headers_that_are_no_login(access: Access, header: str | None, status: int) -> None:
+    headers = {} if header is None else {"authorization": header}
+    with pytest.raises(web.HTTPException) as refusal:
+        access.login(make_mocked_request("GET", "/api/x", headers))
+    assert refusal.value.status == status
+
+
+def test_passwords_may_have_colons(broker: MemoryBroker, access: Access) -> None:
+    broker.accounts.add_user("colon", "a:b:c", ("management",))
+    assert access.login(request("colon", "a:b:c")).name == "colon"
+
+
+def test_reading_takes_a_permission_or_an_administrator(access: Access) -> None:
+    assert access.require_vhost(request("management", vhost="b"))[1].name == "b"
+    assert access.require_vhost(request("administrator", vhost="/"))[1].name == "/"
+    for user in ("management", "monitoring"):
+        with pytest.raises(web.HTTPUnauthorized) as refusal:
+            access.require_vhost(request(user, vhost="/"))
+        assert reason(refusal) == "User not authorised to access virtual host"
+    with pytest.raises(web.HTTPNotFound):
+        access.require_vhost(request("management", vhost="nosuch"))
+
+
+def test_changing_tells_of_a_virtual_host_that_is_missing(access: Access) -> None:
+    assert access.require_vhost_permissions(request("administrator", vhost="/"))[1].name == "/"
+    with pytest.raises(web.HTTPUnauthorized):
+        access.require_vhost_permissions(request("management", vhost="/"))
+    for sent, said in (("PUT", "vhost_not_found"), ("DELETE", "Not Found")):
+        asked = request("administrator", vhost="nosuch")
+        asked._method = sent
+        with pytest.raises(web.HTTPNotFound) as refusal:
+            access.require_vhost_permissions(asked)
+        assert reason(refusal) == said
+
+
+def test_lists_are_of_what_the_user_sees(access: Access) -> None:
+    def seen(user: str, **headers: str) -> list[str]:
+        asked = request(user)
+        asked = asked.clone(headers={**asked.headers, **headers})
+        asked._match_info = request(user)._match_info
+        return [vhost.name for vhost in access.listed_vhosts(asked)[1]]
+
+    assert seen("management") == seen("monitoring") == ["b"]
+    assert seen("administrator") == ["/", "b"]
+    assert seen("administrator", **{"x-vhost": "/"}) == ["/"]
+    assert seen("administrator", **{"x-vhost": ""}) == ["/", "b"]
+    with pytest.raises(web.HTTPNotFound):
+        seen("administrator", **{"x-vhost": "nosuch"})
+    with pytest.raises(web.HTTPUnauthorized):
+        seen("management", **{"x-vhost": "/"})

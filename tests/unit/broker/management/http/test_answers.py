@@ -1,0 +1,58 @@
+"""Columns, and bodies put together of pieces."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from broker.management.http.answers import LongText, Pieces, object_answer, select, wanted_columns
+
+DOCUMENT = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "f": [{"g": 4, "h": 5}, {"h": 6}], "i": None}
+
+
+@pytest.mark.parametrize(
+    ("columns", "selected"),
+    [
+        ("a", {"a": 1}),
+        ("a,i", {"a": 1, "i": None}),
+        ("b.c", {"b": {"c": 2}}),
+        ("b.c,b.d.e", {"b": {"c": 2, "d": {"e": 3}}}),
+        ("b", {"b": {"c": 2, "d": {"e": 3}}}),
+        ("f.g", {"f": [{"g": 4}, {}]}),
+        ("nosuch", {}),
+        ("b.nosuch", {"b": {}}),
+    ],
+)
+def test_columns(columns: str, selected: Any) -> None:
+    wanted = wanted_columns(make_mocked_request("GET", f"/api/x?columns={columns}"))
+    assert wanted is not None
+    assert select(DOCUMENT, wanted) == selected
+
+
+@pytest.mark.parametrize("query", ["", "?columns=", "?column=a"])
+def test_no_columns_are_all(query: str) -> None:
+    answer = object_answer(make_mocked_request("GET", f"/api/x{query}"), DOCUMENT)
+    assert isinstance(answer.body, bytes)
+    assert json.loads(answer.body) == DOCUMENT
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_short_texts_are_one_body() -> None:
+    text = LongText()
+    for part in ("[", "1", "]"):
+        text.add(part)
+    assert text.answer().body == b"[1]"
+
+
+def test_long_texts_are_pieces() -> None:
+    text = LongText()
+    parts = ["é" * 1000] * 500
+    for part in parts:
+        text.add(part)
+    body = text.answer().body
+    assert isinstance(body, Pieces)
+    assert body.decode() == "".join(parts)
+    assert body.size == len("".join(parts).encode())

@@ -1,0 +1,117 @@
+"""What every request goes through, seen by a client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
+
+from broker.management.http.answers import json_answer
+from broker.management.http.errors import bad_request
+from broker.management.http.middleware import in_form, saving
+from broker.management.http.routes import resource
+from protocol.faults import access_refused, not_found, precondition_failed
+
+Client = TestClient[web.Request, web.Application]
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+async def echo(request: web.Request) -> web.Response:
+    return json_answer({key: value for key, value in request.match_info.items() if key != "slash_"})
+
+
+def raising(error: Callable[[], Exception]) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        raise error()
+
+    return handle
+
+
+FAULTS: dict[str, Callable[[], Exception]] = {
+    "refused": lambda: access_refused("access to queue 'q' refused"),
+    "missing": lambda: not_found("no queue 'q' in vhost '/'"),
+    "unequal": lambda: precondition_failed("inequivalent arg"),
+    "bad": lambda: bad_request(["not_boolean", "maybe"]),
+    "broken": lambda: ValueError("a mistake"),
+}
+
+
+@pytest.fixture
+def saved() -> list[int]:
+    """Grows with every time that changes are saved."""
+    return []
+
+
+@pytest_asyncio.fixture
+async def client(saved: list[int]) -> AsyncIterator[Client]:
+    """A server with some resources."""
+    app = web.Application(middlewares=[in_form, saving(lambda: saved.append(1))])
+    app.add_routes(resource("things/{vhost}", GET=echo))
+    app.add_routes(resource("things/{vhost}/{name}", GET=echo))
+    app.add_routes(resource("things/{vhost}/{name}", PUT=echo, DELETE=echo))
+    app.add_routes(resource("between/{source:[^/]*}/end", GET=echo))
+    for name, error in FAULTS.items():
+        app.add_routes(resource(f"faults/{name}", GET=raising(error)))
+    async with TestClient(TestServer(app)) as made:
+        yield made
+
+
+async def ask(client: Client, method: str, path: str, **headers: str) -> tuple[int, Any]:
+    async with client.request(method, path, headers=headers) as response:
+        text = await response.text()
+        return response.status, json.loads(text) if text else None
+
+
+@pytest.mark.parametrize(
+    ("path", "match"),
+    [
+        ("/api/things/v/n", {"vhost": "v", "name": "n"}),
+        ("/api/things/%2F/a%2Fb/", {"vhost": "/", "name": "a/b"}),
+        ("/api/things/%2f/%7Bx%7D+%C3%A9", {"vhost": "/", "name": "{x}+é"}),
+        ("/api/between//end", {"source": ""}),
+    ],
+)
+async def test_segments(client: Client, path: str, match: dict[str, str]) -> None:
+    async with client.get(URL(path, encoded=True)) as response:
+        assert (response.status, json.loads(await response.text())) == (200, match)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "document"),
+    [
+        ("refused", 401, {"error": "not_authorised", "reason": "Access refused."}),
+        ("missing", 404, {"error": "not_found", "reason": "no queue 'q' in vhost '/'"}),
+        ("unequal", 400, {"error": "bad_request", "reason": "inequivalent arg"}),
+        ("bad", 400, {"error": "bad_request", "reason": ["not_boolean", "maybe"]}),
+        ("broken", 500, {"error": "internal_server_error", "reason": "Internal Server Error"}),
+    ],
+)
+async def test_faults(client: Client, name: str, status: int, document: dict[str, Any]) -> None:
+    assert await ask(client, "GET", f"/api/faults/{name}") == (status, document)
+
+
+async def test_methods_of_several_controllers_are_named_together(client: Client) -> None:
+    async with client.post("/api/things/v/n") as response:
+        assert (response.status, response.headers["allow"]) == (405, "HEAD, GET, PUT, DELETE, OPTIONS")
+    async with client.options("/api/things/v") as response:
+        assert (response.status, response.headers["allow"]) == (200, "HEAD, GET, OPTIONS")
+
+
+async def test_unknown_paths(client: Client) -> None:
+    missing = {"error": "Object Not Found", "reason": "Not Found"}
+    for path in ("/api/nosuch", "/nosuch", "/api/things/v/n/x"):
+        assert await ask(client, "GET", path) == (404, missing)
+
+
+async def test_changes_are_saved_before_the_answer(client: Client, saved: list[int]) -> None:
+    await ask(client, "GET", "/api/things/v/n")
+    assert saved == []
+    await ask(client, "PUT", "/api/things/v/n")
+    await ask(client, "DELETE", "/api/things/v/n")
+    assert len(saved) == 2

@@ -1,0 +1,97 @@
+"""Numbers with their rates and samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from broker.core.broker import Broker
+from broker.core.stats.counters import ExchangeCounters
+from broker.core.stats.history import STEP
+from broker.core.turn import Turn
+from broker.management.http.rates import Rates, message_stats, numbers
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
+
+NOW = 1_795_230_000
+NUMBERS = numbers(ExchangeCounters.FIELDS, "publish_in", both=("publish_in", "publish_out"))
+GROUPS = tuple(numbers(ExchangeCounters.FIELDS, name) for name in ExchangeCounters.FIELDS)
+
+
+@pytest.fixture
+def counters() -> ExchangeCounters:
+    """5 in and 10 out by the first sample, 15 and 20 by the second, 16 and 20 now."""
+    made = ExchangeCounters()
+    for now, come, gone in ((NOW - STEP, 5, 10), (NOW, 15, 20)):
+        made.publish_in, made.publish_out = come, gone
+        made.look(now, made.row())
+    made.publish_in = 16
+    return made
+
+
+def rates(query: str = "") -> Rates:
+    loop = ManualLoop()
+    broker = Broker(Turn(loop.call_soon), ManualTimers(loop))
+    broker.last_sample = NOW
+    return Rates(make_mocked_request("GET", f"/api/x?{query}"), broker)
+
+
+def show(made: Rates, counters: ExchangeCounters) -> dict[str, Any]:
+    return made.show({}, NUMBERS, counters.row(), counters, "msg_rates")
+
+
+def test_numbers_are_those_of_now_and_rates_those_of_the_last_step(counters: ExchangeCounters) -> None:
+    assert show(rates(), counters) == {
+        "publish_in": 16,
+        "publish_in_details": {"rate": 2.0},
+        "both": 36,
+        "both_details": {"rate": 4.0},
+    }
+
+
+def test_samples_newest_first(counters: ExchangeCounters) -> None:
+    shown = show(rates("msg_rates_age=10&msg_rates_incr=5"), counters)
+    assert shown["publish_in_details"] == {
+        "avg": pytest.approx(20 / 3),
+        "avg_rate": 1.5,
+        "rate": 2.0,
+        "samples": [
+            {"sample": 15, "timestamp": NOW * 1000},
+            {"sample": 5, "timestamp": (NOW - 5) * 1000},
+            {"sample": 0, "timestamp": (NOW - 10) * 1000},
+        ],
+    }
+    assert [each["sample"] for each in shown["both_details"]["samples"]] == [35, 15, 0]
+
+
+def test_ranges_are_of_their_kind(counters: ExchangeCounters) -> None:
+    assert "samples" not in show(rates("lengths_age=10&lengths_incr=5"), counters)["both_details"]
+
+
+def test_one_sample_has_no_rate_of_its_own(counters: ExchangeCounters) -> None:
+    details = show(rates("msg_rates_age=0&msg_rates_incr=5"), counters)["publish_in_details"]
+    assert (details["avg"], details["avg_rate"], len(details["samples"])) == (15.0, 0.0, 1)
+
+
+def test_what_has_no_history() -> None:
+    shown = show(rates("msg_rates_age=5&msg_rates_incr=5"), ExchangeCounters())
+    assert shown["both_details"]["samples"] == [
+        {"sample": 0, "timestamp": NOW * 1000},
+        {"sample": 0, "timestamp": (NOW - 5) * 1000},
+    ]
+    assert show(rates(), ExchangeCounters())["both_details"] == {"rate": 0.0}
+
+
+@pytest.mark.parametrize("query", ["msg_rates_age=5&msg_rates_incr=0", "msg_rates_age=501&msg_rates_incr=1"])
+def test_ranges_that_cannot_be(query: str) -> None:
+    with pytest.raises(web.HTTPBadRequest):
+        rates(query)
+
+
+def test_groups_that_have_always_been_0_are_left_out(counters: ExchangeCounters) -> None:
+    counters.publish_out = 0
+    assert set(message_stats(rates(), GROUPS, counters.row(), counters)) == {"publish_in", "publish_in_details"}
+    assert message_stats(rates(), GROUPS, (0, 0), ExchangeCounters()) == {}

@@ -1,0 +1,126 @@
+"""The description of the HTTP API against its routes, in both directions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+import broker.management.http.server as server
+from broker.auth.accounts import Accounts
+from broker.config.options import Settings
+from broker.core.broker import Broker
+from broker.core.node import Node
+from broker.core.turn import Turn
+from broker.management.http.access import Access
+from broker.management.http.context import Context
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
+
+METHODS: Final = ("get", "put", "post", "delete")
+#: A part of a route: a name and a regular expression, which may have braces of its own.
+_PART: Final = re.compile(r"\{(\w+):((?:[^{}]|\{[^{}]*\})*)\}")
+
+
+def described() -> dict[str, Any]:
+    file = Path(server.__file__).with_name("openapi.yaml")
+    document = yaml.safe_load(file.read_text())
+    assert isinstance(document, dict)
+    return document
+
+
+def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for method in METHODS:
+            if method in item:
+                yield path, method, item[method]
+
+
+def templated(path: str) -> str:
+    """A route's path as OpenAPI writes it: a part that can be one text only is that text."""
+
+    def part(found: re.Match[str]) -> str:
+        name, pattern = found.groups()
+        if name == "slash_":
+            return ""
+        return pattern if re.fullmatch(r"[\w-]+", pattern) else f"{{{name}}}"
+
+    return _PART.sub(part, path)
+
+
+def routed() -> set[tuple[str, str]]:
+    loop, settings, accounts = ManualLoop(), Settings(), Accounts()
+    made = Broker(Turn(loop.call_soon), ManualTimers(loop))
+    context = Context(made, accounts, Node(), settings, Access(accounts, made), lambda: None)
+    return {
+        (templated(route.path), route.method.lower())
+        for controller in server.CONTROLLERS
+        for route in controller(context).routes()
+    }
+
+
+DOCUMENT: Final = described()
+OPERATIONS: Final = list(operations(DOCUMENT))
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    found = {(path, method) for path, method, _ in OPERATIONS}
+    assert found == routed()
+
+
+def test_templated() -> None:
+    assert templated("/api/x/{vhost:[^/]+}/{kind:q}/{a:(?!b/?$)[^/]{1,3}}{slash_:/?}") == "/api/x/{vhost}/q/{a}"
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "operation"), OPERATIONS, ids=lambda each: each if str(each) == each else ""
+)
+def test_an_operation_says_what_it_takes_and_answers(path: str, method: str, operation: dict[str, Any]) -> None:
+    assert operation["summary"].endswith(".")
+    assert {tag["name"] for tag in DOCUMENT["tags"]}.issuperset(operation["tags"])
+    assert any(status.startswith(("2", "3")) for status in operation["responses"])
+    is_open = operation.get("security") == []
+    assert is_open or "401" in operation["responses"]
+    shared = DOCUMENT["paths"][path].get("parameters", [])
+    named = [resolve(each) for each in [*shared, *operation.get("parameters", [])]]
+    in_path = {each["name"] for each in named if each["in"] == "path"}
+    assert in_path == set(re.findall(r"\{(\w+)\}", path))
+    assert len({(each["in"], each["name"]) for each in named}) == len(named), "a parameter stands twice"
+
+
+def resolve(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a node refers to."""
+    if "$ref" not in node:
+        return node
+    found: Any = DOCUMENT
+    for key in node["$ref"].removeprefix("#/").split("/"):
+        found = found[key]
+    assert isinstance(found, Mapping)
+    return found
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def test_all_that_is_referred_to_is_there_and_used() -> None:
+    used = set(references(DOCUMENT))
+    for reference in used:
+        resolve({"$ref": reference})
+    there = {
+        f"#/components/{kind}/{name}"
+        for kind in ("parameters", "responses", "schemas")
+        for name in DOCUMENT["components"][kind]
+    }
+    assert there == used

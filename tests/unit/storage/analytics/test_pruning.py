@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    StringContains,
+)
+
+from storage.analytics.errors import OptionError
+from storage.analytics.options import Options, parse_options, parse_time
+from storage.analytics.pruning import Pruning
+from storage.analytics.record_rows import Limits
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON_US = 1_767_268_800_000_000
+
+
+def test_conditions_that_can_be_decided_beforehand() -> None:
+    pruning = Pruning()
+    given: list[Filter] = [
+        In(("queue",), ("a", "b")),
+        EqualTo(("vhost",), "/"),
+        GreaterThan(("seq",), 10),
+        LessThanOrEqual(("seq",), 20),
+        LessThan(("seq",), 100),
+        GreaterThanOrEqual(("enqueued_at",), NOON),
+    ]
+    others: list[Filter] = [
+        StringContains(("queue",), "x"),
+        GreaterThan(("body_bytes",), 5),
+        EqualTo(("headers", "seq"), "1"),
+        GreaterThan(("seq",), None),
+    ]
+    assert pruning.take_over("messages", given + others) == others
+    assert pruning.limits == Limits(11, 20, NOON_US, Limits().last_time)
+    assert [pruning.wants(vhost, queue) for vhost, queue in (("/", "a"), ("/", "c"), ("v", "a"))] == [
+        True,
+        False,
+        False,
+    ]
+    assert pruning.take_over("messages", [EqualTo(("queue",), "b"), EqualTo(("seq",), 12)]) == []
+    assert not pruning.wants("/", "a")
+    assert pruning.limits[:2] == (12, 12)
+
+
+def test_the_time_of_events() -> None:
+    pruning = Pruning()
+    assert pruning.take_over("events", [LessThan(("at",), NOON)]) == []
+    assert pruning.limits.last_time == NOON_US - 1
+    assert len(pruning.take_over("events", [LessThan(("enqueued_at",), NOON), EqualTo(("seq",), 1)])) == 2
+    assert len(pruning.take_over("queues", [LessThan(("oldest_at",), NOON)])) == 1
+
+
+def test_options() -> None:
+    found = parse_options(
+        {"path": "file:///data", "Table": "events", "asOf": "5", "MODE": "FailFast", "queue": "a*", "since": "1.5"}
+    )
+    assert found == Options("/data", "events", None, "a*", 5_000_000, True, limits=Limits(first_time=1_500_000))
+    assert found.wants("/", "abc")
+    assert not found.wants("/", "b")
+    assert found.described is None
+    assert parse_options({"path": "/d", "queue": "a"}).described == "'a'"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "name the data directory"),
+        ({"path": "/d", "segmentsPerPartition": "0"}, "a whole number from 1 on, not '0'"),
+        ({"path": "/d", "maxRecordsPerTrigger": "many"}, "a whole number from 0 on, not 'many'"),
+    ],
+)
+def test_options_without_meaning(given: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        parse_options(given)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-01T12:00:00Z", "2026-01-01 12:00", "2026-01-01T13:00:00+01:00", "1767268800"]
+)
+def test_times(text: str) -> None:
+    assert parse_time(text) == NOON_US
