@@ -20,6 +20,7 @@ from broker.core.definitions import (
     load_global_parameters,
     load_policies,
     load_vhosts,
+    policy_steps,
     topology_steps,
 )
 from broker.core.definitions import restore as restore_broker
@@ -138,8 +139,7 @@ def import_steps(
     load_accounts(accounts, document, broker.vhosts)
     yield
     load_global_parameters(broker, document)
-    load_policies(broker, document)
-    yield
+    yield from policy_steps(broker, document)
     yield from topology_steps(broker, document)
 
 

@@ -65,9 +65,7 @@ class Broker:
     def add_vhost(self, name: str) -> VirtualHost:
         """Make a virtual host, or return the one that is there."""
         if name not in self.vhosts:
-            vhost = self.vhosts[name] = VirtualHost(
-                name, self.turn, self.timers, self._trust_publishers, self.storage
-            )
+            vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers, self.storage)
             vhost.recorder.journal = self._journal
             self.save_vhost(vhost)
         return self.vhosts[name]

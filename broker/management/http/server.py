@@ -16,6 +16,7 @@ from broker.management.http.controllers.binding_actions import BindingActions
 from broker.management.http.controllers.bindings import Bindings
 from broker.management.http.controllers.channels import Channels
 from broker.management.http.controllers.cluster import Cluster
+from broker.management.http.controllers.configuration import Configuration
 from broker.management.http.controllers.connection_actions import ConnectionActions
 from broker.management.http.controllers.connections import Connections
 from broker.management.http.controllers.definitions import Definitions
@@ -61,6 +62,7 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Overview,
     Nodes,
     Features,
+    Configuration,
     Exchanges,
     Channels,
     Bindings,

@@ -1,0 +1,52 @@
+"""The configuration that is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from broker.config.options import OPTIONS
+from broker.management.http.answers import json_answer
+from broker.management.http.context import Context
+from broker.management.http.routes import resource
+
+_SECRET: Final = "********"
+_Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"
+
+
+class Configuration:
+    """The resource ``/api/config/effective``: every option by its dotted name; secrets are masked.
+
+    Args:
+        context: Has the configuration, and who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._access = context.access
+        self._settings = context.settings
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return resource("config/effective", GET=self.show)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """All options with their values, as they were at the start."""
+        self._access.require(request, "administrator")
+        return json_answer({name: self._value(name, option.secret) for name, option in OPTIONS.items()})
+
+    def _value(self, name: str, secret: bool) -> _Json:
+        value: object = reduce(getattr, name.split("."), self._settings)
+        return _SECRET if secret and value is not None else _json(value)
+
+
+def _json(value: object) -> _Json:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(each) for each in value]
+    return str(value)
