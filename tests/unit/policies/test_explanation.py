@@ -43,6 +43,11 @@ class TestWhoWins:
         assert (explanation.in_force, explanation.source) == (in_force, source)
         assert (explanation.argument, explanation.policy, explanation.operator_policy) == (argument, policy, operator)
 
+    @pytest.mark.parametrize("argument", ["abc", True, [1]])
+    def test_what_is_no_number_is_larger_than_all_numbers(self, argument: object) -> None:
+        explanation = explain(argument, None, 5, "delivery-limit", "quorum")
+        assert (explanation.in_force, explanation.source) == (5, "operator policy")
+
     def test_of_words_the_argument(self) -> None:
         explanation = explain("drop-head", "reject-publish", key="overflow")
         assert (explanation.in_force, explanation.source) == ("drop-head", "argument")

@@ -88,7 +88,7 @@ def test_an_empty_file_is_all_defaults(file: Path, content: str) -> None:
         ("vm_memory_high_watermark: 0.4", ["is a group", "vm_memory_high_watermark.relative"]),
         ("max_message_size: 1GiB", ["max_message_size: '1GiB'", "1..536870912 bytes"]),
         ("frame_max: 4095", ["frame_max: 4095", "4096.."]),
-        ("auth_mechanisms: [EXTERNAL]", ["auth_mechanisms: ['EXTERNAL']", "PLAIN, AMQPLAIN"]),
+        ("auth_mechanisms: [GSSAPI]", ["auth_mechanisms: ['GSSAPI']", "PLAIN, AMQPLAIN, EXTERNAL"]),
         ("compat: {advertise: RabbitMQ}", ["compat.advertise: 'RabbitMQ'", "like RabbitMQ 3.10.8"]),
         ("{compat.advertise: R 1, compat: {advertise: R 2}}", ["compat.advertise is given twice"]),
         ("[1, 2]", ["has to be a mapping"]),
