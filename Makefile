@@ -28,8 +28,8 @@ test: needs-java $(VENV)/installed-test ## run the whole test suite; installs JD
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: test-python
-test-python: $(VENV)/installed-test ## run the test suite without its Java part
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not java" $(ARGS)
+test-python: $(VENV)/installed-test ## run the test suite without what needs a JDK: the Java client and Spark
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not java and not spark" $(ARGS)
 
 .PHONY: conformance
 conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any broker: URL=amqp://… [MANAGEMENT_URL=http://…]
@@ -39,6 +39,10 @@ conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any 
 .PHONY: bench
 bench: $(VENV)/installed-test ## measure speed and memory
 	$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: bench-lazy
+bench-lazy: $(VENV)/installed-test ## measure what a backlog costs; needs 5 GB of disk for a while
+	$(BIN)/python -m tests.bench.lazy $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/installed-test ## check style, types and import directions

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from time import time_ns
 from typing import Any, Final
 
 from storage.checkpointer import Checkpointer
+from storage.clock import Clock
 from storage.commit_group import SYNC_THREADS, CommitGroup
 from storage.committer import Committer, SyncMode
 from storage.compactor import Compactor
@@ -76,8 +76,7 @@ class StorageEngine:
         on_disk_alarm: Callable[[bool], None] | None = None,
     ) -> None:
         self._files = files or DiskFiles()
-        self._wall_clock = clock or _now
-        self._last_time = 0
+        self._clock = Clock(clock)
         self._options = options or EngineOptions()
         self._directory = DataDirectory(self._files, path, self._clock)
         self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)
@@ -275,10 +274,12 @@ class StorageEngine:
         for store in [*self._awake]:
             if store.idle():
                 del self._awake[store]
-        if self._events.appended != self._ticked and not self._events_refused:
+        if self._files.appended != self._ticked and not self._events_refused:
+            # What comes from now on is later than this tick, to the microsecond.
             self._events.tick()
+            self._clock.leave_behind()
             self._flush_events()
-            self._ticked = self._events.appended
+            self._ticked = self._files.appended
         self.flush()
         if not self.disk.alarm:
             # Before it gives back space it takes some.
@@ -302,6 +303,7 @@ class StorageEngine:
         )
         group = CommitGroup()
         self._checkpointer.add(group, stores, clean)
+        self._clock.leave_behind()
         self._submit(group)
 
     def close(self) -> bool:
@@ -355,7 +357,9 @@ class StorageEngine:
             # To complete segments from the redo log takes room.
             self.disk.give_up_ballast()
         restart = Restart(files, directory, self._events, self._place, report)
-        for record, stores in restart.run():
+        restored = restart.run()
+        self._clock.leave_behind(restart.latest)
+        for record, stores in restored:
             self._salts[record.qid] = record.salt or 0
             queue = self.queues[record.qid] = StoredQueue(record.qid, True, record.attributes)
             for priority, place, manifest, state in stores:
@@ -477,19 +481,9 @@ class StorageEngine:
         else:
             group.commit(self._files, self._redo)
 
-    def _clock(self) -> int:
-        now = self._wall_clock()
-        if now > self._last_time:
-            self._last_time = now
-        return self._last_time
-
 
 def _ignore(alarm: bool) -> None:
     pass
-
-
-def _now() -> int:
-    return time_ns() // 1000
 
 
 def _do_nothing() -> None:

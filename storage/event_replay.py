@@ -20,6 +20,7 @@ class Replayed:
         deleted: Numbers of queues that have been deleted.
         last_qid: The highest number of a queue that was spoken of.
         events: Events behind the checkpoint.
+        latest: The time of the last of them.
         damage: What was wrong with which file, after how many of its records could not be read.
     """
 
@@ -27,6 +28,7 @@ class Replayed:
     deleted: set[int] = field(default_factory=set)
     last_qid: int = 0
     events: int = 0
+    latest: int = 0
     damage: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -54,6 +56,7 @@ def replay(
         if event is None:
             continue
         found.events += 1
+        found.latest = max(found.latest, event.time)
         found.last_qid = max(found.last_qid, event.qid)
         if event.kind == EventKind.QUEUE_DELETED:
             found.deleted.add(event.qid)

@@ -59,6 +59,9 @@ class Restart:
         events: Told which messages are lost.
         make_place: Gives a store its place: of which queue, which priority, and the queue's salt.
         report: Added to.
+
+    Attributes:
+        latest: The latest time that was found, in microseconds since 1970.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Restart:
         self._make_place = make_place
         self._report = report
         self._redo: RedoParts = {}
+        self.latest = 0
 
     def run(self) -> list[RestoredQueue]:
         """Find all durable queues, put their stores together again, and clear away what is over."""
@@ -90,6 +94,7 @@ class Restart:
         for path, (count, what) in replayed.damage.items():
             report.damaged_events += count
             report.note(path, what)
+        self.latest = max(replayed.latest, checkpoint.created if checkpoint is not None else 0)
         clean = checkpoint is not None and checkpoint.clean and not replayed.events and not replayed.damage
         found: list[RestoredQueue] = []
         for record in directory.queues():
@@ -143,6 +148,7 @@ class Restart:
         manifest = Manifest(self._files, place.directory)
         redo = records_of(self._redo.pop((record.qid, priority), ()), place.salt)
         recover_store(place, manifest, state, self._events, self._report, redo)
+        self.latest = max([self.latest, *(segment.max_arrived for segment in state.segments)])
         if not clean:
             state.redelivered_below = state.next_seq
             state.dead.add(state.next_seq, _SKIPPED)

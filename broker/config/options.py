@@ -138,6 +138,12 @@ class Storage:
         "Only messages smaller than this are brought to memory then, 0 for none (RabbitMQ's"
         " queue_index_embed_msgs_below).",
     )
+    append_files: int = option(
+        kinds.integer(1, _COUNT_MAX), 256, "Files that are kept open for writing; those that were used last."
+    )
+    read_files: int = option(
+        kinds.integer(1, _COUNT_MAX), 128, "Files that are kept open for reading; those that were used last."
+    )
     event_retention: int = option(
         kinds.duration(0, 2**53, "s"),
         604_800,

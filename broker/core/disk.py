@@ -114,6 +114,8 @@ def _options(settings: Settings) -> EngineOptions:
         sync=SyncMode(storage.sync.mode),
         sync_interval=storage.sync.interval * 1000,
         disk_free_limit=disk_free_limit(settings),
+        append_files=storage.append_files,
+        read_files=storage.read_files,
     )
 
 

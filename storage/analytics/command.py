@@ -1,0 +1,198 @@
+"""The program `leveret-analytics`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from storage.analytics.errors import AnalyticsError
+from storage.analytics.job_options import JobOptions
+from storage.analytics.jobs.registry import JOBS, SUMMARIES
+from storage.analytics.jobs.report import page
+from storage.analytics.progress import Progress
+from storage.analytics.result_output import FORMATS, rows_of, write_results
+from storage.analytics.session import register
+
+_JAVA_MINIMUM: Final = 17
+#: Errors of the data source reach the caller inside of Spark's, with a Java stack behind them.
+_OURS: Final = re.compile(
+    r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|OptionError|DamagedRecordError): (.+)"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a job.
+
+    Args:
+        arguments: Those of the command line by default.
+    Returns:
+        The exit status: 0, 1 if it failed, 2 if the arguments are wrong.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        check_java()
+        return _run(options)
+    except AnalyticsError as error:
+        sys.stderr.write(f"leveret-analytics: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def check_java() -> None:
+    """Make sure that Spark can start.
+
+    Raises:
+        AnalyticsError: There is no Java, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    wanted = f"install a JDK {_JAVA_MINIMUM} or newer, and set JAVA_HOME if it is not on the path"
+    if java is None or not os.path.exists(java):
+        where = f"JAVA_HOME is {home}, but there is no bin/java in it" if home else "there is no Java here"
+        raise AnalyticsError(f"Spark needs Java, and {where}; {wanted}")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise AnalyticsError(f"{java} cannot be run ({error}); {wanted}") from error
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    if version is not None and int(version[1]) < _JAVA_MINIMUM:
+        raise AnalyticsError(f"{java} is Java {version[1]}, which is too old for Spark; {wanted}")
+
+
+def reason_of(error: PySparkException) -> str:
+    """What is wrong, in a line, out of what Spark makes of it."""
+    found = _OURS.search(str(error))
+    return found[1] if found is not None else str(error).strip().splitlines()[0]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="leveret-analytics",
+        description="Reads a data directory of Leveret with Spark, while the broker runs or not, and consumes nothing.",
+        epilog="jobs:\n" + "\n".join(f"  {name:<12} {text}" for name, text in SUMMARIES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("job", choices=list(JOBS), metavar="JOB", help="what to do; see below")
+    parser.add_argument("--data-dir", required=True, help="the broker's data directory, or the URI of a copy")
+    parser.add_argument("--as-of", help="a moment in the past: 2026-01-31T12:00:00Z, or seconds since 1970")
+    parser.add_argument("--vhost", help="virtual host; * and ? stand for anything")
+    parser.add_argument("--queue", help="name of the queue; * and ? stand for anything")
+    parser.add_argument("--output", metavar="DIR", help="write files into this directory")
+    parser.add_argument(
+        "--format", choices=("table", "json", "csv", "parquet", "html"), help="table by default; html for report"
+    )
+    parser.add_argument("--master", help="Spark's master; local[*] by default, or what spark-submit says")
+    parser.add_argument("--py-files", help="packages for the workers of a cluster, separated by commas")
+    parser.add_argument("--query", help="of the job sql")
+    parser.add_argument("--hours", help="of the job capacity: how far to look back, 24 by default")
+    parser.add_argument("--max-length", help="of the job capacity: limits to try, separated by commas")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    values = {name: getattr(arguments, name) for name in ("query", "hours", "max_length")}
+    options = JobOptions(
+        arguments.data_dir,
+        arguments.as_of,
+        arguments.vhost,
+        arguments.queue,
+        arguments.output,
+        {name: value for name, value in values.items() if value is not None},
+    )
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    spark = _start(arguments.master or ("" if submitted else "local[*]"), arguments.py_files)
+    session = register(spark)
+    try:
+        _run_job(spark, arguments, options)
+        if session.damaged:
+            sys.stderr.write(f"leveret-analytics: {session.damaged} damaged records were passed over\n")
+    except PySparkException as error:
+        raise AnalyticsError(reason_of(error)) from error
+    finally:
+        session.close()
+        spark.stop()
+    return 0
+
+
+def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOptions) -> None:
+    form = arguments.format or ("html" if arguments.job == "report" else "table")
+    if form == "parquet" and options.output is None:
+        raise AnalyticsError("Parquet is written to files; say where: --output DIR")
+    texts: list[str] = []
+    paths: list[str] = []
+    with Progress(spark, arguments.job):
+        if arguments.job == "report" and form == "html":
+            _write_report(spark, options, texts, paths)
+        else:
+            results = JOBS[arguments.job](spark, options)
+            if options.output is not None and arguments.job != "export":
+                paths = write_results(results, form, options.output)
+            else:
+                # What a program reads is one result; people are shown all.
+                shown = list(results.items()) if form == "table" else list(results.items())[:1]
+                for name, frame in shown:
+                    title = f"{name}\n" if len(shown) > 1 else ""
+                    texts.append(title + FORMATS[form](frame.columns, rows_of(frame)))
+    for path in paths:
+        sys.stderr.write(f"{path}\n")
+    sys.stdout.write("\n".join(texts))
+
+
+def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], paths: list[str]) -> None:
+    text = page(spark, options)
+    if options.output is None:
+        texts.append(text)
+        return
+    os.makedirs(options.output, exist_ok=True)
+    path = os.path.join(options.output, "report.html")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    paths.append(path)
+
+
+def _start(master: str, py_files: str | None) -> SparkSession:
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    # Workers on this machine run what this program runs on.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local-cluster"):
+        os.environ.setdefault("SPARK_HOME", os.path.dirname(pyspark.__file__))
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName("leveret-analytics")
+    if master:
+        builder = builder.master(master)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4" if master.startswith("local") else "64",
+        "spark.sql.adaptive.enabled": "true",
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+        for path in filter(None, (py_files or "").split(",")):
+            spark.sparkContext.addPyFile(path)
+        return spark
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise AnalyticsError(f"Spark does not start: {str(error).splitlines()[0]}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""A file of the event log as an Arrow record batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage.analytics.arrow_slices import times
+from storage.analytics.record_rows import Limits
+from storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
+from storage.queue_names import QueueName
+
+_EVENT: Final = np.dtype(
+    [
+        ("seq", "<u8"),
+        ("time", "<i8"),
+        ("qid", "<u4"),
+        ("length", "<u4"),
+        ("wait_ms", "<u4"),
+        ("kind", "u1"),
+        ("priority", "u1"),
+        ("flags", "<u2"),
+        ("body_bytes", "<u4"),
+        ("crc", "<u4"),
+    ]
+)
+_KINDS: Final = {kind.value: kind.name.lower() for kind in EventKind}
+
+
+class EventRows(NamedTuple):
+    """Events that are wanted.
+
+    Attributes:
+        events: As in the file.
+        damaged: Records that could not be read.
+    """
+
+    events: npt.NDArray[Any]
+    damaged: int
+
+
+def select_events(
+    octets: bytes, start: int, end: int, salt: int, wanted: frozenset[int] | None, limits: Limits
+) -> EventRows:
+    """Read events; ticks are left out.
+
+    Args:
+        octets: The file.
+        start: Where to begin, in bytes; a multiple of 40.
+        end: Where to end.
+        salt: Checksum of the store id.
+        wanted: Numbers of the queues; None for all, and for events that no queue has.
+        limits: When they happened; sequence numbers do not matter.
+    """
+    start = max(start, EVENT_BYTES)
+    count = max(0, min(end, len(octets)) - start) // EVENT_BYTES
+    events = np.frombuffer(octets, _EVENT, count, start)
+    whole = _checksums(octets, start, count) == events["crc"] ^ np.uint32(salt)
+    damaged = count - int(whole.sum())
+    keep = whole & (events["kind"] != EventKind.TICK)
+    if limits.first_time > 0:
+        keep &= events["time"] >= limits.first_time
+    keep &= events["time"] <= limits.last_time
+    if wanted is not None:
+        keep &= np.isin(events["qid"], np.array(sorted(wanted), np.uint32))
+    return EventRows(events[keep], damaged)
+
+
+def event_batch(events: npt.NDArray[Any], columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
+    """Make a record batch.
+
+    Args:
+        events: Which.
+        columns: Names of the columns, in order.
+        names: What the queues are called; those that are gone have no name any more.
+    """
+    arrays = []
+    for name in columns:
+        if name in ("vhost", "queue"):
+            arrays.append(_name_column(events["qid"], names, name == "vhost"))
+        else:
+            arrays.append(_COLUMNS[name](events))
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _name_column(qids: npt.NDArray[np.uint32], names: Mapping[int, QueueName], vhost: bool) -> Any:
+    known, places = np.unique(qids, return_inverse=True)
+    found = [names.get(int(qid)) for qid in known]
+    texts = [None if name is None else name.vhost if vhost else name.name for name in found]
+    return pa.array(texts, pa.string()).take(pa.array(places.ravel()))
+
+
+def _kind_column(events: npt.NDArray[Any]) -> Any:
+    known, places = np.unique(events["kind"], return_inverse=True)
+    return pa.array([_KINDS.get(int(kind), f"kind_{kind}") for kind in known], pa.string()).take(
+        pa.array(places.ravel())
+    )
+
+
+def _longs(field: str) -> Callable[[npt.NDArray[Any]], Any]:
+    return lambda events: pa.array(events[field].astype(np.int64))
+
+
+_COLUMNS: Final[dict[str, Callable[[npt.NDArray[Any]], Any]]] = {
+    "queue_id": _longs("qid"),
+    "at": lambda events: times(events["time"].astype(np.int64)),
+    "kind": _kind_column,
+    "seq": _longs("seq"),
+    "messages": _longs("length"),
+    "body_bytes": _longs("body_bytes"),
+    "wait_ms": _longs("wait_ms"),
+    "dead_lettered": lambda events: pa.array((events["flags"] & DEAD_LETTERED) != 0),
+    "redeliveries": lambda events: pa.array((events["flags"] >> 8).astype(np.int32)),
+    "stored": lambda events: pa.array((events["flags"] & NEVER_STORED) == 0),
+    "priority": lambda events: pa.array(events["priority"].astype(np.int32)),
+}
+
+
+def _make_table() -> npt.NDArray[np.uint32]:
+    """What crc32() does with a byte."""
+    return np.array([crc32(bytes([byte]), 0xFFFFFFFF) ^ 0xFFFFFFFF for byte in range(256)], np.uint32)
+
+
+_TABLE: Final = _make_table()
+
+
+def _checksums(octets: bytes, start: int, count: int) -> npt.NDArray[np.uint32]:
+    """crc32() of the first 36 bytes of each record, of all records at the same time."""
+    records = np.frombuffer(octets, np.uint8, count * EVENT_BYTES, start).reshape(count, EVENT_BYTES)
+    crc = np.full(count, 0xFFFFFFFF, np.uint32)
+    for column in range(EVENT_BYTES - 4):
+        crc = _TABLE[(crc ^ records[:, column]) & 0xFF] ^ (crc >> np.uint32(8))
+    found: npt.NDArray[np.uint32] = crc ^ np.uint32(0xFFFFFFFF)
+    return found

@@ -1,0 +1,119 @@
+"""Events as a stream: the event log is one already, and is kept for days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from storage.analytics.errors import AnalyticsError
+from storage.analytics.options import Options
+from storage.analytics.partitions import EventsPartition, event_partitions, place_of
+from storage.analytics.record_rows import Limits
+from storage.event_format import EVENT_BYTES
+from storage.event_log import EventPosition
+from storage.snapshot import EventFileView, Request, Snapshot, take_snapshot
+
+
+class EventStream:
+    """What has happened since an offset, which is a place in the event log.
+
+    Args:
+        options: What is asked for.
+    """
+
+    def __init__(self, options: Options) -> None:
+        if "://" in options.path:
+            raise AnalyticsError("streams read a data directory of this machine, or of a file system mounted here")
+        self._options = options
+        #: Where the last batch is to end; None if there is always a next one.
+        self._target: dict[str, Any] | None = None
+
+    def end_here(self) -> None:
+        """Batches from now on have nothing that happened after this."""
+        self._target = _to_json(self._take().cut.position)
+
+    def first(self) -> dict[str, Any]:
+        """The offset to begin with."""
+        if not self._options.latest:
+            return {"file": 0, "offset": 0}
+        return _to_json(self._take().cut.position)
+
+    def advance(self, start: dict[str, Any], limit: int) -> dict[str, Any]:
+        """Find out up to where a batch goes.
+
+        Args:
+            start: Where it begins.
+            limit: How many events it has at the most; 0 for any number.
+        """
+        end = self._take()
+        target = self._target or _to_json(end.cut.position)
+        if not limit:
+            return max(start, target, key=_position)
+        left = limit * EVENT_BYTES
+        at = start
+        for view in end.events:
+            if view.file < start["file"]:
+                continue
+            first = max(EVENT_BYTES, start["offset"] if view.file == start["file"] else 0)
+            step = min(left, max(0, view.end - first))
+            left -= step
+            at = {"file": view.file, "offset": first + step}
+            if not left:
+                break
+        return max(start, min(at, target, key=_position), key=_position)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[EventsPartition]:
+        """What lies between two offsets.
+
+        Raises:
+            AnalyticsError: Some of it is gone.
+        """
+        if start == end:
+            return
+        snapshot = self._take()
+        oldest = snapshot.events[0].file if snapshot.events else end["file"]
+        if self._options.fail_on_data_loss and oldest > start["file"] > 0:
+            raise AnalyticsError(
+                f"events from {start['file']} to {oldest} (microseconds since 1970) are gone: the query did not run "
+                "for longer than the broker keeps events. Start it with a new checkpoint directory, or with the "
+                "option failOnDataLoss=false to go on with those that are left"
+            )
+        views = [
+            EventFileView(view.path, view.file, end["offset"] if view.file == end["file"] else view.end, view.until)
+            for view in snapshot.events
+            if start["file"] <= view.file <= end["file"]
+        ]
+        snapshot.events[:] = views
+        for part in event_partitions(
+            snapshot, place_of(snapshot, self._options.path), Limits(), self._wanted(snapshot)
+        ):
+            first = start["offset"] if part.view.file == start["file"] else 0
+            if part.view.end > first:
+                part.start = max(part.start, first)
+                yield part
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing is kept."""
+
+    def stop(self) -> None:
+        """Nothing is kept."""
+
+    def _take(self) -> Snapshot:
+        options = self._options
+        return take_snapshot(
+            options.path,
+            Request(messages=False, events=True, wanted=options.wants, described=options.described, link=False),
+        )
+
+    def _wanted(self, snapshot: Snapshot) -> frozenset[int] | None:
+        if self._options.vhost is None and self._options.queue is None:
+            return None
+        return frozenset(queue.qid for queue in snapshot.queues)
+
+
+def _to_json(position: EventPosition) -> dict[str, Any]:
+    return {"file": position.file, "offset": position.offset}
+
+
+def _position(offset: dict[str, Any]) -> tuple[int, int]:
+    return offset["file"], offset["offset"]

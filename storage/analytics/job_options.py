@@ -1,0 +1,57 @@
+"""What all jobs are told, and how they get at the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+
+from storage.analytics.columns import TABLES
+from storage.analytics.session import register
+
+#: What a job makes: data frames by name, the one that it is about first.
+Results: TypeAlias = dict[str, DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a job is told.
+
+    Attributes:
+        data_dir: The data directory, or its URI.
+        as_of: A moment in the past, as in ISO 8601; None for the latest.
+        vhost: Virtual host, `*` and `?` standing for anything; None for all.
+        queue: Name of the queue, likewise.
+        output: A directory to write to; None if there is none.
+        values: What is said to one job alone, such as `query` or `max_length`.
+    """
+
+    data_dir: str
+    as_of: str | None = None
+    vhost: str | None = None
+    queue: str | None = None
+    output: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def source_options(self) -> dict[str, str]:
+        """The same for the data source."""
+        named = {"asOf": self.as_of, "vhost": self.vhost, "queue": self.queue}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def table(self, spark: SparkSession, table: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
+        """One of the tables, of which only some columns are read.
+
+        Args:
+            spark: The session.
+            table: Its name.
+            columns: Names of the columns; all if there are none.
+            options: Further options of the data source.
+        """
+        register(spark)
+        reader = spark.read.format("leveret").options(table=table, **self.source_options, **options)
+        if columns:
+            reader = reader.schema(", ".join(f"`{name}` {TABLES[table][name]}" for name in columns))
+        return reader.load(self.data_dir)

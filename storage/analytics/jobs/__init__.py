@@ -1,0 +1,1 @@
+"""Jobs: each a module with `run(spark, options)`."""

@@ -1,0 +1,50 @@
+"""Dead letters that wait: where they came from, why, and since when."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from storage.analytics.job_options import JobOptions, Results
+
+_COLUMNS = (
+    "vhost",
+    "queue",
+    "dead_letter_count",
+    "dead_letter_reason",
+    "dead_letter_queue",
+    "dead_lettered_at",
+    "body_bytes",
+)
+
+
+def run(spark: SparkSession, options: JobOptions) -> Results:
+    """Count dead letters by what their x-death headers say.
+
+    Args:
+        spark: The session.
+        options: Which queues, and when.
+    Returns:
+        `deadletters`: `origin_queue` and `reason` are those of the last time; `deaths` is how often one of them was
+        dead-lettered at the most.
+    """
+    letters = options.table(spark, "messages", _COLUMNS).where("dead_letter_count > 0")
+    age = (f.unix_micros(f.current_timestamp()) - f.unix_micros("oldest_at")) / 1_000_000
+    deadletters = (
+        letters.groupBy(
+            "vhost",
+            "queue",
+            f.col("dead_letter_queue").alias("origin_queue"),
+            f.col("dead_letter_reason").alias("reason"),
+        )
+        .agg(
+            f.count("*").alias("messages"),
+            f.sum("body_bytes").alias("body_bytes"),
+            f.max("dead_letter_count").alias("deaths"),
+            f.min("dead_lettered_at").alias("oldest_at"),
+            f.max("dead_lettered_at").alias("newest_at"),
+        )
+        .withColumn("oldest_age_s", f.round(age, 0))
+        .orderBy(f.desc("messages"), "vhost", "queue", "origin_queue", "reason")
+    )
+    return {"deadletters": deadletters}

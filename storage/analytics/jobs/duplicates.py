@@ -1,0 +1,41 @@
+"""Messages that wait more than once: with the same message id, or with the same body."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from storage.analytics.job_options import JobOptions, Results
+
+_COLUMNS = ("vhost", "queue", "seq", "enqueued_at", "message_id", "body_bytes", "body")
+
+
+def run(spark: SparkSession, options: JobOptions) -> Results:
+    """Find what is there more than once within a queue.
+
+    Args:
+        spark: The session.
+        options: Which queues, and when.
+    Returns:
+        `duplicates`: `same` is `message_id` or `body`, `key` the id or the SHA-256 of the body. Empty bodies are no
+        duplicates.
+    """
+    messages = options.table(spark, "messages", _COLUMNS)
+    by_id = _repeated(messages.where(f.col("message_id").isNotNull()), "message_id", f.col("message_id"))
+    by_body = _repeated(messages.where(f.col("body_bytes") > 0), "body", f.sha2("body", 256))
+    duplicates = by_id.unionAll(by_body).orderBy(f.desc("messages"), "vhost", "queue", "same", "key")
+    return {"duplicates": duplicates}
+
+
+def _repeated(messages: DataFrame, same: str, key: Column) -> DataFrame:
+    return (
+        messages.groupBy("vhost", "queue", f.lit(same).alias("same"), key.alias("key"))
+        .agg(
+            f.count("*").alias("messages"),
+            f.min("seq").alias("first_seq"),
+            f.max("seq").alias("last_seq"),
+            f.min("enqueued_at").alias("first_at"),
+            f.max("enqueued_at").alias("last_at"),
+        )
+        .where("messages > 1")
+    )

@@ -1,0 +1,37 @@
+"""How long messages waited until they were acknowledged, by queue and minute."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from storage.analytics.job_options import JobOptions, Results
+
+_COLUMNS = ("vhost", "queue", "at", "kind", "messages", "wait_ms")
+
+
+def run(spark: SparkSession, options: JobOptions) -> Results:
+    """Find percentiles of waiting times.
+
+    Args:
+        spark: The session.
+        options: Which queues, and up to when.
+    Returns:
+        `latency`; a run of messages that went together counts with its longest wait.
+    """
+    events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin("ack", "auto_ack"))
+    shares = f.array(f.lit(0.5), f.lit(0.9), f.lit(0.99))
+    found = events.groupBy("vhost", "queue", f.date_trunc("minute", "at").alias("minute")).agg(
+        f.sum("messages").alias("messages"),
+        f.percentile("wait_ms", shares, f.col("messages")).alias("shares"),
+        f.max("wait_ms").alias("max_ms"),
+    )
+    latency = found.select(
+        "vhost",
+        "queue",
+        "minute",
+        "messages",
+        *(f.round(f.col("shares")[at], 1).alias(name) for at, name in enumerate(("p50_ms", "p90_ms", "p99_ms"))),
+        "max_ms",
+    ).orderBy("minute", "vhost", "queue")
+    return {"latency": latency}

@@ -1,0 +1,38 @@
+"""What was dropped, refused or dead-lettered, by minute and reason."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from storage.analytics.job_options import JobOptions, Results
+
+_COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms", "dead_lettered")
+#: Kinds that are a loss, whether they were dead-lettered or not.
+_LOSSES = ("maxlen", "maxlen_bytes", "refused", "delivery_limit", "expired", "unroutable", "lost", "transient_dropped")
+
+
+def run(spark: SparkSession, options: JobOptions) -> Results:
+    """Count what did not reach a consumer.
+
+    Args:
+        spark: The session.
+        options: Which queues, and up to when.
+    Returns:
+        `overflow`; waiting times are those of the longest in a run of messages that went together, which is at most a
+        tenth or 100 ms more than that of the others. A reason that ends in `+dead_letter` was dead-lettered.
+    """
+    events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin(*_LOSSES) | f.col("dead_lettered"))
+    reason = f.when(f.col("dead_lettered"), f.concat("kind", f.lit("+dead_letter"))).otherwise(f.col("kind"))
+    minute = f.date_trunc("minute", "at").alias("minute")
+    overflow = (
+        events.groupBy("vhost", "queue", minute, reason.alias("reason"))
+        .agg(
+            f.sum("messages").alias("messages"),
+            f.sum("body_bytes").alias("body_bytes"),
+            f.round(f.sum(f.col("wait_ms") * f.col("messages")) / f.sum("messages"), 1).alias("mean_wait_ms"),
+            f.max("wait_ms").alias("max_wait_ms"),
+        )
+        .orderBy("minute", "vhost", "queue", "reason")
+    )
+    return {"overflow": overflow}

@@ -1,0 +1,143 @@
+"""Messages of one segment as an Arrow record batch that has the columns asked for and decodes no others."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from storage.analytics.arrow_slices import binary_slices, constant, text_slices, times
+from storage.analytics.columns import HEADERS, PROPERTIES
+from storage.analytics.field_table import TypedValue, as_json, as_text, decode_table, plain
+from storage.analytics.property_slices import property_column, property_slices
+from storage.analytics.record_rows import Positions, Rows, inside
+from storage.format import PERSISTENT
+
+_STRINGS: Final = pa.map_(pa.string(), pa.string())
+
+
+class Label(NamedTuple):
+    """What all messages of a queue have in common.
+
+    Attributes:
+        vhost: Its virtual host.
+        queue: Its name.
+    """
+
+    vhost: str
+    queue: str
+
+
+def message_batch(rows: Rows, columns: Sequence[str], label: Label, delivered: array[int]) -> Any:
+    """Make a record batch.
+
+    Args:
+        rows: The messages.
+        columns: Names of the columns, in order.
+        label: Of their queue.
+        delivered: Ranges of numbers that had been delivered before.
+    """
+    names = frozenset(columns)
+    slices = property_slices(rows, _properties(names))
+    tables = None
+    if not names.isdisjoint(HEADERS):
+        start, end, present = slices["headers"]
+        tables = _HeaderColumns(binary_slices(rows.octets, start, end, present))
+    arrays = []
+    for name in columns:
+        if tables is not None and name in HEADERS:
+            arrays.append(tables.column(name))
+        elif name in PROPERTIES:
+            arrays.append(property_column(rows, name, slices[name]))
+        elif name == "vhost":
+            arrays.append(constant(label.vhost, pa.string(), len(rows.at)))
+        elif name == "queue":
+            arrays.append(constant(label.queue, pa.string(), len(rows.at)))
+        elif name == "redelivered":
+            arrays.append(pa.array(inside(rows.seq, delivered)))
+        else:
+            arrays.append(_PLAIN[name](rows))
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _properties(names: frozenset[str]) -> frozenset[str]:
+    found = names & PROPERTIES.keys()
+    return found if names.isdisjoint(HEADERS) else found | {"headers"}
+
+
+class _HeaderColumns:
+    """Columns that are made of header tables, each distinct table decoded once."""
+
+    def __init__(self, pieces: Any) -> None:
+        encoded = pieces.dictionary_encode()
+        self._indices = encoded.indices
+        self._tables = [decode_table(piece) for piece in encoded.dictionary.to_pylist()]
+
+    def column(self, name: str) -> Any:
+        kind, convert = _OF_TABLES[name]
+        values = [None if table is None else convert(table) for table in self._tables]
+        found = pa.array(values, kind).take(self._indices)
+        return found.fill_null(0) if name == "dead_letter_count" else found
+
+
+def _map_of(table: dict[str, TypedValue]) -> list[tuple[str, str | None]]:
+    return [(name, as_text(value)) for name, value in table.items()]
+
+
+def _deaths(table: dict[str, TypedValue]) -> list[dict[str, Any]]:
+    """Entries of x-death, the latest first."""
+    found = plain(table["x-death"]) if "x-death" in table else []
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _death_count(table: dict[str, TypedValue]) -> int:
+    counts = (each.get("count", 1) for each in _deaths(table))
+    return sum(count for count in counts if isinstance(count, int))
+
+
+def _last_death(field: str) -> Callable[[dict[str, TypedValue]], str | None]:
+    def find(table: dict[str, TypedValue]) -> str | None:
+        found = next(iter(_deaths(table)), {}).get(field)
+        return found if isinstance(found, str) else None
+
+    return find
+
+
+def _death_time(table: dict[str, TypedValue]) -> int | None:
+    found = next(iter(_deaths(table)), {}).get("time")
+    return found * 1_000_000 if isinstance(found, int) and 0 <= found < 253_402_300_800 else None
+
+
+_OF_TABLES: Final[dict[str, tuple[Any, Callable[[dict[str, TypedValue]], Any]]]] = {
+    "headers": (_STRINGS, _map_of),
+    "headers_json": (pa.string(), as_json),
+    "dead_letter_count": (pa.int64(), _death_count),
+    "dead_letter_reason": (pa.string(), _last_death("reason")),
+    "dead_letter_queue": (pa.string(), _last_death("queue")),
+    "dead_lettered_at": (pa.timestamp("us", tz="UTC"), _death_time),
+}
+
+
+def _exchange_end(rows: Rows) -> Positions:
+    start = rows.route_at
+    return start + 1 + rows.bytes8[start]
+
+
+def _body(rows: Rows) -> Any:
+    start = rows.body_at
+    return binary_slices(rows.octets, start, start + rows.body_len)
+
+
+_PLAIN: Final[dict[str, Callable[[Rows], Any]]] = {
+    "seq": lambda rows: pa.array(rows.seq.astype(np.int64)),
+    "enqueued_at": lambda rows: times(rows.arrived),
+    "expires_at": lambda rows: times(rows.expires, rows.expires > 0),
+    "exchange": lambda rows: text_slices(rows.octets, rows.route_at + 1, _exchange_end(rows)),
+    "routing_key": lambda rows: text_slices(rows.octets, _exchange_end(rows) + 1, rows.props_at),
+    "persistent": lambda rows: pa.array((rows.flags & PERSISTENT).astype(np.bool_)),
+    "body_bytes": lambda rows: pa.array(rows.body_len),
+    "body": _body,
+}

@@ -1,0 +1,77 @@
+"""Segments that are kept for one batch of a stream, and what is written beside them to find them again."""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from storage.analytics.message_batches import Label
+from storage.analytics.partitions import Place, SegmentPart
+from storage.analytics.record_rows import Limits
+from storage.snapshot_lease import LEASE_FILE
+from storage.snapshot_segments import SegmentView
+
+_PARTS_FILE: Final = "PARTS"
+
+
+def save_parts(directory: str, cut: int, parts: Sequence[SegmentPart]) -> None:
+    """Write what a snapshot's segments are, and give up the links to all others.
+
+    Args:
+        directory: The snapshot's.
+        cut: When it was taken.
+        parts: What is to be read.
+    """
+    kept = {part.view.path for part in parts}
+    fields = {"cut": cut, "parts": [_to_json(part) for part in parts]}
+    draft = f"{directory}/{_PARTS_FILE}.tmp"
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(fields, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, f"{directory}/{_PARTS_FILE}")
+    for path, _, names in os.walk(directory):
+        for name in names:
+            if path != directory and f"{path}/{name}" not in kept:
+                os.unlink(f"{path}/{name}")
+
+
+def load_parts(directory: str, location: str, store_id: bytes) -> tuple[Place, list[SegmentPart]] | None:
+    """Find out what a snapshot's segments are; None if it is gone."""
+    try:
+        with open(f"{directory}/{_PARTS_FILE}", encoding="utf-8") as file:
+            fields = json.load(file)
+    except OSError:
+        return None
+    return Place(location, directory, fields["cut"], store_id), [_from_json(each) for each in fields["parts"]]
+
+
+def keep_for(directory: str, timeout: float) -> None:
+    """Have a snapshot kept for so many seconds without a heartbeat."""
+    path = f"{directory}/{LEASE_FILE}"
+    with open(path, encoding="utf-8") as file:
+        fields = json.load(file)
+    if fields.get("timeout") != timeout:
+        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+            json.dump(fields | {"timeout": timeout}, file)
+        os.replace(f"{path}.tmp", path)
+
+
+def _to_json(part: SegmentPart) -> dict[str, Any]:
+    view = asdict(replace(part.view, live=array("Q"))) | {"live": list(part.view.live)}
+    return {
+        "view": view,
+        "label": list(part.label),
+        "delivered": list(part.delivered),
+        "limits": list(part.limits),
+    }
+
+
+def _from_json(fields: dict[str, Any]) -> SegmentPart:
+    view = SegmentView(**(fields["view"] | {"live": array("Q", fields["view"]["live"])}))
+    label, limits = Label(*fields["label"]), Limits(*fields["limits"])
+    return SegmentPart(view, label, array("Q", fields["delivered"]), limits)

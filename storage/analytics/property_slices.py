@@ -1,0 +1,101 @@
+"""Where the properties of messages are: content headers read side by side, one property at a time."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage.analytics.arrow_slices import text_slices, times
+from storage.analytics.columns import PROPERTIES
+from storage.analytics.record_rows import Positions, Rows
+
+#: Class, weight and body size stand before the flags.
+_FLAGS_AT: Final = 12
+#: In the order of the wire.
+_ORDER: Final = ("content_type", "content_encoding", "headers", *list(PROPERTIES)[2:])
+_OCTETS: Final = frozenset({"delivery_mode", "priority"})
+
+
+class Slices(NamedTuple):
+    """One property of all messages.
+
+    Attributes:
+        start, end: Of its value, without a length; both the same where it is absent.
+        present: Who has it.
+    """
+
+    start: Positions
+    end: Positions
+    present: npt.NDArray[np.bool_]
+
+
+def property_slices(rows: Rows, wanted: frozenset[str]) -> dict[str, Slices]:
+    """Find properties.
+
+    Args:
+        rows: The messages.
+        wanted: Names of the properties, `headers` among them.
+    Returns:
+        By name. A message whose content header is malformed has none from there on.
+    """
+    found: dict[str, Slices] = {}
+    octets = rows.bytes8
+    last = len(octets) - 4
+    at = rows.props_at + _FLAGS_AT
+    stop = rows.body_at
+    flags = octets[at].astype(np.uint32) << 8 | octets[at + 1]
+    at = at + 2
+    for number, name in enumerate(_ORDER):
+        if not wanted:
+            break
+        present = (flags >> (15 - number) & 1).astype(np.bool_)
+        start, length = _measure(octets, np.minimum(at, last), name)
+        end = start + length
+        present &= end <= stop
+        start = np.where(present, start, at)
+        end = np.where(present, end, at)
+        # Nothing is believed behind a value that is too long.
+        flags = np.where(present | (flags >> (15 - number) & 1 == 0), flags, 0)
+        at = end
+        if name in wanted:
+            found[name] = Slices(start, end, present)
+            wanted -= {name}
+    return found
+
+
+def property_column(rows: Rows, name: str, slices: Slices) -> Any:
+    """An Arrow array of a property other than `headers`."""
+    start, end, present = slices
+    if name in _OCTETS:
+        values = rows.bytes8[np.minimum(start, len(rows.bytes8) - 1)].astype(np.int32)
+        return pa.array(values, pa.int32(), mask=~present)
+    if name == "timestamp":
+        return _timestamps(rows, start, present)
+    return text_slices(rows.octets, start, end, present)
+
+
+def _measure(octets: npt.NDArray[np.uint8], at: Positions, name: str) -> tuple[Positions, Positions]:
+    """Where a value begins that is present, and how long it is."""
+    if name in _OCTETS:
+        return at, np.ones(len(at), np.int64)
+    if name == "timestamp":
+        return at, np.full(len(at), 8, np.int64)
+    if name == "headers":
+        length = np.zeros(len(at), np.int64)
+        for byte in range(4):
+            length = length << 8 | octets[at + byte]
+        return at + 4, length
+    return at + 1, octets[at].astype(np.int64)
+
+
+def _timestamps(rows: Rows, start: Positions, present: npt.NDArray[np.bool_]) -> Any:
+    at = np.minimum(start, len(rows.bytes8) - 8)
+    seconds = np.zeros(len(at), np.uint64)
+    for byte in range(8):
+        seconds = seconds << np.uint64(8) | rows.bytes8[at + byte]
+    # What lies beyond the year 9999 is no time.
+    valid = present & (seconds < 253_402_300_800)
+    return times(np.where(valid, seconds, 0).astype(np.int64) * 1_000_000, valid)

@@ -1,0 +1,205 @@
+"""The records of a segment file as numpy arrays: where they are, which of them count, and what their heads say."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.format import (
+    FOOTER_BYTES,
+    INDEX_STEP,
+    RECORD_BYTES,
+    SEGMENT_HEADER_BYTES,
+    unpack_footer,
+    unpack_segment_header,
+)
+from storage.recovery import scan
+from storage.snapshot_segments import SegmentView
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+#: The longest index, and the footer.
+_TAIL_BYTES: Final = 4096 + FOOTER_BYTES
+
+
+class Limits(NamedTuple):
+    """Which messages are wanted, beside what lived at the cut.
+
+    Attributes:
+        first_seq, last_seq: Their numbers, both inside.
+        first_time, last_time: When they came, in microseconds, both inside.
+    """
+
+    first_seq: int = 0
+    last_seq: int = (1 << 63) - 1
+    first_time: int = -(1 << 63)
+    last_time: int = (1 << 63) - 1
+
+
+class Found(NamedTuple):
+    """The records of a file.
+
+    Attributes:
+        positions: Where they begin.
+        damaged: Places between them that held something else, as the numbers before and behind.
+    """
+
+    positions: Positions
+    damaged: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Rows:
+    """Records of one file that are wanted, in order.
+
+    Attributes:
+        octets: The file.
+        bytes8: The same as numbers.
+        words32, words64: The same, little endian.
+        at: Where the records begin.
+        seq, arrived: As in their heads.
+        damaged: Messages that were wanted and are damaged, at least.
+    """
+
+    octets: bytes
+    bytes8: npt.NDArray[np.uint8]
+    words32: npt.NDArray[np.uint32]
+    words64: npt.NDArray[np.uint64]
+    at: Positions
+    seq: npt.NDArray[np.uint64]
+    arrived: npt.NDArray[np.int64]
+    damaged: int
+
+    @property
+    def body_len(self) -> Positions:
+        """Lengths of the bodies."""
+        return self.words32.take((self.at >> 2) + 3).astype(np.int64)
+
+    @property
+    def expires(self) -> npt.NDArray[np.int64]:
+        """When they expire; 0 for never."""
+        return self.words64.take((self.at >> 3) + 4).astype(np.int64)
+
+    @property
+    def props_len(self) -> Positions:
+        """Lengths of the content-header payloads."""
+        return self.words32.take((self.at >> 2) + 10).astype(np.int64)
+
+    @property
+    def flags(self) -> npt.NDArray[np.uint32]:
+        """Their flags."""
+        return self.words32.take((self.at >> 2) + 11) & np.uint32(0xFF)
+
+    @property
+    def route_at(self) -> Positions:
+        """Where exchange and routing key begin."""
+        return self.at + RECORD_BYTES
+
+    @property
+    def props_at(self) -> Positions:
+        """Where the content-header payloads begin."""
+        return self.route_at + (self.words32.take((self.at >> 2) + 11) >> np.uint32(16)).astype(np.int64)
+
+    @property
+    def body_at(self) -> Positions:
+        """Where the bodies begin."""
+        return self.props_at + self.props_len
+
+
+def find_records(octets: bytes, view: SegmentView) -> Found:
+    """Find all whole records of a segment file.
+
+    A sealed file whose checksum is right is walked along its index, 64 steps for all of it; any other is checked
+    record by record.
+    """
+    tail = unpack_footer(octets[-_TAIL_BYTES:])
+    if tail is not None:
+        footer, index = tail
+        starts = np.frombuffer(index, "<u4").astype(np.int64)
+        whole = len(starts) == -(-footer.records // INDEX_STEP)
+        if whole and crc32(memoryview(octets)[: footer.data_len]) == footer.data_crc:
+            return Found(_walk(octets, starts, footer.records), [])
+    header = unpack_segment_header(octets[:SEGMENT_HEADER_BYTES])
+    found = scan(octets, header.salt if header is not None else view.salt, view.first_seq)
+    damaged = list(found.damaged)
+    if tail is not None and (not found.headers or found.headers[-1].seq < tail[0].last_seq):
+        damaged.append((found.headers[-1].seq if found.headers else view.first_seq - 1, tail[0].last_seq + 1))
+    return Found(np.array(found.offsets, np.int64), damaged)
+
+
+def select_rows(octets: bytes, view: SegmentView, cut: int, limits: Limits, live: array[int] | None) -> Rows:
+    """Find the records of a segment file that are wanted.
+
+    Args:
+        octets: The file.
+        view: What the snapshot says of it.
+        cut: Only messages that came until then; microseconds.
+        limits: Only those inside.
+        live: Only those in these ranges, see SegmentView.live; None for dead ones as well.
+    """
+    found = find_records(octets, view)
+    words32 = np.frombuffer(octets, "<u4", len(octets) >> 2)
+    words64 = np.frombuffer(octets, "<u8", len(octets) >> 3)
+    at = found.positions
+    seq = words64[(at >> 3) + 2]
+    arrived = words64[(at >> 3) + 3].view(np.int64)
+    keep = arrived <= min(cut, limits.last_time)
+    if limits.first_time > 0:
+        keep &= arrived >= limits.first_time
+    if limits.first_seq > view.first_seq:
+        keep &= seq >= limits.first_seq
+    if limits.last_seq < view.last_seq:
+        keep &= seq <= limits.last_seq
+    if live is not None:
+        keep &= inside(seq, live)
+    damaged = _damaged(found, view, limits, live)
+    if not keep.all():
+        at, seq, arrived = at[keep], seq[keep], arrived[keep]
+    return Rows(octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, damaged)
+
+
+def inside(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[np.bool_]:
+    """Which numbers are in ranges.
+
+    Args:
+        numbers: Ascending.
+        bounds: Ascending: first, end, first, end, and so on.
+    """
+    if len(bounds) == 2 and len(numbers) and bounds[0] <= int(numbers[0]) and int(numbers[-1]) < bounds[1]:
+        return np.ones(len(numbers), np.bool_)
+    if not len(bounds):
+        return np.zeros(len(numbers), np.bool_)
+    places = np.searchsorted(np.frombuffer(bounds, np.uint64), numbers, side="right")
+    return (places & 1).astype(np.bool_)
+
+
+def _walk(octets: bytes, starts: Positions, records: int) -> Positions:
+    """From each indexed record along the lengths of those behind it, all at the same time."""
+    words = np.frombuffer(octets, "<u4", len(octets) >> 2)
+    steps = np.empty((INDEX_STEP, len(starts)), np.int64)
+    at = starts
+    # Behind the last record there is something else; where it leads to does not matter.
+    last = (len(words) - 3) << 2
+    for step in steps:
+        step[:] = at
+        at = np.minimum(at + words[(at >> 2) + 2], last)
+    return steps.T.ravel()[:records]
+
+
+def _damaged(found: Found, view: SegmentView, limits: Limits, live: array[int] | None) -> int:
+    """Of how many places that hold no record it is likely that a wanted message was there."""
+    count = 0
+    for before, behind in found.damaged:
+        first, end = max(before + 1, limits.first_seq), min(behind, limits.last_seq + 1)
+        if first >= end:
+            continue
+        if live is None or not view.gapless:
+            count += live is None or bool(inside(np.array([first], np.uint64), live)[0])
+        else:
+            numbers = np.arange(first, end, dtype=np.uint64)
+            count += int(inside(numbers, live).sum())
+    return count

@@ -1,0 +1,116 @@
+"""The report as a page: what each part says in plain words, its chart, and its numbers."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from storage.analytics.charts import script
+from storage.analytics.result_output import Rows, as_html_table
+
+#: A table in the page has so many rows at the most.
+ROWS_MAX: Final = 50
+
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1d2733; background: #f4f6f8; margin: 0; }
+main { max-width: 1080px; margin: 0 auto; padding: 24px; }
+h1 { margin: 0; font-size: 28px; } h2 { margin: 0 0 4px; font-size: 20px; }
+.moment { color: #5a6875; margin: 4px 0 20px; }
+section, .figures div { background: #fff; border: 1px solid #dfe5ea; border-radius: 8px; }
+section { padding: 18px 22px; margin: 18px 0; }
+section > p { color: #45525e; margin: 0 0 12px; max-width: 75ch; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(170px, 1fr)); gap: 14px; }
+.figures div { padding: 14px 18px; } .figures b { display: block; font-size: 26px; } .figures .bad b { color: #b3263b; }
+.figures span { color: #5a6875; font-size: 14px; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 14px; width: 100%; }
+th { text-align: left; color: #5a6875; font-weight: 600; white-space: nowrap; }
+th, td { padding: 5px 12px 5px 0; border-bottom: 1px solid #e8ecf0; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.none { color: #2d7a4f; } summary { cursor: pointer; color: #2f6690; margin-top: 10px; }
+footer { color: #5a6875; font-size: 14px; margin: 24px 0; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page.
+
+    Attributes:
+        title: Its heading.
+        text: What it says, in plain words.
+        rows: Its numbers.
+        labels: Names of the columns to show, with what to call them.
+        chart: HTML of its chart; empty for none.
+        nothing: What to say if there are no rows.
+        folded: Whether the numbers are shown only on demand.
+    """
+
+    title: str
+    text: str
+    rows: Rows
+    labels: Mapping[str, str]
+    chart: str = ""
+    nothing: str = "Nothing to show."
+    folded: bool = False
+
+
+def make_page(title: str, moment: str, figures: Sequence[tuple[str, str, bool]], sections: Sequence[Section]) -> str:
+    """Put a page together, which needs nothing but itself.
+
+    Args:
+        title: Its heading.
+        moment: Of when it tells.
+        figures: What to see first: a number, what it is, and whether it is bad.
+        sections: The rest.
+    """
+    tiles = "".join(
+        f'<div class="{"bad" if bad else "good"}"><b>{html.escape(number)}</b><span>{html.escape(what)}</span></div>'
+        for number, what, bad in figures
+    )
+    parts = "".join(_section(section) for section in sections)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{_STYLE}</style>\n{script()}\n'
+        f'</head>\n<body>\n<main>\n<h1>{html.escape(title)}</h1>\n<p class="moment">{html.escape(moment)}</p>\n'
+        f'<div class="figures">{tiles}</div>\n{parts}'
+        "<footer>Read from the broker's files by leveret-analytics. No message was consumed. All times are UTC. "
+        "Messages that a consumer holds without having acknowledged them count as waiting; transient "
+        "messages that never left the broker's memory are in no file.</footer>\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _section(section: Section) -> str:
+    head = f"<section>\n<h2>{html.escape(section.title)}</h2>\n<p>{html.escape(section.text)}</p>\n"
+    if not section.rows:
+        return f'{head}<p class="none">{html.escape(section.nothing)}</p>\n</section>\n'
+    shown = [{label: _readable(row[name]) for name, label in section.labels.items()} for row in section.rows[:ROWS_MAX]]
+    table = f'<div class="wide">{as_html_table(list(section.labels.values()), shown)}</div>'
+    if len(section.rows) > ROWS_MAX:
+        table += f"<p>The first {ROWS_MAX} of {len(section.rows):,} rows.</p>"
+    if section.folded:
+        table = f"<details><summary>The numbers</summary>{table}</details>"
+    return f"{head}{section.chart}\n{table}\n</section>\n"
+
+
+def _readable(value: Any) -> Any:
+    return value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "strftime") and hasattr(value, "hour") else value
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def duration_text(seconds: float) -> str:
+    """A time span for people."""
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds / 86_400:,.0f} days"

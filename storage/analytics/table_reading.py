@@ -1,0 +1,145 @@
+"""Reading a partition: what a task does, without Spark."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+from zlib import crc32
+
+from storage.analytics.data_files import open_files
+from storage.analytics.errors import AnalyticsError
+from storage.analytics.event_batches import event_batch, select_events
+from storage.analytics.message_batches import message_batch
+from storage.analytics.partitions import EventsPartition, MessagesPartition, Place, QueuesPartition
+from storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
+from storage.analytics.record_rows import select_rows
+from storage.files import DiskFiles
+from storage.reader import DamagedRecordError
+from storage.snapshot_lease import Lease
+from storage.snapshot_segments import SegmentView, read_open
+
+_LOG: Final = logging.getLogger(__name__)
+#: In a snapshot's directory: what was found damaged, one JSON object a line.
+DAMAGE_FILE: Final = "DAMAGE"
+
+
+class TableReading:
+    """Reads the partitions of one snapshot.
+
+    Args:
+        place: Where it is.
+        table: Which table.
+        columns: Names of the columns, in order.
+        fail_fast: Raise at a damaged record.
+    """
+
+    def __init__(self, place: Place, table: str, columns: Sequence[str], fail_fast: bool) -> None:
+        self._place = place
+        self._table = table
+        self._columns = columns
+        self._fail_fast = fail_fast
+        self._lease = Lease(place.lease) if place.lease else None
+        self._files = open_files(place.location)[0] or DiskFiles()
+
+    def messages(self, partition: MessagesPartition) -> Iterator[Any]:
+        """Record batches of messages, one a segment.
+
+        Raises:
+            DamagedRecordError: One is damaged, and that is not to be passed over.
+            AnalyticsError: The snapshot is gone.
+        """
+        for view, label, delivered, limits, dead_too in partition.parts:
+            live = None if dead_too else view.live
+            rows = select_rows(self._read(view), view, self._place.cut, limits, live)
+            self._note_damage(rows.damaged, view.path)
+            if len(rows.at):
+                yield message_batch(rows, self._columns, label, delivered)
+
+    def events(self, partition: EventsPartition) -> Iterator[Any]:
+        """Record batches of events."""
+        octets = self._open(partition.view.path, "")
+        end, salt = partition.view.end, crc32(self._place.store_id)
+        rows = select_events(octets, partition.start, end, salt, partition.wanted, partition.limits)
+        self._note_damage(rows.damaged, f"{partition.view.path}:{partition.start}")
+        if len(rows.events):
+            yield event_batch(rows.events, self._columns, partition.names)
+
+    def queues(self, partition: QueuesPartition) -> Iterator[Any]:
+        """A record batch of segments or queues."""
+        rows: list[dict[str, Any]] = []
+        for queue in partition.queues:
+            found: list[dict[str, Any]] = []
+            for row, depth in segment_rows(queue, self._place.cut, self._read, self._size):
+                found.append(row)
+                self._note_damage(depth.damaged, f"{queue.name} {row['first_seq']}")
+            rows += found if self._table == "segments" else [queue_row(queue, self._place.cut, found)]
+        if rows:
+            yield rows_batch(self._table, self._columns, rows)
+
+    def _read(self, view: SegmentView) -> bytes:
+        return self._open(view.path, view.moved_path)
+
+    def _size(self, view: SegmentView) -> int:
+        try:
+            return self._files.size(view.path)
+        except FileNotFoundError:
+            return view.data_len
+
+    def _open(self, path: str, moved_path: str) -> bytes:
+        if self._lease is not None:
+            self._lease.renew()
+        try:
+            return read_open(path, moved_path, self._read_all)
+        except FileNotFoundError as error:
+            raise AnalyticsError(
+                f"{path} is gone: the snapshot was given up, because nobody had read it for long or the disk was "
+                "short, or it was taken without links from a directory that a broker writes to; run the query again"
+            ) from error
+
+    def _read_all(self, path: str) -> bytes:
+        octets = self._files.read_all(path)
+        if octets is None:
+            raise FileNotFoundError(path)
+        return octets
+
+    def _note_damage(self, count: int, path: str) -> None:
+        if not count:
+            return
+        if self._fail_fast:
+            raise DamagedRecordError(f"{path}: {count} records are damaged; mode PERMISSIVE passes over them")
+        _LOG.warning("%s: %d records are damaged and were passed over", path, count)
+        if self._lease is not None:
+            line = json.dumps({"path": os.path.basename(path), "table": self._table, "damaged": count}) + "\n"
+            try:
+                with open(f"{self._lease.path}/{DAMAGE_FILE}", "a", encoding="utf-8") as file:
+                    file.write(line)
+            except OSError:
+                # It has been said in the log.
+                pass
+
+
+def read_partition(partition: Any, table: str, columns: Sequence[str], fail_fast: bool) -> Iterator[Any]:
+    """Record batches of any partition."""
+    reading = TableReading(partition.place, table, columns, fail_fast)
+    readers: dict[type, Callable[[Any], Iterator[Any]]] = {
+        MessagesPartition: reading.messages,
+        EventsPartition: reading.events,
+        QueuesPartition: reading.queues,
+    }
+    return readers[type(partition)](partition)
+
+
+def damage_of(lease_path: str) -> int:
+    """How many records of a snapshot were found damaged; each place counts once, however often it was read."""
+    try:
+        with open(f"{lease_path}/{DAMAGE_FILE}", encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+    except OSError:
+        return 0
+    worst: dict[str, int] = {}
+    for line in lines:
+        worst[line["path"]] = max(worst.get(line["path"], 0), line["damaged"])
+    return sum(worst.values())

@@ -1,0 +1,105 @@
+"""A broker that is stopped or killed in the middle of a test and goes on with what it has kept."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.support.tables import Triple
+from tests.support.wire import Channel, Connection
+
+PERSISTENT = {"delivery_mode": 2}
+TRANSIENT = {"delivery_mode": 1}
+
+
+class Restarts:
+    """A broker, and the connections of one test.
+
+    Args:
+        process: the broker.
+        killed: it ends by kill -9 instead of a clean stop.
+
+    Attributes:
+        killed: as given.
+        process: as given.
+    """
+
+    def __init__(self, process: LeveretProcess, killed: bool) -> None:
+        self.process = process
+        self.killed = killed
+        self._connections: list[Connection] = []
+
+    def connect(self) -> Connection:
+        """A new connection."""
+        self._connections.append(Connection(self.process.url, timeout=20))
+        return self._connections[-1]
+
+    def channel(self) -> Channel:
+        """A channel of a new connection."""
+        return self.connect().channel()
+
+    def end(self) -> None:
+        """Stop the broker, or kill it."""
+        if self.killed:
+            self.process.kill()
+        else:
+            assert self.process.stop() == 0
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Drop all connections."""
+        for connection in self._connections:
+            connection.abort()
+        self._connections.clear()
+
+    def __call__(self, *, at: float = 0.0) -> Channel:
+        """Stop or kill the broker and start it again; return a channel to it.
+
+        Args:
+            at: not before this time, of time.monotonic().
+        """
+        self.end()
+        time.sleep(max(0.0, at - time.monotonic()))
+        self.process.start()
+        return self.channel()
+
+    def new(self, hint: str = "q") -> str:
+        """A name that nothing has yet."""
+        return f"{hint}.{uuid.uuid4().hex[:12]}"
+
+    def queue(self, channel: Channel, *arguments: Triple, hint: str = "q", **options: Any) -> str:
+        """Declare a durable queue of a new name; return the name."""
+        name = self.new(hint)
+        channel.queue_declare(name, arguments=list(arguments), **{"durable": True, **options})
+        return name
+
+    @property
+    def management(self) -> Management:
+        """The HTTP API."""
+        return Management(self.process.http_url)
+
+    def policy(self, queue: str, definition: dict[str, Any], kind: str = "policies") -> None:
+        """Give a queue a policy of its own."""
+        body = {"pattern": f"^{queue}$", "definition": definition, "apply-to": "queues"}
+        self.management.request("PUT", kind, "/", queue, body=body)
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
+    """One broker for all tests of a module: each has queues of its own."""
+    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
+        yield started
+
+
+@pytest.fixture(params=[False, True], ids=["stopped", "killed"])
+def restart(process: LeveretProcess, request: pytest.FixtureRequest) -> Iterator[Restarts]:
+    """The broker of the module, to be stopped and to be killed."""
+    restarts = Restarts(process, request.param)
+    yield restarts
+    restarts.disconnect()

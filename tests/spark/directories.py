@@ -1,0 +1,78 @@
+"""Data directories with known contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from storage.engine import EngineOptions, StorageEngine, StoredQueue
+from storage.event_format import EventKind
+from storage.message import Envelope, Message, TimedMessage
+from storage.segment_store import SegmentStore
+from tests.spark.messages import content_header
+
+#: 2023-11-14 22:13:20 UTC
+START = 1_700_000_000_000_000
+
+
+class DirectoryBuilder:
+    """Writes a data directory as the broker does, with a clock of its own.
+
+    Args:
+        path: Where.
+        options: Of the engine; small segments by default.
+        start: What its clock shows, in microseconds since 1970.
+    """
+
+    def __init__(self, path: Path, options: EngineOptions | None = None, start: int = START) -> None:
+        self.path = str(path)
+        self.now = start
+        self.engine = StorageEngine(
+            self.path, clock=self._clock, options=options or EngineOptions(segment_bytes=4000, ballast_bytes=0)
+        )
+
+    def _clock(self) -> int:
+        self.now += 10
+        return self.now
+
+    def queue(self, name: str, vhost: str = "/", durable: bool = True) -> StoredQueue:
+        """Make a queue."""
+        return self.engine.create_queue(durable, {"vhost": vhost, "name": name})
+
+    def store(self, queue: StoredQueue, priority: int = 0) -> SegmentStore:
+        """Of one priority."""
+        return self.engine.store(queue, priority)
+
+    def publish(
+        self, store: SegmentStore, bodies: Iterable[bytes], key: str = "k", expires: int = 0, **properties: Any
+    ) -> None:
+        """Append messages to a store, published to the exchange `amq.topic`."""
+        for body in bodies:
+            route = b"\x09amq.topic" + bytes([len(key.encode())]) + key.encode()
+            header = content_header(len(body), **properties)
+            persistent = properties.get("delivery_mode", 2) == 2
+            envelope = Envelope(route, header, persistent, properties.get("priority", 0))
+            message = TimedMessage(envelope, body, expires) if expires else Message(envelope, body)
+            store.append([message], len(body))
+        self.engine.flush()
+
+    def settle(self, store: SegmentStore, count: int, kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
+        """Take messages from the head and settle them."""
+        store.settle(store.take(count, 1 << 30), kind, flags)
+        self.engine.flush()
+
+    def tick(self) -> int:
+        """Make what was done visible to readers; return the time."""
+        self.engine.flush()
+        self.engine.commit(events=True)
+        self.engine.housekeeping()
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        """Let the clock go on."""
+        self.now += int(seconds * 1_000_000)
+
+    def close(self) -> None:
+        """Stop in order."""
+        self.engine.close()

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from storage.analytics import register
+from storage.event_format import EventKind
+from tests.spark.directories import DirectoryBuilder
+
+# Starting Spark takes a while where there is little processor to be had.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Queues a and b in `/`, c in `other`; 200 messages each, of which 50 have left a for three reasons."""
+    builder = DirectoryBuilder(tmp_path_factory.mktemp("data"))
+    for name, vhost in (("a", "/"), ("b", "/"), ("c", "other")):
+        store = builder.store(builder.queue(name, vhost))
+        for number in range(200):
+            builder.publish(store, [b"%03d" % number], f"key.{number % 4}", headers={"n": number})
+            builder.wait(1)
+        if name == "a":
+            builder.settle(store, 20)
+            builder.settle(store, 20, EventKind.MAXLEN, 1)
+            builder.settle(store, 10, EventKind.EXPIRED)
+    builder.tick()
+    builder.close()
+    return builder.path
+
+
+def load(spark: SparkSession, path: str, schema: str = "", **options: str) -> DataFrame:
+    reader = spark.read.format("leveret").options(**options)
+    return (reader.schema(schema) if schema else reader).load(path)
+
+
+def test_messages(spark: SparkSession, directory: str) -> None:
+    frame = load(spark, directory)
+    assert len(frame.columns) == 30
+    counts = {(row.vhost, row.queue): row["count"] for row in frame.groupBy("vhost", "queue").count().collect()}
+    assert counts == {("/", "a"): 150, ("/", "b"): 200, ("other", "c"): 200}
+    (row,) = frame.where("queue = 'a' and seq = 51").collect()
+    assert (row.body, row.routing_key, row.headers, row.redelivered) == (b"050", "key.2", {"n": "50"}, False)
+    assert abs(row.enqueued_at.astimezone(UTC) - datetime(2023, 11, 14, 22, 14, 10, tzinfo=UTC)).total_seconds() < 1
+
+
+def test_conditions_can_decide_what_is_read(spark: SparkSession, directory: str) -> None:
+    schema = "queue string, seq bigint, enqueued_at timestamp"
+    whole = load(spark, directory, schema)
+    some = load(spark, directory, schema, pushdown="true").where(
+        "queue in ('a', 'b') and seq > 190 and enqueued_at < timestamp'2023-11-14 22:16:35'"
+    )
+    assert 0 < some.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
+    assert {(row.queue, row.seq) for row in some.collect()} == {("a", seq) for seq in range(191, 196)}
+    assert load(spark, directory, schema, pushdown="true").where("queue = 'nowhere'").count() == 0
+    # Conditions that are not taken over hold all the same.
+    assert load(spark, directory, schema, pushdown="true").where("seq % 100 = 0 or queue like 'c%'").count() == 204
+
+
+def test_options_decide_what_is_read(spark: SparkSession, directory: str) -> None:
+    since = "2023-11-14T22:16:25Z"
+    some = load(spark, directory, "seq bigint", queue="a", firstSeq="150", since=since, until="2023-11-14T22:16:30Z")
+    assert some.rdd.getNumPartitions() == 1
+    assert sorted(row.seq for row in some.collect()) == [186, 187, 188, 189, 190]
+
+
+def test_a_frame_is_one_moment_whatever_is_asked_of_it(spark: SparkSession, directory: str) -> None:
+    frame = load(spark, directory, "queue string, seq bigint")
+    assert frame.where("queue = 'a'").count() == 150
+    assert frame.count() == 550
+
+
+def test_globs_and_vhosts(spark: SparkSession, directory: str) -> None:
+    assert load(spark, directory, queue="[bc]").count() == 400
+    assert load(spark, directory, vhost="other").select("queue").distinct().collect() == [("c",)]
+    assert load(spark, directory, queue="x*").count() == 0
+
+
+def test_events(spark: SparkSession, directory: str) -> None:
+    found = load(spark, directory, table="events").groupBy("queue", "kind", "dead_lettered")
+    rows = found.agg(f.sum("messages"), f.sum("body_bytes"), f.max("wait_ms")).collect()
+    assert {row[:5] for row in rows} == {
+        ("a", "ack", False, 20, 60),
+        ("a", "maxlen", True, 20, 60),
+        ("a", "expired", False, 10, 30),
+    }
+    assert 200_000 <= max(row[5] for row in rows) < 200_100
+    assert load(spark, directory, table="events", queue="b").count() == 0
+
+
+def test_segments_and_queues(spark: SparkSession, directory: str) -> None:
+    segments = load(spark, directory, table="segments", queue="a")
+    assert segments.agg(f.sum("messages")).collect() == [(150,)]
+    (row,) = load(spark, directory, table="queues", queue="a").collect()
+    assert (row.messages, row.body_bytes, row.segments, row.durable) == (150, 450, segments.count(), True)
+    assert row.file_bytes == segments.agg(f.sum("file_bytes")).collect()[0][0]
+    assert abs(row.oldest_at.astimezone(UTC) - datetime(2023, 11, 14, 22, 14, 10, tzinfo=UTC)).total_seconds() < 1
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "text"),
+    [
+        ("{}/nowhere", {}, "is not a data directory of Leveret"),
+        ("{}", {"queue": "orders"}, "has no queue 'orders'; queues there: a, b, c"),
+        ("{}", {"queue": "a", "vhost": "other"}, "has no queue 'a' in virtual host 'other'"),
+        ("{}", {"table": "rows"}, "there is no table 'rows'"),
+        ("{}", {"ques": "a"}, "there is no option 'ques'"),
+        ("{}", {"asOf": "yesterday"}, "'yesterday' is no time"),
+        ("{}", {"asOf": "2001-01-01"}, "knows nothing of 2001-01-01 00:00:00 UTC or before"),
+        ("{}", {"mode": "lenient"}, "option 'mode' is one of permissive, failfast"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    spark: SparkSession, directory: str, path: str, options: dict[str, str], text: str
+) -> None:
+    with pytest.raises(PySparkException) as raised:
+        load(spark, path.format(directory), **options).count()
+    assert text in str(raised.value)
+
+
+def test_a_newer_format_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from zlib import crc32
+
+    text = f"9 9 {'ab' * 16} 1"
+    fields = f'{{"format": 9, "min_reader": 9, "store_id": "{"ab" * 16}", "created": 1, "crc": {crc32(text.encode())}}}'
+    (tmp_path / "FORMAT").write_text(fields)
+    with pytest.raises(PySparkException, match=r"written in format 9.*upgrade"):
+        load(spark, str(tmp_path)).count()
+
+
+def test_wrong_columns_are_refused(spark: SparkSession, directory: str) -> None:
+    with pytest.raises(PySparkException, match="column seq string was asked for, but it is bigint"):
+        load(spark, directory, "seq string").count()
+
+
+def test_snapshots_are_given_up(spark: SparkSession, directory: str) -> None:
+    session = register(spark)
+    frame = load(spark, directory, "seq bigint")
+    assert frame.count() == 550
+    assert os.listdir(f"{directory}/snap") != []
+    session.release()
+    assert os.listdir(f"{directory}/snap") == []
+    # Later frames are not hurt.
+    assert load(spark, directory, "seq bigint").count() == 550
+    session.release()
+
+
+def test_damage_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    builder.publish(builder.store(builder.queue("q")), [b"%04d" % number for number in range(100)])
+    builder.tick()
+    builder.close()
+    victim = min(tmp_path.glob("q/*/*.seg"))
+    victim.write_bytes(victim.read_bytes().replace(b"0010", b"0x10"))
+    session = register(spark)
+    before = session.damaged
+    assert load(spark, str(tmp_path)).count() == 99
+    assert session.damaged == before + 1
+    with pytest.raises(PySparkException, match="1 records are damaged"):
+        load(spark, str(tmp_path), mode="FAILFAST").count()
+    session.release()
+    assert session.damaged == before + 1

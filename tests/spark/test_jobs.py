@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from storage.analytics.command import reason_of
+from storage.analytics.errors import OptionError
+from storage.analytics.job_options import JobOptions
+from storage.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
+from storage.analytics.jobs.capacity import play
+from storage.analytics.jobs.capacity import run as run_capacity
+from storage.analytics.jobs.report import page
+from storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
+from storage.event_format import EventKind
+from tests.spark.directories import START, DirectoryBuilder
+
+# Starting Spark takes a while where there is little processor to be had.
+pytestmark = pytest.mark.timeout(300)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two minutes of three queues: `a` is limited to 20 messages, `b` dead-letters what expires to `dead`."""
+    builder = DirectoryBuilder(tmp_path_factory.mktemp("data"))
+    a, b, dead = (builder.store(builder.queue(name)) for name in ("a", "b", "dead"))
+    for second in range(120):
+        builder.now = START + second * 1_000_000
+        builder.publish(a, [b"a%d" % second], f"key.{second % 2}", message_id=f"id{second % 100}")
+        if a.ready_count > 20:
+            builder.settle(a, 1, EventKind.MAXLEN)
+        builder.publish(b, [b"b" * 100], "b")
+        if second >= 60 and second % 2:
+            builder.settle(b, 1)
+        if second >= 110:
+            builder.settle(b, 1, EventKind.EXPIRED, 1)
+            when = datetime.fromtimestamp(START // 1_000_000 + second, UTC)
+            death = {"queue": "b", "reason": "expired", "count": 2, "time": when}
+            builder.publish(dead, [b"dead %d" % second], "b", headers={"x-death": [death]})
+    builder.tick()
+    builder.close()
+    return builder.path
+
+
+def columns(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+@pytest.mark.spark
+def test_what_waits(spark: SparkSession, directory: str) -> None:
+    results = backlog.run(spark, JobOptions(directory))
+    rows = rows_of(results["backlog"])
+    assert columns(rows, "vhost", "queue", "routing_key", "messages", "body_bytes") == [
+        ("/", "b", "b", 80, 8000),
+        ("/", "a", "key.0", 10, 40),
+        ("/", "a", "key.1", 10, 40),
+        ("/", "dead", "b", 10, 80),
+    ]
+    assert rows[0]["oldest_at"].timestamp() == pytest.approx(START / 1e6 + 40, abs=0.1)
+    assert rows[0]["oldest_age_s"] > 86_400
+    assert columns(rows_of(results["sizes"]), "queue", "from_bytes", "to_bytes", "messages") == [
+        ("a", 4, 7, 20),
+        ("b", 64, 127, 80),
+        ("dead", 8, 15, 10),
+    ]
+    rows = rows_of(deadletters.run(spark, JobOptions(directory))["deadletters"])
+    names = ("queue", "origin_queue", "reason", "messages", "deaths")
+    assert columns(rows, *names) == [("dead", "b", "expired", 10, 2)]
+    rows = rows_of(duplicates.run(spark, JobOptions(directory, queue="[ab]"))["duplicates"])
+    assert columns(rows, "queue", "same", "messages") == [("b", "body", 80)]
+
+
+@pytest.mark.spark
+def test_what_has_happened(spark: SparkSession, directory: str) -> None:
+    # Minutes of the clock, in which the first one begins 20 s late.
+    rows = rows_of(overflow.run(spark, JobOptions(directory))["overflow"])
+    found: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        found[row["queue"], row["reason"]] += row["messages"]
+        assert row["minute"].second == 0
+    assert found == {("a", "maxlen"): 100, ("b", "expired+dead_letter"): 10}
+    assert {row["max_wait_ms"] // 1000 for row in rows if row["queue"] == "a"} == {20}
+    rows = rows_of(latency.run(spark, JobOptions(directory))["latency"])
+    assert {row["queue"] for row in rows} == {"b"}
+    assert sum(row["messages"] for row in rows) == 30
+    assert all(row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"] <= row["max_ms"] for row in rows)
+    rows = rows_of(throughput.run(spark, JobOptions(directory))["throughput"])
+    totals = {
+        name: [sum(row[way] for row in rows if row["queue"] == name) for way in ("messages_in", "messages_out")]
+        for name in ("a", "b", "dead")
+    }
+    assert totals == {"a": [120, 100], "b": [120, 40], "dead": [10, 0]}
+    assert columns([row for row in rows if row["queue"] == "a"], "messages_in") == [(40,), (60,), (20,)]
+
+
+@pytest.mark.spark
+def test_what_limits_would_have_done(spark: SparkSession, directory: str) -> None:
+    hours = str((datetime.now(UTC).timestamp() - START / 1e6) / 3600 + 1)
+    options = JobOptions(directory, queue="a", values={"max_length": "10,200", "hours": hours})
+    rows = rows_of(run_capacity(spark, options)["capacity"])
+    assert columns(rows, "queue", "max_length", "messages_in", "peak_messages", "dropped") == [
+        ("a", 10, 120, 10, 110),
+        ("a", 200, 120, 120, 0),
+    ]
+    assert rows[0]["first_drop_at"].timestamp() == START // 1_000_000 + 10
+
+
+def test_a_history_played_again() -> None:
+    rows = [
+        {"second": second, "inside": True, "came": came, "went": went}
+        for second, (came, went) in enumerate([(5, 0), (5, 0), (0, 4), (0, 6), (3, 0)])
+    ]
+    free = play(rows, None)
+    assert (free["messages_in"], free["peak_messages"], free["dropped"]) == (13, 10, 0)
+    tight = play(rows, 7)
+    # Three are dropped in the second second; the first three of those that went are these.
+    assert (tight["peak_messages"], tight["dropped"], tight["dropped_percent"]) == (7, 3, 23.08)
+    assert tight["first_drop_at"] == datetime.fromtimestamp(1, UTC)
+
+
+@pytest.mark.spark
+def test_an_export_goes_on_from_the_last_one(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path / "data")
+    store = builder.store(builder.queue("q"))
+    output = str(tmp_path / "lake")
+    options = JobOptions(builder.path, output=output, values={"max_records": "40"})
+    for count in (50, 130):
+        builder.publish(store, [b"x"] * 80 if count > 50 else [b"x"] * 50)
+        builder.tick()
+        assert columns(rows_of(export.run(spark, options)["export"]), "queue", "messages") == [("q", count)]
+        builder.settle(store, 30)
+        builder.tick()
+    assert sorted(row.seq for row in spark.read.parquet(output).select("seq").collect()) == list(range(1, 131))
+    assert (tmp_path / "lake" / "vhost=%2F" / "queue=q" / "date=2023-11-14").is_dir()
+    with pytest.raises(OptionError, match="--output"):
+        export.run(spark, JobOptions(builder.path))
+
+
+@pytest.mark.spark
+def test_sql(spark: SparkSession, directory: str) -> None:
+    query = "select m.queue, count(*) n, first(q.messages) depth from messages m join queues q using (queue) group by 1"
+    rows = rows_of(sql.run(spark, JobOptions(directory, queue="a", values={"query": query}))["sql"])
+    assert rows == [{"queue": "a", "n": 20, "depth": 20}]
+    with pytest.raises(OptionError, match="--query"):
+        sql.run(spark, JobOptions(directory))
+
+
+def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "storage.analytics.command", *arguments]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+@pytest.mark.spark
+def test_the_program_writes_json_and_nothing_else_from_a_cluster(directory: str, tmp_path: Path) -> None:
+    before = sorted(Path(directory).glob("snap/*"))
+    arguments = ("--data-dir", directory, "--format", "json", "--queue", "a")
+    done = run_program("backlog", *arguments, "--master", "local-cluster[2,1,1024]", SPARK_WORKER_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert columns(rows, "queue", "routing_key", "messages") == [("a", "key.0", 10), ("a", "key.1", 10)]
+    assert rows[0]["oldest_at"].endswith("Z")
+    assert "backlog: done in" in done.stderr
+    assert sorted(Path(directory).glob("snap/*")) == before
+
+
+@pytest.mark.spark
+def test_the_report_is_one_page(spark: SparkSession, directory: str) -> None:
+    text = page(spark, JobOptions(directory))
+    for part in (">110</b>", "messages were dropped, refused or expired", "a: maxlen", "b: expired+dead_letter"):
+        assert part in text
+    # Nothing is loaded from elsewhere.
+    assert "<script src" not in text
+    assert "<link" not in text
+    assert text.count("Plotly.newPlot(") >= 7
+
+
+@pytest.mark.spark
+def test_the_program_says_what_is_wrong(spark: SparkSession, directory: str) -> None:
+    with pytest.raises(PySparkException) as raised:
+        backlog.run(spark, JobOptions(directory, queue="nowhere"))["backlog"].count()
+    assert reason_of(raised.value) == f"{directory} has no queue 'nowhere'; queues there: a, b, dead"
+    with pytest.raises(PySparkException) as raised:
+        spark.sql("select ((").count()
+    assert reason_of(raised.value).startswith("[PARSE_SYNTAX_ERROR]")
+
+
+def test_the_program_needs_java(directory: str, tmp_path: Path) -> None:
+    done = run_program("backlog", "--data-dir", directory, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "Spark needs Java, and JAVA_HOME is" in done.stderr
+    assert run_program("dance", "--data-dir", directory).returncode == 2
+
+
+def test_forms_of_output() -> None:
+    names = ["name", "number", "when", "octets", "map", "none"]
+    row = {
+        "name": 'ä,"b"',
+        "number": 5,
+        "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "octets": b"\x00\x01",
+        "map": [("k", "v")],
+        "none": None,
+    }
+    assert json.loads(as_json_lines(names, [row])) == {
+        "name": 'ä,"b"',
+        "number": 5,
+        "when": "2026-01-02T03:04:05.000000Z",
+        "octets": "AAE=",
+        "map": {"k": "v"},
+        "none": None,
+    }
+    head, line = as_csv(names, [row]).splitlines()
+    assert head == "name,number,when,octets,map,none"
+    assert line == '"ä,""b""",5,2026-01-02T03:04:05.000000Z,AAE=,"{""k"": ""v""}",'
+    table = as_table(["name", "number"], [row, {**row, "number": 1234}]).splitlines()
+    assert table == ["name   number", "-----  ------", 'ä,"b"       5', 'ä,"b"    1234']
