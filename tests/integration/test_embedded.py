@@ -71,7 +71,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_fixtures_as_the_readme_shows_them(tmp_path: Path, name: str) -> None:
     (source,) = re.findall(rf"^```python\n(# {re.escape(name)}\n.*?)^```$", _README, re.MULTILINE | re.DOTALL)
     (tmp_path / name).write_text(source)
-    arguments = ("-q", "-p", "no:cacheprovider", "-p", "broker.pytest_plugin", name)
+    arguments = ("-q", "-p", "no:cacheprovider", name)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],
         cwd=tmp_path,

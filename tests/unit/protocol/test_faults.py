@@ -33,7 +33,7 @@ def test_a_fault_carries_code_text_and_method(
 
 def test_codes_and_names() -> None:
     # 0.13, 0.14
-    numbers = {312, 320, 403, 404, 405, 406, 501, 503, 504, 505, 530, 540, 541, 200}
+    numbers = {312, 320, 403, 404, 405, 406, 501, 503, 504, 505, 506, 530, 540, 541, 200}
     assert {int(code) for code in ReplyCode} == numbers
 
 

@@ -410,7 +410,7 @@ def test_housekeeping_gives_back_files_and_ticks(files: SimulatedFiles) -> None:
         engine.housekeeping()
     # The reader's file is closed, that of the event log is open.
     assert len(files._handles) == held
-    assert [event.kind for event in events(files)] == [EventKind.TICK], "readers learn of messages, and of nothing twice"
+    assert [event.kind for event in events(files)] == [EventKind.TICK], "readers learn of messages, once"
     store.settle(store.take(1, 1))
     engine.flush()
     engine.housekeeping()
