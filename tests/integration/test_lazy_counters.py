@@ -144,7 +144,7 @@ def test_4_5_2_only_persistent_messages_count(q: Shown, channel: Channel, lazy: 
 
 
 @durably
-def test_4_4_6_4_4_7_switching(q: Shown, channel: Channel, durable: bool) -> None:
+def test_4_4_3_4_4_6_4_4_7_switching(q: Shown, channel: Channel, durable: bool) -> None:
     q.declare(durable)
     q.fill(3000, 1000, True)
     persistent = (3000, 3_000_000) if durable else (0, 0)
@@ -194,7 +194,7 @@ def start(
 @pytest.mark.parametrize(
     ("preload", "below", "loaded"), [(16_384, 4096, 500), (100, 4096, 100), (0, 4096, 0), (16_384, 0, 0)]
 )
-def test_4_6_3_preload_options(
+def test_4_6_3_4_6_5_preload_options(
     start: Callable[..., tuple[LeveretProcess, Callable[[], Connection]]], preload: int, below: int, loaded: int
 ) -> None:
     process, connect = start(storage__preload_messages=preload, storage__embed_bodies_below=below)

@@ -1,0 +1,1 @@
+"""What Prometheus scrapes: RabbitMQ's metrics by their names, and ours."""
