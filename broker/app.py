@@ -67,7 +67,7 @@ class App:
         context = Context(self.broker, self.accounts, self.node, settings, access, self._save_definitions)
         self._management = HttpServer(management_app(context))
         self._sampler = Sampler(self.broker, self.node)
-        self._prometheus = HttpServer(prometheus_app(self.broker))
+        self._prometheus = HttpServer(prometheus_app(context))
         self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._disk: Disk | None = None

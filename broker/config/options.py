@@ -152,6 +152,18 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prometheus:
+    """What is shown to Prometheus."""
+
+    return_per_object_metrics: bool = option(
+        kinds.boolean(),
+        False,
+        "Show the metrics of every queue, channel and connection at /metrics, not their sums;"
+        " /metrics/per-object always does.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The configuration of one broker; `Settings()` is all defaults."""
 
@@ -286,6 +298,7 @@ class Settings:
 
     storage: Storage = group(Storage)
     compat: Compat = group(Compat)
+    prometheus: Prometheus = group(Prometheus)
 
     load_definitions: Path | None = option(
         kinds.optional(kinds.path(), "none"),

@@ -30,7 +30,7 @@ def gauges(leveret: LeveretProcess) -> dict[str, int]:
     """The broker's metrics."""
     with urllib.request.urlopen(f"{leveret.prometheus_url}/metrics", timeout=5) as response:
         text = response.read().decode()
-    return {name: int(value) for name, value in re.findall(r"^rabbitmq_(\w+) (\d+)$", text, re.MULTILINE)}
+    return {name: int(value) for name, value in re.findall(r"^rabbitmq_(\w+) (\d+)\.0$", text, re.MULTILINE)}
 
 
 def expect_alive(leveret: LeveretProcess) -> None:

@@ -9,7 +9,6 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from broker.auth.attempts import LoginThrottle
-from broker.core.broker import Broker
 from broker.management.http.context import Context
 from broker.management.http.controllers.aliveness import Aliveness
 from broker.management.http.controllers.binding_actions import BindingActions
@@ -38,8 +37,8 @@ from broker.management.http.controllers.sessions import Sessions
 from broker.management.http.controllers.users import Users
 from broker.management.http.controllers.vhosts import VirtualHosts
 from broker.management.http.login_delay import slow_logins
-from broker.management.http.metrics import Metrics
 from broker.management.http.middleware import in_form, saving
+from broker.management.http.prometheus.controller import Metrics
 
 #: Definitions of a large broker have tens of thousands of entries.
 _MAX_REQUEST_SIZE: Final = 64 * 1024 * 1024
@@ -134,12 +133,12 @@ def _middlewares(context: Context) -> list[Middleware]:
     return [in_form, slow_logins(LoginThrottle()), saving(context.save)]
 
 
-def prometheus_app(broker: Broker) -> web.Application:
+def prometheus_app(context: Context) -> web.Application:
     """The application of the Prometheus port.
 
     Args:
-        broker: What is measured.
+        context: What is measured.
     """
     app = web.Application()
-    app.router.add_get("/metrics", Metrics(broker).handle)
+    app.add_routes(Metrics(context).routes())
     return app

@@ -1,39 +1,84 @@
-"""Metrics of what queues did not keep: dropped, refused and dead-lettered messages. RabbitMQ has no such ones."""
+"""Metrics of what queues did not keep: dropped, refused and dead-lettered messages. RabbitMQ has none of these."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import Final
 
-from broker.core.queues.counters import QueueCounters
+from prometheus_client.metrics_core import Metric as MetricFamily
+
+from broker.core.broker import Broker
 from broker.core.queues.queue import Queue
-from broker.management.http.documents.queues import DEAD_LETTER_REASONS, DROP_REASONS
 from broker.management.http.prometheus.counted import Counted
-from broker.management.http.prometheus.families import Family, counter
+from broker.management.http.prometheus.families import Family, Vhosts, add, counter
 from broker.management.http.prometheus.queues import queue_labels, queues_in
+from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 _DROPPED: Final = counter(
-    "queue_dropped_total", "Messages that left a queue otherwise than by being acknowledged, by reason"
+    "queue_dropped_total", "Total number of messages that left a queue otherwise than by being acknowledged, by reason"
 )
-_REFUSED: Final = counter("queue_refused_total", "Messages that a full queue refused")
+_REFUSED: Final = counter("queue_refused_total", "Total number of messages refused by a full queue")
 _DEAD_LETTERED: Final = counter(
-    "queue_dead_lettered_total", "Messages that a queue handed to its dead-letter exchange, by reason"
+    "queue_dead_lettered_total", "Total number of messages handed to the dead-letter exchange of a queue, by reason"
 )
-FAMILY: Final = "queue_losses"
-PREFIX: Final = "leveret_"
+DEAD_LETTER_REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
+_DROP_REASONS: Final = (*DEAD_LETTER_REASONS, "purged")
+_PREFIX: Final = "leveret_"
+_NAME: Final = "queue_losses"
 
 
-def dropped(reason: str, counters: QueueCounters) -> tuple[float]:
-    """Messages dropped for a reason."""
-    return (counters.dropped[reason],)
+def loss_totals(counted: Counted) -> Iterator[MetricFamily]:
+    """The sums over all queues."""
+    total = counted.all_queues
+    dropped, dead_lettered = (metric.family(_PREFIX, ("reason",)) for metric in (_DROPPED, _DEAD_LETTERED))
+    for reason in _DROP_REASONS:
+        add(dropped, (reason,), total.dropped[reason])
+    for reason in DEAD_LETTER_REASONS:
+        add(dead_lettered, (reason,), total.dead_lettered[reason])
+    yield dropped
+    yield _REFUSED.single(_PREFIX, total.refused)
+    yield dead_lettered
 
 
-def dead_lettered(reason: str, counters: QueueCounters) -> tuple[float]:
-    """Messages dead-lettered for a reason."""
-    return (counters.dead_lettered[reason],)
+def _dropped_in(broker: Broker, vhosts: Vhosts) -> list[tuple[Queue, str]]:
+    return [(queue, reason) for queue in queues_in(broker, vhosts) for reason in _DROP_REASONS]
 
 
-def refused(counters: QueueCounters) -> tuple[float]:
-    """Messages refused."""
-    return (counters.refused,)
+def _dead_lettered_in(broker: Broker, vhosts: Vhosts) -> list[tuple[Queue, str]]:
+    return [(queue, reason) for queue in queues_in(broker, vhosts) for reason in DEAD_LETTER_REASONS]
+
+
+def _labels(item: tuple[Queue, str]) -> tuple[str, ...]:
+    return (*queue_labels(item[0]), item[1])
+
+
+#: By queue, and where there is one by reason.
+LOSS_FAMILIES: Final = (
+    Family(
+        _NAME,
+        (_DROPPED,),
+        ("vhost", "queue", "reason"),
+        _dropped_in,
+        _labels,
+        lambda item: (item[0].counters.dropped[item[1]],),
+        prefix=_PREFIX,
+    ),
+    Family(
+        _NAME,
+        (_REFUSED,),
+        ("vhost", "queue"),
+        queues_in,
+        queue_labels,
+        lambda queue: (queue.counters.refused,),
+        prefix=_PREFIX,
+    ),
+    Family(
+        _NAME,
+        (_DEAD_LETTERED,),
+        ("vhost", "queue", "reason"),
+        _dead_lettered_in,
+        _labels,
+        lambda item: (item[0].counters.dead_lettered[item[1]],),
+        prefix=_PREFIX,
+    ),
+)

@@ -1,0 +1,57 @@
+"""Metrics of definitions: virtual hosts and exchanges. They are only among the detailed ones."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.core.broker import Broker
+from broker.core.exchanges.base import Exchange
+from broker.core.vhost import VirtualHost
+from broker.management.http.prometheus.families import Family, Vhosts, gauge
+
+_PREFIX: Final = "rabbitmq_cluster_"
+_EXCHANGE_LABELS: Final = ("vhost", "exchange", "type")
+
+
+def _vhosts_in(broker: Broker, vhosts: Vhosts) -> list[VirtualHost]:
+    return [vhost for vhost in broker.vhosts.values() if vhosts is None or vhost.name in vhosts]
+
+
+def _exchanges_in(broker: Broker, vhosts: Vhosts) -> list[Exchange]:
+    return [exchange for vhost in _vhosts_in(broker, vhosts) for exchange in vhost.topology.exchanges.values()]
+
+
+def _labels(exchange: Exchange) -> tuple[str, ...]:
+    return exchange.vhost_name, exchange.name, exchange.type_name
+
+
+#: Bindings count where they start.
+CLUSTER_FAMILIES: Final[tuple[Family[Any], ...]] = (
+    Family(
+        "vhost_status",
+        (gauge("vhost_status", "Whether a given vhost is running"),),
+        ("vhost",),
+        _vhosts_in,
+        lambda vhost: (vhost.name,),
+        lambda vhost: (1,),
+        prefix=_PREFIX,
+    ),
+    Family(
+        "exchange_names",
+        (gauge("exchange_name", "Enumerates exchanges without any additional info. This value is cluster-wide."),),
+        _EXCHANGE_LABELS,
+        _exchanges_in,
+        _labels,
+        lambda exchange: (1,),
+        prefix=_PREFIX,
+    ),
+    Family(
+        "exchange_bindings",
+        (gauge("exchange_bindings", "Number of bindings for an exchange. This value is cluster-wide."),),
+        _EXCHANGE_LABELS,
+        _exchanges_in,
+        _labels,
+        lambda exchange: (len(exchange.bindings),),
+        prefix=_PREFIX,
+    ),
+)

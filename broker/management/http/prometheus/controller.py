@@ -1,0 +1,127 @@
+"""The paths of the Prometheus port."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+
+from broker.management.http.context import Context
+from broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
+from broker.management.http.prometheus.exposition import Exposition
+from broker.management.http.prometheus.families import Vhosts
+from broker.management.http.prometheus.losses import LOSS_FAMILIES
+from broker.management.http.prometheus.node import (
+    alarm_families,
+    identity_families,
+    node_families,
+    object_families,
+)
+from broker.management.http.prometheus.queues import CONSUMER_COUNT
+from broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
+
+_PREFIX: Final = "rabbitmq_"
+#: Pieces are sent together until they are as long as this, in bytes.
+_CHUNK: Final = 65_536
+
+
+class Metrics:
+    """Measures the broker when it is asked.
+
+    Args:
+        context: What is measured.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._totals = Totals(context.broker)
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        found: list[web.RouteDef] = [web.head("/metrics", _nothing), web.head("/metrics/{registry}", _nothing)]
+        for path, handler in (
+            ("/metrics", self._default),
+            ("/metrics/per-object", self._per_object),
+            ("/metrics/detailed", self._detailed),
+            ("/metrics/{registry}", _unknown),
+        ):
+            found.append(web.get(path, handler, allow_head=False))
+        return found
+
+    async def _default(self, request: web.Request) -> web.StreamResponse:
+        if self._context.settings.prometheus.return_per_object_metrics:
+            return await self._per_object(request)
+        exposition = Exposition(request.headers.get("accept", ""))
+        return await _send(request, exposition, self._aggregated_text(exposition))
+
+    async def _per_object(self, request: web.Request) -> web.StreamResponse:
+        exposition = Exposition(request.headers.get("accept", ""))
+        return await _send(request, exposition, self._per_object_text(exposition))
+
+    async def _detailed(self, request: web.Request) -> web.StreamResponse:
+        exposition = Exposition(request.headers.get("accept", ""))
+        wanted = set(request.query.getall("family", ()))
+        vhosts = request.query.getall("vhost", None)
+        return await _send(request, exposition, self._detailed_text(exposition, wanted, vhosts))
+
+    async def _aggregated_text(self, exposition: Exposition) -> AsyncIterator[bytes]:
+        counted = await self._totals.count()
+        yield self._common(exposition)
+        yield exposition.text(await self._totals.of_objects(counted))
+        yield exposition.text(self._totals.of_messages(counted))
+        yield exposition.text(identity_families(self._context, "aggregated"))
+
+    async def _per_object_text(self, exposition: Exposition) -> AsyncIterator[bytes]:
+        yield self._common(exposition)
+        for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES):
+            async for piece in exposition.objects(family, self._context.broker, None, family.prefix):
+                yield piece
+        yield exposition.text(self._totals.of_messages(await self._totals.count()))
+        yield exposition.text(identity_families(self._context, "per-object"))
+
+    async def _detailed_text(self, exposition: Exposition, wanted: set[str], vhosts: Vhosts) -> AsyncIterator[bytes]:
+        for group, single in node_families(self._context, f"{_PREFIX}detailed_"):
+            if group in wanted:
+                yield exposition.text([single])
+        families = [family for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES) if family.name in wanted]
+        if CONSUMER_COUNT.name in wanted and "queue_metrics" not in wanted:
+            families.append(CONSUMER_COUNT)
+        for family in families:
+            async for piece in exposition.objects(family, self._context.broker, vhosts, f"{family.prefix}detailed_"):
+                yield piece
+        for cluster in CLUSTER_FAMILIES:
+            if cluster.name in wanted:
+                async for piece in exposition.objects(cluster, self._context.broker, vhosts, cluster.prefix):
+                    yield piece
+        yield exposition.text(identity_families(self._context, "detailed"))
+
+    def _common(self, exposition: Exposition) -> bytes:
+        """What has no objects."""
+        single = [family for _, family in node_families(self._context, _PREFIX)]
+        return exposition.text([*alarm_families(self._context.broker), *single, *object_families(self._context)])
+
+
+async def _nothing(request: web.Request) -> web.Response:
+    return web.Response(status=204)
+
+
+async def _unknown(request: web.Request) -> web.Response:
+    return web.Response(status=404, text="Unknown Registry")
+
+
+async def _send(request: web.Request, exposition: Exposition, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
+    """Answer with a long text, as it is written."""
+    response = web.StreamResponse(headers={"content-type": exposition.content_type})
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    await response.prepare(request)
+    waiting = bytearray()
+    async for piece in pieces:
+        waiting += piece
+        if len(waiting) >= _CHUNK:
+            await response.write(bytes(waiting))
+            waiting.clear()
+    await response.write(bytes(waiting) + exposition.end)
+    await response.write_eof()
+    return response

@@ -1,0 +1,172 @@
+"""Metrics of all messages: by protocol, and by queue type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.metrics_core import Metric as MetricFamily
+
+from broker.core.broker import Broker
+from broker.core.queues.counters import QueueCounters
+from broker.core.stats.counters import ChannelCounters
+from broker.management.http.prometheus.counted import QUEUE_TYPES, Counted
+from broker.management.http.prometheus.families import Metric, add, counter, gauge
+from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+
+_PREFIX: Final = "rabbitmq_global_"
+_PROTOCOL: Final = "amqp091"
+_OF_CHANNELS: Final[tuple[tuple[Metric, Callable[[ChannelCounters], int]], ...]] = (
+    (
+        counter("messages_confirmed_total", "Total number of messages confirmed to publishers"),
+        lambda counters: counters.confirm,
+    ),
+    (
+        counter(
+            "messages_received_confirm_total",
+            "Total number of messages received from publishers expecting confirmations",
+        ),
+        lambda counters: counters.publish_confirm,
+    ),
+    (
+        counter("messages_received_total", "Total number of messages received from publishers"),
+        lambda counters: counters.publish,
+    ),
+    (
+        counter(
+            "messages_unroutable_dropped_total",
+            "Total number of messages published as non-mandatory into an exchange and dropped as unroutable",
+        ),
+        lambda counters: counters.drop_unroutable,
+    ),
+    (
+        counter(
+            "messages_unroutable_returned_total",
+            "Total number of messages published as mandatory into an exchange and returned to the publisher as"
+            " unroutable",
+        ),
+        lambda counters: counters.return_unroutable,
+    ),
+)
+_ROUTED: Final = counter("messages_routed_total", "Total number of messages routed to queues or streams")
+_OF_QUEUES: Final[tuple[tuple[Metric, Callable[[QueueCounters], int]], ...]] = (
+    (
+        counter("messages_acknowledged_total", "Total number of messages acknowledged by consumers"),
+        lambda counters: counters.acknowledged,
+    ),
+    (
+        counter(
+            "messages_delivered_consume_auto_ack_total",
+            "Total number of messages delivered to consumers using basic.consume with automatic acknowledgment",
+        ),
+        lambda counters: counters.delivered_no_ack,
+    ),
+    (
+        counter(
+            "messages_delivered_consume_manual_ack_total",
+            "Total number of messages delivered to consumers using basic.consume with manual acknowledgment",
+        ),
+        lambda counters: counters.delivered - counters.delivered_no_ack,
+    ),
+    (
+        counter(
+            "messages_delivered_get_auto_ack_total",
+            "Total number of messages delivered to consumers using basic.get with automatic acknowledgment",
+        ),
+        lambda counters: counters.got_no_ack,
+    ),
+    (
+        counter(
+            "messages_delivered_get_manual_ack_total",
+            "Total number of messages delivered to consumers using basic.get with manual acknowledgment",
+        ),
+        lambda counters: counters.got - counters.got_no_ack,
+    ),
+    (
+        counter("messages_delivered_total", "Total number of messages delivered to consumers"),
+        lambda counters: counters.delivered + counters.got,
+    ),
+    (
+        counter("messages_get_empty_total", "Total number of times basic.get operations fetched no message"),
+        lambda counters: counters.got_empty,
+    ),
+    (
+        counter("messages_redelivered_total", "Total number of messages redelivered to consumers"),
+        lambda counters: counters.redelivered,
+    ),
+)
+_DEAD: Final = (
+    (
+        DELIVERY_LIMIT,
+        ("quorum",),
+        counter(
+            "messages_dead_lettered_delivery_limit_total",
+            "Total number of messages dead-lettered due to delivery-limit exceeded",
+        ),
+    ),
+    (
+        EXPIRED,
+        QUEUE_TYPES,
+        counter(
+            "messages_dead_lettered_expired_total",
+            "Total number of messages dead-lettered due to message TTL exceeded",
+        ),
+    ),
+    (
+        MAXLEN,
+        QUEUE_TYPES,
+        counter(
+            "messages_dead_lettered_maxlen_total",
+            "Total number of messages dead-lettered due to overflow drop-head or reject-publish-dlx",
+        ),
+    ),
+    (
+        REJECTED,
+        QUEUE_TYPES,
+        counter(
+            "messages_dead_lettered_rejected_total",
+            "Total number of messages dead-lettered due to basic.reject or basic.nack",
+        ),
+    ),
+)
+_CONSUMERS: Final = gauge("consumers", "Current number of consumers")
+_PUBLISHERS: Final = gauge("publishers", "Current number of publishers")
+
+
+def global_families(broker: Broker, counted: Counted) -> Iterator[MetricFamily]:
+    """All of them.
+
+    Args:
+        broker: The broker.
+        counted: What it has counted; complete.
+    """
+    for metric, of_channels in _OF_CHANNELS:
+        yield metric.single(_PREFIX, of_channels(counted.channels), protocol=_PROTOCOL)
+    # What queues have taken, by whatever way: who brought it is not counted.
+    yield _ROUTED.single(_PREFIX, counted.all_queues.published, protocol=_PROTOCOL)
+    for metric, of_queues in _OF_QUEUES:
+        family = metric.family(_PREFIX, ("protocol", "queue_type"))
+        for queue_type, counters in counted.queues.items():
+            add(family, (_PROTOCOL, _label(queue_type)), of_queues(counters))
+        yield family
+    yield from _dead_letters(counted)
+    consumers = sum(len(channel.consumers) for connection in broker.connections for channel in connection.channels)
+    yield _CONSUMERS.single(_PREFIX, consumers, protocol=_PROTOCOL)
+    yield _PUBLISHERS.single(_PREFIX, counted.publishers, protocol=_PROTOCOL)
+
+
+def _dead_letters(counted: Counted) -> Iterator[MetricFamily]:
+    """Messages that were dead-lettered, and those that would have been but had no dead-letter exchange."""
+    for reason, queue_types, metric in _DEAD:
+        family = metric.family(_PREFIX, ("queue_type", "dead_letter_strategy"))
+        for queue_type in queue_types:
+            counters = counted.queues[queue_type]
+            letters = counters.dead_lettered[reason]
+            add(family, (_label(queue_type), "at_most_once"), letters)
+            # Letters that are sent again because they did not arrive count each time.
+            add(family, (_label(queue_type), "disabled"), max(0, counters.dropped[reason] - letters))
+        yield family
+
+
+def _label(queue_type: str) -> str:
+    return f"rabbit_{queue_type}_queue"

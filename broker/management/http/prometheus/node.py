@@ -1,0 +1,161 @@
+"""Metrics of the node and of the broker as a whole."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client.metrics_core import Metric as MetricFamily
+
+from broker.auth.attempts import AMQP, HTTP, ProtocolAttempts
+from broker.core.broker import Broker
+from broker.core.global_parameters import CLUSTER_ID
+from broker.core.memory import used_memory
+from broker.core.node import Node
+from broker.core.stats.node import open_files, open_files_max
+from broker.management.http.context import Context
+from broker.management.http.documents.constants import RABBITMQ_VERSION
+from broker.management.http.prometheus.families import Metric, add, counter, gauge
+
+#: File descriptors that are not for clients; as the HTTP API has it.
+_RESERVED_FILES: Final = 100
+_ALARMS: Final = (
+    ("alarms_file_descriptor_limit", "file descriptor limit", "file_descriptor"),
+    ("alarms_free_disk_space_watermark", "free disk space watermark", "disk"),
+    ("alarms_memory_used_watermark", "VM memory watermark", "memory"),
+)
+_CHURN: Final = (
+    counter("connections_opened_total", "Total number of connections opened"),
+    counter("connections_closed_total", "Total number of connections closed or terminated"),
+    counter("channels_opened_total", "Total number of channels opened"),
+    counter("channels_closed_total", "Total number of channels closed"),
+    counter("queues_declared_total", "Total number of queues declared"),
+    counter("queues_created_total", "Total number of queues created"),
+    counter("queues_deleted_total", "Total number of queues deleted"),
+)
+_COARSE: Final = (
+    gauge("process_open_fds", "Open file descriptors"),
+    gauge("process_open_tcp_sockets", "Open TCP sockets"),
+    gauge("process_resident_memory_bytes", "Memory used in bytes"),
+    gauge("disk_space_available_bytes", "Disk space available in bytes"),
+)
+_LIMITS: Final = (
+    gauge("process_max_fds", "Open file descriptors limit"),
+    gauge("process_max_tcp_sockets", "Open TCP sockets limit"),
+    gauge("resident_memory_limit_bytes", "Memory high watermark in bytes"),
+    gauge("disk_space_available_limit_bytes", "Free disk space low watermark in bytes"),
+    gauge("erlang_uptime_seconds", "Node uptime"),
+)
+_ATTEMPTS: Final = (
+    counter("auth_attempts_total", "Total number of authorization attempts"),
+    counter("auth_attempts_succeeded_total", "Total number of successful authentication attempts"),
+    counter("auth_attempts_failed_total", "Total number of failed authentication attempts"),
+)
+_OBJECTS: Final = (
+    gauge("connections", "Connections currently open"),
+    gauge("channels", "Channels currently open"),
+    gauge("consumers", "Consumers currently connected"),
+    gauge("queues", "Queues available"),
+)
+_START: Final = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
+_BUILD: Final = Metric("build_info", "unknown", "RabbitMQ & Erlang/OTP version info")
+_IDENTITY: Final = Metric("identity_info", "unknown", "RabbitMQ node & cluster identity info")
+
+
+def node_families(context: Context, prefix: str) -> Iterator[tuple[str, MetricFamily]]:
+    """Metrics without an object, by the family they belong to.
+
+    Args:
+        context: The broker and its node.
+        prefix: Comes before all names.
+    """
+    broker, node = context.broker, context.node
+    for group, metrics, values in (
+        ("connection_churn_metrics", _CHURN, _churn(broker)),
+        ("node_coarse_metrics", _COARSE, _use(broker, node)),
+        ("node_metrics", _LIMITS, _limits(node)),
+    ):
+        for metric, value in zip(metrics, values, strict=True):
+            yield group, metric.single(prefix, value)
+    found = context.accounts.attempts.by_protocol
+    protocols = {HTTP: ProtocolAttempts(), AMQP: ProtocolAttempts(), **found}
+    families = [metric.family(prefix, ("protocol",)) for metric in _ATTEMPTS]
+    for protocol, attempts in protocols.items():
+        for family, value in zip(families, (attempts.total, attempts.succeeded, attempts.failed), strict=True):
+            add(family, (protocol,), value)
+    for family in families:
+        yield "auth_attempt_metrics", family
+
+
+def alarm_families(broker: Broker) -> Iterator[MetricFamily]:
+    """The alarms, by resource."""
+    for name, what, resource in _ALARMS:
+        metric = Metric(name, "unknown", f"is 1 if {what} alarm is in effect")
+        yield metric.single("rabbitmq_", resource in broker.alarms.resources)
+
+
+def object_families(context: Context) -> Iterator[MetricFamily]:
+    """How many objects there are, and since when the broker runs."""
+    broker = context.broker
+    queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+    values = (len(broker.connections), broker.channel_count, sum(len(queue.consumers) for queue in queues), len(queues))
+    for metric, value in zip(_OBJECTS, values, strict=True):
+        yield metric.single("rabbitmq_", value)
+    yield _START.single("", context.node.started_at / 1000)
+
+
+def identity_families(context: Context, endpoint: str) -> Iterator[MetricFamily]:
+    """What it is: dashboards join all others with it.
+
+    Args:
+        context: The broker and its node.
+        endpoint: aggregated, per-object or detailed.
+    """
+    broker = context.broker
+    yield _BUILD.single(
+        "rabbitmq_",
+        1,
+        rabbitmq_version=RABBITMQ_VERSION,
+        prometheus_plugin_version=RABBITMQ_VERSION,
+        prometheus_client_version=version("prometheus-client"),
+        erlang_version=platform.python_version(),
+    )
+    yield _IDENTITY.single(
+        "rabbitmq_",
+        1,
+        rabbitmq_node=context.node.name,
+        rabbitmq_cluster=broker.cluster_name,
+        rabbitmq_cluster_permanent_id=str(broker.global_parameters.values.get(CLUSTER_ID, "")),
+        rabbitmq_endpoint=endpoint,
+    )
+
+
+def _churn(broker: Broker) -> tuple[float, ...]:
+    statistics = broker.statistics
+    vhosts = [statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())]
+    return (
+        statistics.connection_created,
+        statistics.connection_closed,
+        statistics.channel_created,
+        statistics.channel_closed,
+        sum(vhost.queue_declared for vhost in vhosts),
+        sum(vhost.queue_created for vhost in vhosts),
+        sum(vhost.queue_deleted for vhost in vhosts),
+    )
+
+
+def _use(broker: Broker, node: Node) -> tuple[float, ...]:
+    return open_files(), len(broker.connections), used_memory(), node.disk_free()
+
+
+def _limits(node: Node) -> tuple[float, ...]:
+    files = open_files_max()
+    return (
+        files,
+        max(0, files - _RESERVED_FILES),
+        node.memory_limit,
+        node.disk_free_limit,
+        node.uptime() / 1000,
+    )

@@ -1,0 +1,82 @@
+"""All metrics summed up over the objects there are and have been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import add as plus
+from typing import Any, Final
+
+from prometheus_client.metrics_core import Metric as MetricFamily
+
+from broker.core.broker import Broker
+from broker.management.http.listing import in_slices, take_slowly
+from broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
+from broker.management.http.prometheus.counted import Counted
+from broker.management.http.prometheus.families import Family, add
+from broker.management.http.prometheus.global_messages import global_families
+from broker.management.http.prometheus.losses import loss_totals
+from broker.management.http.prometheus.queues import QUEUE_FAMILIES
+
+#: Metrics of objects that both endpoints show.
+OBJECT_FAMILIES: Final[tuple[Family[Any], ...]] = (*QUEUE_FAMILIES, *CHANNEL_FAMILIES, *CONNECTION_FAMILIES)
+
+
+class Totals:
+    """Sums everything up; remembers its counters, so that none ever goes back.
+
+    What ends may count a little more after its numbers were added to those of what has gone.
+
+    Args:
+        broker: What is measured.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._seen: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    async def count(self) -> Counted:
+        """Add up all counters; others have a turn in between."""
+        counted = Counted(self._broker)
+        await take_slowly(counted.steps())
+        return counted
+
+    async def of_objects(self, counted: Counted) -> list[MetricFamily]:
+        """The metrics of objects, without labels.
+
+        Args:
+            counted: From count().
+        """
+        made = []
+        for family in OBJECT_FAMILIES:
+            values = await self._sums(family) if family.total is None else family.total(counted)
+            for metric, value in zip(family.metrics, values, strict=True):
+                single = metric.family(family.prefix)
+                if value is not None:
+                    add(single, (), value)
+                made.append(single)
+        return self._never_less([*made, *loss_totals(counted)])
+
+    def of_messages(self, counted: Counted) -> list[MetricFamily]:
+        """The metrics by protocol.
+
+        Args:
+            counted: From count().
+        """
+        return self._never_less(global_families(self._broker, counted))
+
+    async def _sums(self, family: Family[Any]) -> Sequence[float]:
+        sums: Sequence[float] = (0.0,) * len(family.metrics)
+        async for item in in_slices(family.objects(self._broker, None)):
+            if family.is_there(item):
+                sums = list(map(plus, sums, (value or 0.0 for value in family.measure(item))))
+        return sums
+
+    def _never_less(self, families: Iterable[MetricFamily]) -> list[MetricFamily]:
+        made = list(families)
+        for family in made:
+            if family.type == "counter":
+                for place, sample in enumerate(family.samples):
+                    key = sample.name, tuple(sample.labels.values())
+                    value = self._seen[key] = max(sample.value, self._seen.get(key, 0.0))
+                    family.samples[place] = sample._replace(value=value)
+        return made

@@ -1,0 +1,168 @@
+"""Metrics where real clients cannot bring things about: at the very moment that something ends, and of many queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from pamqp import commands
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.config.options import Settings
+from broker.core.node import Node
+from broker.management.http.access import Access
+from broker.management.http.context import Context
+from broker.management.http.prometheus.counted import Counted
+from broker.management.http.prometheus.exposition import Exposition
+from broker.management.http.prometheus.families import counter, gauge
+from broker.management.http.prometheus.node import alarm_families, node_families
+from broker.management.http.prometheus.queues import QUEUE_FAMILIES
+from broker.management.http.prometheus.totals import Totals
+from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
+
+QUEUES = 1500
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return MemoryBroker()
+
+
+@pytest.fixture
+def client(broker: MemoryBroker) -> MemoryClient:
+    return broker.open(channels=1)
+
+
+def context(broker: MemoryBroker) -> Context:
+    access = Access(broker.accounts, broker.broker)
+    return Context(broker.broker, broker.accounts, Node(), Settings(), access, lambda: None)
+
+
+def fill(client: MemoryClient, name: str, messages: int) -> None:
+    client.call(1, commands.Queue.Declare, queue=name)
+    client.send(*(publish(1, name, b"body") for _ in range(messages)))
+
+
+async def sums(totals: Totals) -> Mapping[str, float]:
+    found = await totals.of_objects(await totals.count())
+    return {sample.name: sample.value for family in found for sample in family.samples if not sample.labels}
+
+
+def test_what_ends_while_it_is_counted_counts_once(broker: MemoryBroker, client: MemoryClient) -> None:
+    fill(client, "a", 3)
+    fill(client, "b", 4)
+    counted = Counted(broker.broker)
+    steps = counted.steps()
+    next(steps)
+    client.call(1, commands.Queue.Delete, queue="a")
+    client.call(1, commands.Queue.Delete, queue="b")
+    client.abort()
+    for _ in steps:
+        pass
+    again = Counted(broker.broker)
+    for _ in again.steps():
+        pass
+    assert counted.all_queues.published == again.all_queues.published == 7
+    assert counted.channels.publish == again.channels.publish == 7
+
+
+async def test_a_counter_keeps_what_it_has_shown(broker: MemoryBroker, client: MemoryClient) -> None:
+    fill(client, "q", 2)
+    totals = Totals(broker.broker)
+    before = await sums(totals)
+    connection = next(iter(broker.broker.connections))
+    connection.output.counters.send_oct -= 1
+    after = await sums(totals)
+    assert before["rabbitmq_connection_outgoing_bytes_total"] == after["rabbitmq_connection_outgoing_bytes_total"] > 0
+    client.call(1, commands.Queue.Purge, queue="q")
+    assert (await sums(totals))["rabbitmq_queue_messages"] == 0, "a gauge may"
+
+
+async def test_many_queues_hold_nobody_up(broker: MemoryBroker, client: MemoryClient) -> None:
+    for number in range(QUEUES):
+        client.call(1, commands.Queue.Declare, queue=f"q{number}")
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    exposition = Exposition("")
+    text = b""
+    for family in QUEUE_FAMILIES:
+        text += b"".join([piece async for piece in exposition.objects(family, broker.broker, None, family.prefix)])
+    task.cancel()
+    # Slices are of 3 ms; that many samples take far longer than these few.
+    assert turns > 10
+    families = list(text_string_to_metric_families(text.decode()))
+    assert len({family.name for family in families}) == len(families), "a metric is in pieces"
+    assert {len(family.samples) for family in families} == {QUEUES}
+
+
+async def test_names_are_escaped(broker: MemoryBroker, client: MemoryClient) -> None:
+    name = 'q"# TYPE x\\nü'
+    client.call(1, commands.Queue.Declare, queue=name)
+    exposition = Exposition("")
+    family = QUEUE_FAMILIES[0]
+    text = b"".join([piece async for piece in exposition.objects(family, broker.broker, None, "p_")])
+    found = [
+        sample.labels["queue"] for each in text_string_to_metric_families(text.decode()) for sample in each.samples
+    ]
+    assert found == [name] * len(family.metrics)
+
+
+async def test_a_queue_that_is_gone_is_left_out(broker: MemoryBroker, client: MemoryClient) -> None:
+    fill(client, "q", 1)
+    queue = broker.vhost.queues["q"]
+    client.call(1, commands.Queue.Delete, queue="q")
+    for family in QUEUE_FAMILIES[:-1]:
+        assert [metric.samples for metric in family.families([queue], "p_")] == [[] for _ in family.metrics]
+
+
+@pytest.mark.parametrize(
+    ("accept", "end"),
+    [
+        ("", b""),
+        ("text/plain", b""),
+        ("application/openmetrics-text", b"# EOF\n"),
+        ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2", b"# EOF\n"),
+    ],
+)
+def test_the_end_is_written_once(accept: str, end: bytes) -> None:
+    exposition = Exposition(accept)
+    text = exposition.text([counter("a_total", "A").single("p_", 1), gauge("b", "B").single("p_", 2, x="y")])
+    assert exposition.end == end
+    assert not text.endswith(b"# EOF\n")
+    assert b"p_a_total 1.0\n" in text
+    assert b'p_b{x="y"} 2.0\n' in text
+
+
+def test_an_alarm_that_is_set(broker: MemoryBroker) -> None:
+    broker.broker.alarms.set("disk")
+    found = {family.name: family.samples[0].value for family in alarm_families(broker.broker)}
+    assert found == {
+        "rabbitmq_alarms_file_descriptor_limit": 0,
+        "rabbitmq_alarms_free_disk_space_watermark": 1,
+        "rabbitmq_alarms_memory_used_watermark": 0,
+    }
+
+
+def test_logins_are_counted_by_protocol(broker: MemoryBroker) -> None:
+    broker.accounts.attempts.count("amqp091", succeeded=False)
+    attempts = broker.accounts.attempts.by_protocol["amqp091"]
+    found = {
+        sample.name: sample.value
+        for _, family in node_families(context(broker), "p_")
+        for sample in family.samples
+        if sample.labels == {"protocol": "amqp091"}
+    }
+    assert found == {
+        "p_auth_attempts_total": attempts.total,
+        "p_auth_attempts_succeeded_total": attempts.succeeded,
+        "p_auth_attempts_failed_total": attempts.failed,
+    }
+    assert attempts.failed >= 1
