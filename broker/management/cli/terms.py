@@ -12,6 +12,7 @@ from typing import Any, Final
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\b": "\\b"}
 _ESCAPES_MORE: Final = {"\f": "\\f", "\x1b": "\\e", "\x7f": "\\d"}
 _TRANSLATION: Final = str.maketrans(_ESCAPES | _ESCAPES_MORE)
+_ATOM_TRANSLATION: Final = _TRANSLATION | {ord('"'): '"', ord("'"): "\\'"}
 # Atoms need quotes unless they are a small letter and then letters, digits, `_` and `@`.
 _ATOM_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@")
 
@@ -40,7 +41,7 @@ def atom(text: str) -> str:
     """Return a name as an atom."""
     if text[:1].isascii() and text[:1].islower() and _ATOM_LETTERS.issuperset(text):
         return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "'" + text.translate(_ATOM_TRANSLATION) + "'"
 
 
 def number(value: float) -> str:
