@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable
 
 from broker.core.alarms import Alarms
 from broker.core.clients import ClientConnection as ClientConnection
@@ -32,7 +31,6 @@ class Broker:
         vhosts: By name.
         alarms: Resource alarms.
         global_parameters: Parameters that belong to no virtual host.
-        when_durable: Calls back once all that queues have taken so far is on disk, as far as it has to be.
         default_cluster_name: What the cluster is called unless a global parameter names it.
         connections: All that have opened a virtual host.
         user_connections: Open connections by user name.
@@ -53,7 +51,6 @@ class Broker:
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = Alarms()
         self.global_parameters = GlobalParameters()
-        self.when_durable: Callable[[Callable[[], None]], object] = _at_once
         self.default_cluster_name = f"leveret@{socket.gethostname()}"
         self.connections: set[ClientConnection] = set()
         self.user_connections: Counter[str] = Counter()
@@ -112,8 +109,3 @@ class Broker:
         if vhost is not None:
             vhost.connection_count -= 1
             vhost.statistics.connections.absorb(connection.output.counters)
-
-
-def _at_once(callback: Callable[[], None]) -> None:
-    """Nothing is kept on a disk."""
-    callback()

@@ -56,7 +56,6 @@ class Disk:
             self.engine, broker.turn.end_later, options.preload_messages, options.embed_bodies_below
         )
         broker.storage = self._storage
-        broker.when_durable = self._storage.when_synced
         if self.engine.report.queues:
             log.info("recovered %s", self.engine.report.summary())
         self._tidying: Timer = self._timers.call_later(_UPKEEP_SECONDS, self._tidy)

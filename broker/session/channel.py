@@ -285,7 +285,9 @@ class Channel:
         if confirms is None:
             return None
         last = confirms.written(has_failed)
-        self.output.confirm(self)
+        if has_failed(None):
+            # Some may have been refused.
+            self.output.confirm(self)
         return partial(self._synced, confirms, last)
 
     def _synced(self, confirms: Confirms, last: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from broker.core.queues.storage import QueueStorage, StorageFigures, StorageRequest, memory_store
+from broker.core.queues.storage import QueueStorage, StorageRequest, StoreFigures, memory_store
 from storage.engine import StorageEngine, StoredQueue
 from storage.interface import MessageStore
 from storage.memory_store import MemoryStore
@@ -49,18 +49,18 @@ class DiskQueueStorage(QueueStorage):
         self._set_lazy(False)
 
     @property
-    def qid(self) -> int | None:  # type: ignore[override]
+    def qid(self) -> int | None:
         """The number of the queue on disk; None if it is not there."""
         return None if self._stored is None else self._stored.qid
 
     @property
-    def awaits_sync(self) -> bool:  # type: ignore[override]
-        """Persistent messages are confirmed only once they are on disk."""
+    def awaits_sync(self) -> bool:
+        """Whether persistent messages are confirmed only once they are on disk."""
         return self._request.durable
 
     @property
-    def keeps_all(self) -> bool:  # type: ignore[override]
-        """All messages are, whatever they say."""
+    def keeps_all(self) -> bool:
+        """Whether all messages are, whatever they say."""
         return self._request.keeps_all
 
     def stores(self) -> Collection[SegmentStore]:
@@ -122,23 +122,24 @@ class DiskQueueStorage(QueueStorage):
             self._engine.delete_queue(self._stored)
             self._stored = None
 
-    def figures(self) -> StorageFigures:
-        """What it holds."""
+    def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
+        """Where the messages are; see QueueStorage.figures()."""
         if self._stored is None:
-            return super().figures()
+            return super().figures(unacked_count, unacked_bytes)
         stores = self.stores()
         paged_out = [store.log.spilled for store in stores]
-        return StorageFigures(
-            sum(len(store.ram) for store in stores),
-            sum(store.ram.held_bytes for store in stores),
-            sum(store.persistent_count for store in stores),
-            sum(store.persistent_bytes for store in stores),
-            sum(count for count, _ in paged_out),
-            sum(body_bytes for _, body_bytes in paged_out),
-            sum(store.log.size for store in stores),
-            sum(len(store.log.segments) for store in stores),
-            sum(store.log.disk_reads for store in stores),
-            sum(store.log.disk_writes for store in stores),
+        return StoreFigures(
+            messages_persistent=sum(store.persistent_count for store in stores),
+            message_bytes_persistent=sum(store.persistent_bytes for store in stores),
+            messages_ready_ram=sum(len(store.ram) for store in stores),
+            messages_unacknowledged_ram=unacked_count,
+            message_bytes_ram=sum(store.ram.held_bytes for store in stores) + unacked_bytes,
+            messages_paged_out=sum(count for count, _ in paged_out),
+            message_bytes_paged_out=sum(body_bytes for _, body_bytes in paged_out),
+            disk_reads=sum(store.log.disk_reads for store in stores),
+            disk_writes=sum(store.log.disk_writes for store in stores),
+            segments=sum(len(store.log.segments) for store in stores),
+            disk_bytes=sum(store.log.size for store in stores),
         )
 
     # --- inside -------------------------------------------------------------------------------------------------------

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from storage.interface import Entry, MessageStore, mark_returned
 from storage.memory_store import MemoryStore
 from storage.priority_store import PriorityStore
+
+#: What a queue and a message of it take in memory beside the bodies, about, in bytes.
+_QUEUE_MEMORY: Final = 4096
+_MESSAGE_MEMORY: Final = 128
 
 
 class StorageRequest(NamedTuple):
@@ -27,32 +32,45 @@ class StorageRequest(NamedTuple):
     keeps_all: bool = False
 
 
-class StorageFigures(NamedTuple):
-    """What a queue's storage holds.
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """Messages and body bytes by where they are.
 
-    Attributes:
-        ram_count: Ready messages whose bodies are in memory.
-        ram_bytes: Bytes of those bodies.
-        persistent_count: Ready and unacknowledged messages that outlive the broker.
-        persistent_bytes: Bytes of their bodies.
-        paged_out_count: Ready transient messages that are on disk only.
-        paged_out_bytes: Bytes of their bodies.
-        disk_bytes: Length of its files.
-        segments: How many they are.
-        disk_reads: Messages read from them since the broker was started.
-        disk_writes: Messages written to them.
+    Args:
+        messages_persistent: Persistent messages, where the queue is durable; ready or unacknowledged.
+        message_bytes_persistent: Their body bytes.
+        messages_ready_ram: Ready messages whose bodies are in memory.
+        messages_unacknowledged_ram: Unacknowledged ones.
+        message_bytes_ram: Body bytes of both.
+        messages_paged_out: Transient messages whose bodies are on disk only.
+        message_bytes_paged_out: Their body bytes.
+        disk_reads: Messages read from disk, since the queue was made or the broker was started.
+        disk_writes: Messages written to disk.
+        segments: Files that hold its messages.
+        disk_bytes: Bytes of these files.
     """
 
-    ram_count: int
-    ram_bytes: int
-    persistent_count: int = 0
-    persistent_bytes: int = 0
-    paged_out_count: int = 0
-    paged_out_bytes: int = 0
-    disk_bytes: int = 0
-    segments: int = 0
+    messages_persistent: int = 0
+    message_bytes_persistent: int = 0
+    messages_ready_ram: int = 0
+    messages_unacknowledged_ram: int = 0
+    message_bytes_ram: int = 0
+    messages_paged_out: int = 0
+    message_bytes_paged_out: int = 0
     disk_reads: int = 0
     disk_writes: int = 0
+    segments: int = 0
+    disk_bytes: int = 0
+
+    @property
+    def messages_ram(self) -> int:
+        """Messages whose bodies are in memory."""
+        return self.messages_ready_ram + self.messages_unacknowledged_ram
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the queue takes in memory, about."""
+        return _QUEUE_MEMORY + self.messages_ram * _MESSAGE_MEMORY + self.message_bytes_ram
 
 
 class QueueStorage:
@@ -63,19 +81,27 @@ class QueueStorage:
 
     Attributes:
         store: The messages; another object after set_lazy() or page_out().
-        qid: The number of the queue on disk; None if it is not there.
-        awaits_sync: Persistent messages are confirmed only once they are on disk.
-        keeps_all: All messages are, whatever they say.
     """
 
     __slots__ = ("store",)
 
-    qid: int | None = None
-    awaits_sync = False
-    keeps_all = False
-
     def __init__(self, store: MessageStore) -> None:
         self.store = store
+
+    @property
+    def qid(self) -> int | None:
+        """The number of the queue on disk; None if it is not there."""
+        return None
+
+    @property
+    def awaits_sync(self) -> bool:
+        """Whether persistent messages are confirmed only once they are on disk."""
+        return False
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all messages are, whatever they say."""
+        return False
 
     def set_lazy(self, lazy: bool) -> None:
         """Keep ready messages on disk only, or in memory as far as there is room."""
@@ -92,9 +118,18 @@ class QueueStorage:
         """Forget everything: the queue is gone."""
         self.store.close()
 
-    def figures(self) -> StorageFigures:
-        """What it holds."""
-        return StorageFigures(self.store.ready_count, self.store.ready_bytes)
+    def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
+        """Where the messages are.
+
+        Args:
+            unacked_count: Unacknowledged messages, whose bodies are in memory.
+            unacked_bytes: Bytes of these bodies.
+        """
+        return StoreFigures(
+            messages_ready_ram=self.store.ready_count,
+            messages_unacknowledged_ram=unacked_count,
+            message_bytes_ram=self.store.ready_bytes + unacked_bytes,
+        )
 
 
 class QuorumStore(MemoryStore):

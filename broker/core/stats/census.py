@@ -122,7 +122,7 @@ class Census:
 
 def _look_at_disk(vhost: VirtualHost, queue: Queue) -> None:
     """Count what a queue has read and written since the last look."""
-    counters, figures = queue.counters, queue.storage.figures()
+    counters, figures = queue.counters, queue.figures()
     vhost.statistics.disk_reads += figures.disk_reads - counters.disk_reads
     vhost.statistics.disk_writes += figures.disk_writes - counters.disk_writes
     counters.disk_reads, counters.disk_writes = figures.disk_reads, figures.disk_writes

@@ -21,5 +21,5 @@ async def durable(broker: Broker) -> None:
             done.set_result(None)
 
     # What this turn has brought is written at its end, and only then can it be synced.
-    loop.call_soon(broker.when_durable, finish)
+    loop.call_soon(broker.storage.when_synced, finish)
     await done

@@ -7,7 +7,6 @@ from typing import Any, Final
 from broker.core.broker import Broker
 from broker.core.memory import used_memory
 from broker.core.queues.queue import Queue
-from broker.core.queues.store_figures import store_figures
 
 #: Parts in RabbitMQ's order. Those that are not worked out below are 0.
 _PARTS: Final = (
@@ -60,7 +59,7 @@ class MemoryBreakdown:
 
     def add(self, queue: Queue) -> None:
         """Count a queue: its own memory, and the bodies in it."""
-        figures = store_figures(queue)
+        figures = queue.figures()
         part = "quorum_queue_procs" if queue.queue_type == "quorum" else "queue_procs"
         self._parts[part] += 4096 + figures.messages_ram * 128
         self._parts["binary"] += figures.message_bytes_ram

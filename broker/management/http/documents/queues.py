@@ -9,7 +9,7 @@ from broker.core.json_tables import table_to_json
 from broker.core.policies import effective_definition
 from broker.core.queues.counters import QueueCounters
 from broker.core.queues.queue import Queue
-from broker.core.queues.store_figures import StoreFigures, store_figures
+from broker.core.queues.storage import StoreFigures
 from broker.management.http.documents.clients import connection_details, consumer_document
 from broker.management.http.documents.constants import PROCESS
 from broker.management.http.documents.times import iso_time
@@ -36,9 +36,6 @@ _ACK: Final = (_FIELDS.index("ack"),)
 _REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT, "purged")
 #: Of a queue with nothing on disk.
 _NO_DELTA: Final = ["delta", "undefined", 0, 0, "undefined"]
-#: Memory that an empty queue takes, and a message beside its body, in bytes: measured once, near enough to compare.
-_QUEUE_MEMORY: Final = 4096
-_MESSAGE_MEMORY: Final = 128
 
 
 def short_queue(queue: Queue, node: str) -> dict[str, Any]:
@@ -71,7 +68,7 @@ def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str,
 
 def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
     """A queue with all that is known of it, but for its consumers."""
-    counters, figures = queue.counters, store_figures(queue)
+    counters, figures = queue.counters, queue.figures()
     row = counters.row(queue.store.ready_count, queue.unacked_count)
     document = {
         **short_queue(queue, node),
@@ -80,7 +77,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         **_consumers(queue),
         **_sizes(queue, figures),
         **PROCESS,
-        "memory": _QUEUE_MEMORY + figures.messages_ram * _MESSAGE_MEMORY + figures.message_bytes_ram,
+        "memory": figures.memory,
         "dropped": {reason: counters.dropped[reason] for reason in _REASONS},
         "dead_lettered": {reason: counters.dead_lettered[reason] for reason in _REASONS[:-1]},
         "refused": counters.refused,

@@ -7,14 +7,10 @@ from typing import Any, Final
 
 from broker.core.broker import Broker
 from broker.core.queues.queue import Queue
-from broker.core.queues.store_figures import store_figures
 from broker.management.http.prometheus.families import Family, Vhosts, counter, gauge
 from protocol.properties import Properties
 
 _LABELS: Final = ("vhost", "queue")
-#: Memory that an empty queue takes, and a message beside its body, in bytes: as the HTTP API reckons.
-_QUEUE_MEMORY: Final = 4096
-_MESSAGE_MEMORY: Final = 128
 
 _COARSE: Final = (
     gauge("queue_messages_ready", "Messages ready to be delivered to consumers"),
@@ -73,7 +69,7 @@ def _lengths(queue: Queue) -> tuple[float, ...]:
 
 
 def _details(queue: Queue) -> tuple[float, ...]:
-    figures = store_figures(queue)
+    figures = queue.figures()
     consumers = len(queue.consumers)
     capacity = queue.counters.capacity if consumers else 0.0
     ready_bytes, unacknowledged_bytes = queue.store.ready_bytes, queue.unacked_bytes
@@ -81,7 +77,7 @@ def _details(queue: Queue) -> tuple[float, ...]:
         consumers,
         capacity,
         capacity,
-        _QUEUE_MEMORY + figures.messages_ram * _MESSAGE_MEMORY + figures.message_bytes_ram,
+        figures.memory,
         figures.messages_ram,
         figures.message_bytes_ram,
         figures.messages_ready_ram,
@@ -103,7 +99,7 @@ def _head(queue: Queue) -> tuple[float]:
 
 
 def _disk(queue: Queue) -> tuple[float, ...]:
-    figures = queue.storage.figures()
+    figures = queue.figures()
     return figures.disk_reads, figures.disk_writes
 
 
