@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -94,6 +94,7 @@ class StorageEngine:
         self._salts: dict[int, int] = {}
         #: New queues whose directories no commit group has.
         self._born: set[int] = set()
+        #: Not all events could be written, or some have to wait for what could not.
         self._events_refused = False
         #: To be told once the events that could not be written are on the disk.
         self._held_up: list[Callable[[], None]] = []
@@ -106,14 +107,8 @@ class StorageEngine:
         self._ticked = 0
         where, what = self._directory, self._options
         self._redo = RedoLog(self._files, where.redo, where.store_id, what.redo_segments, what.redo_bytes)
-        self.disk = DiskSpace(
-            self._files,
-            where.path,
-            what.disk_free_limit,
-            what.bytes_needed,
-            what.ballast_bytes,
-            on_disk_alarm or _ignore,
-        )
+        room = what.disk_free_limit, what.bytes_needed, what.ballast_bytes
+        self.disk = DiskSpace(self._files, where.path, *room, on_disk_alarm or _ignore)
         try:
             self._recover()
         except BaseException:
@@ -178,8 +173,8 @@ class StorageEngine:
             store.collect(group)
         del self.queues[queue.qid], self._salts[queue.qid]
         self._born.discard(queue.qid)
-        # If there is no room for them they are kept, and the queue goes all the same.
-        self._flush_events()
+        # If there is no room for them they are kept, and the queue goes all the same. Nothing has been flushed yet.
+        self._flush_events(hold_moved=True)
         self._events.collect(group)
         group.file_actions.append(partial(self._directory.discard_queue, queue.qid))
         group.file_actions.append(self._directory.empty_trash)
@@ -210,9 +205,9 @@ class StorageEngine:
             most = max(most, written)
         self._untidy |= dirty
         self._awake |= dirty
-        settled = self._flush_events()
+        settled = self._flush_events(hold_moved=bool(failures))
         if settled:
-            self._tidy()
+            self._tidy(self._events.held)
         self.disk.note(bool(failures) or not settled)
         if self.disk.due:
             self.disk.look()
@@ -274,19 +269,18 @@ class StorageEngine:
         for store in [*self._awake]:
             if store.idle():
                 del self._awake[store]
-        if self._files.appended != self._ticked and not self._events_refused:
+        if not self.flush() and self._files.appended != self._ticked and not self._events_refused:
             # What comes from now on is later than this tick, to the microsecond.
             self._events.tick()
             self._clock.leave_behind()
             self._flush_events()
             self._ticked = self._files.appended
-        self.flush()
         if not self.disk.alarm:
             # Before it gives back space it takes some.
             self._compactor.rest(self._clock())
         self.commit(events=True)
         self._clear_away(is_short=False)
-        if self._checkpointer.due:
+        if self._checkpointer.due and not self._events_refused:
             self.checkpoint()
 
     def checkpoint(self, clean: bool = False) -> None:
@@ -411,28 +405,38 @@ class StorageEngine:
             self.on_work()
         self._dirty[store] = None
 
-    def _flush_events(self) -> bool:
-        """Write events, if need be into the room of the ballast; tell whether none is left."""
+    def _flush_events(self, hold_moved: bool = False) -> bool:
+        """Write events, if need be into the room of the ballast; tell whether that was possible."""
         while self._events.waiting:
             try:
-                self._events.flush()
+                self._events.flush(hold_moved)
             except OSError:
                 if not self.disk.give_up_ballast():
                     self._events_refused = True
                     return False
-        self._events_refused = False
-        if self._held_up:
+            else:
+                break
+        self._events_refused = self._events.waiting
+        if self._held_up and not self._events_refused:
             held_up, self._held_up = self._held_up, []
             for callback in held_up:
                 self.commit(callback, events=True)
         return True
 
-    def _tidy(self) -> None:
-        """Give up what is dead, now that the events that say so have been written."""
+    def _tidy(self, held: Collection[tuple[int, int]]) -> None:
+        """Give up what is dead, now that the events that say so have been written.
+
+        Args:
+            held: The stores of which some have not.
+        """
         untidy, self._untidy = self._untidy, {}
         has_dropped = False
         for store in untidy:
-            if store.has_dead_segments:
+            if store.key in held:
+                self._untidy[store] = None
+                # A copy would leave out what may have to come back.
+                self._compactor.forget(store)
+            elif store.has_dead_segments:
                 if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
                     self._untidy[store] = None
                 self._uncommitted.setdefault(store, 0)
@@ -441,7 +445,8 @@ class StorageEngine:
             # The next confirm or settlement that has to be on the disk may be far away.
             self.commit()
         for store in untidy:
-            self._compactor.consider(store)
+            if store.key not in held:
+                self._compactor.consider(store)
 
     def _compacted(self, store: SegmentStore) -> None:
         """Segments of a store have been replaced: have the old files go, and see whether there is more to do."""

@@ -10,7 +10,15 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from storage.commit_group import CommitGroup
-from storage.event_format import EVENT_BYTES, Event, EventKind, pack_event, pack_event_header, unpack_event
+from storage.event_format import (
+    DEAD_LETTERED,
+    EVENT_BYTES,
+    Event,
+    EventKind,
+    pack_event,
+    pack_event_header,
+    unpack_event,
+)
 from storage.files import Files, write_file
 
 _PREFIX: Final = "ev-"
@@ -35,6 +43,9 @@ class EventPosition(NamedTuple):
 class EventLog:
     """Appends events; runs that continue each other become one record.
 
+    Messages that live on elsewhere, as dead letters or under another number, may be forgotten where they were only once
+    they have been written where they are: those events can be held back.
+
     Args:
         files: The seam to the operating system.
         directory: Path of its directory, which is there.
@@ -46,13 +57,13 @@ class EventLog:
     __slots__ = (
         "_clock",
         "_directory",
+        "_ended",
         "_file",
         "_file_bytes",
         "_files",
         "_handle",
         "_new",
         "_open_runs",
-        "_packed",
         "_retired",
         "_salt",
         "_size",
@@ -78,7 +89,8 @@ class EventLog:
         self._unsynced = False
         #: Handles of files that are full, not yet synced.
         self._retired: list[int] = []
-        self._packed: list[bytes] = []
+        #: What is to be written, but for the open runs.
+        self._ended: list[Event] = []
         #: The last run of each store, which the next event may continue.
         self._open_runs: dict[tuple[int, int], Event] = {}
         #: Bytes written since the start.
@@ -115,7 +127,7 @@ class EventLog:
                     length=last.length + length, wait_ms=longest, body_bytes=last.body_bytes + body_bytes
                 )
                 return
-            self._packed.append(pack_event(last, self._salt))
+            self._ended.append(last)
         time = self._clock()
         wait_ms = min(max(wait_ms, 0), _U32_MAX)
         while body_bytes > _U32_MAX and length > 1:
@@ -123,44 +135,51 @@ class EventLog:
             half, half_bytes = length // 2, body_bytes // 2
             self.add(qid, priority, seq, half, kind, wait_ms, flags, half_bytes)
             seq, length, body_bytes = seq + half, length - half, body_bytes - half_bytes
-            last = self._open_runs.pop(store)
-            self._packed.append(pack_event(last, self._salt))
+            self._ended.append(self._open_runs.pop(store))
         event = Event(seq, time, qid, min(length, _U32_MAX), wait_ms, kind, priority, flags, min(body_bytes, _U32_MAX))
         self._open_runs[store] = event
 
     def tick(self) -> None:
         """Note that all that happened before is in the files; to be written after everything else."""
         self.close_runs()
-        self._packed.append(pack_event(Event(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0), self._salt))
+        self._ended.append(Event(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0))
 
     def close_runs(self) -> None:
         """End all runs: what is added from now on has a record of its own."""
-        if self._open_runs:
-            self._packed += [pack_event(event, self._salt) for event in self._open_runs.values()]
-            self._open_runs.clear()
+        self._ended += self._open_runs.values()
+        self._open_runs.clear()
 
-    def flush(self) -> None:
+    def flush(self, hold_moved: bool = False) -> None:
         """Write what was added.
 
+        Args:
+            hold_moved: But for the events of messages that live on elsewhere, where they have not been written yet.
         Raises:
             OSError: Nothing was written; the events are kept for the next time.
         """
         self.close_runs()
-        if not self._packed:
+        kept = [event for event in self._ended if _lives_on(event)] if hold_moved else []
+        events = [event for event in self._ended if not _lives_on(event)] if hold_moved else self._ended
+        if not events:
             return
         if self._handle < 0 or self._size >= self._file_bytes:
             self._roll()
-        octets = b"".join(self._packed)
+        octets = b"".join([pack_event(event, self._salt) for event in events])
         write_file(self._files, self._handle, octets, self._size)
         self._size += len(octets)
         self.appended += len(octets)
         self._unsynced = True
-        self._packed.clear()
+        self._ended = kept
 
     @property
     def waiting(self) -> bool:
         """Whether there is something to write."""
-        return bool(self._open_runs or self._packed)
+        return bool(self._open_runs or self._ended)
+
+    @property
+    def held(self) -> set[tuple[int, int]]:
+        """The stores, as queue number and priority, of which events were held back by the last flush()."""
+        return {(event.qid, event.priority) for event in self._ended}
 
     @property
     def unsynced(self) -> bool:
@@ -207,6 +226,10 @@ class EventLog:
             self._retired.append(self._handle)
         self._handle, self._file, self._size = handle, file, len(header)
         self._new = True
+
+
+def _lives_on(event: Event) -> bool:
+    return bool(event.flags & DEAD_LETTERED) or event.kind == EventKind.RETURNED
 
 
 def file_name(time: int) -> str:

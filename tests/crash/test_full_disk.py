@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from storage.engine import EngineOptions, StorageEngine
+from storage.event_format import DEAD_LETTERED, EventKind
 from storage.interface import Entry
 from storage.message import Envelope, Message
 from storage.segment_store import SegmentStore
@@ -153,6 +154,60 @@ def test_full_and_then_not(offset: int) -> None:
         engine = open_engine(files)
         ledger.check(engine)
         assert len(take_all(open_engine(_copy(files)))) == len(ledger.written)
+
+
+@pytest.mark.parametrize("how", ["dead letter", "returned"])
+def test_a_message_that_moves_while_the_disk_is_full_is_not_lost(how: str) -> None:
+    """What became of it is written only with its copy, so that one of the two is found."""
+    for room in range(0, 1500, STEP):
+        files = SimulatedFiles()
+        engine = open_engine(files)
+        queue, other = engine.create_queue(True, {"name": "q"}), engine.create_queue(True, {"name": "dlq"})
+        source, target = engine.store(queue), engine.store(other)
+        message = Message(PERSISTENT, b"x" * 300)
+        source.append([message], 300)
+        assert not engine.flush()
+        engine.commit()
+        files.room = room
+        entries = source.take(1, ALL)
+        if how == "returned":
+            source.append([message], 300)
+            source.settle(entries, EventKind.RETURNED)
+        else:
+            target.append([message], 300)
+            source.settle(entries, EventKind.REJECT, DEAD_LETTERED)
+        # Settled for good, in a queue of its own; the ballast has room for that.
+        engine.housekeeping()
+        if room >= 1000:
+            engine.delete_queue(engine.create_queue(False, {}))
+        files.stop()
+        files.room = None
+        found = take_all(open_engine(files))
+        assert 1 <= len(found) <= 2, f"with room for {room} bytes"
+        assert room < 1000 or len(found) == 1, "there was room for all of it"
+
+
+def test_what_was_held_back_is_written_once_there_is_room() -> None:
+    files = SimulatedFiles()
+    engine = open_engine(files)
+    source = engine.store(engine.create_queue(True, {"name": "q"}))
+    target = engine.store(engine.create_queue(True, {"name": "dlq"}))
+    source.append([Message(PERSISTENT, b"x" * 300)] * 4, 1200)
+    engine.flush()
+    files.room = 250
+    target.append([Message(PERSISTENT, b"x" * 300)], 300)
+    source.settle(source.take(1, ALL), EventKind.REJECT, DEAD_LETTERED)
+    source.settle(source.take(1, ALL))
+    assert [*engine.flush()] == [target]
+    told: list[int] = []
+    engine.commit(lambda: told.append(1), events=True)
+    assert not told, "a promise was kept that is not on the disk"
+    files.room = None
+    assert not engine.flush()
+    assert told
+    files.stop()
+    found = take_all(open_engine(files))
+    assert len(found) == 3
 
 
 def _copy(files: SimulatedFiles) -> SimulatedFiles:
