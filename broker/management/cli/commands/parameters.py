@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from broker.management.cli.command import Command, Context, Result, Rows, done
-from broker.management.cli.commands.policies import clear, put
 from broker.management.cli.documents import document
 from broker.management.cli.faults import no_such_vhost
+from broker.management.cli.runtime_parameters import clear, put
 from broker.management.cli.terms import compact_json
 
 SECTION: Final = "Parameters"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from broker.management.cli.api import ApiFault
 from broker.management.cli.command import Command, Context, Result, Rows, done
 from broker.management.cli.documents import mapping
-from broker.management.cli.faults import failed, no_such_vhost
+from broker.management.cli.faults import no_such_vhost
+from broker.management.cli.runtime_parameters import clear, put
 from broker.management.cli.terms import compact_json
 
 SECTION: Final = "Policies"
@@ -62,39 +62,9 @@ def _set(context: Context, kind: Kind) -> Result:
     return done(context)
 
 
-def put(context: Context, path: tuple[str, ...], body: Any, **query: Any) -> Any:
-    """Send a definition, and report an unknown virtual host as rabbitmqctl does.
-
-    Raises:
-        CommandFault: there is no such virtual host (65), or the definition is refused (69).
-    """
-    try:
-        return context.api.put(*path, body=body, **query)
-    except ApiFault as fault:
-        if fault.missing:
-            raise no_such_vhost(context.vhost) from fault
-        if fault.status == 400:
-            raise failed(fault.reason) from fault
-        raise
-
-
 def _clear(context: Context, kind: Kind) -> Result:
     clear(context, (kind.resource, context.vhost, context.arguments[0]))
     return done(context)
-
-
-def clear(context: Context, path: tuple[str, ...]) -> None:
-    """Delete a definition.
-
-    Raises:
-        CommandFault: there is none (69).
-    """
-    try:
-        context.api.delete(*path)
-    except ApiFault as fault:
-        if fault.missing:
-            raise failed("Parameter does not exist") from fault
-        raise
 
 
 def _setting(context: Context, kind: Kind) -> str:
