@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -19,11 +20,13 @@ U64 = st.integers(0, 2**64 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@cache
 def short_text(size: int = 255) -> st.SearchStrategy[str]:
     """Text that fits a short string: valid UTF-8 of at most so many bytes."""
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=size // 4)
 
 
+@cache
 def any_short_text() -> st.SearchStrategy[str]:
     """What any bytes of a short string are read as: broken UTF-8 stands as surrogates."""
     return st.binary(max_size=255).map(lambda octets: octets.decode("utf-8", "surrogateescape"))
@@ -73,12 +76,14 @@ def _entries(values: st.SearchStrategy[FieldValue]) -> st.SearchStrategy[FieldTa
     return st.lists(st.tuples(keys, values), max_size=4).map(tuple)
 
 
+@cache
 def field_values() -> st.SearchStrategy[FieldValue]:
     """Values of every type letter, nested a few levels deep."""
     scalars = st.one_of(*(value_of(kind) for kind in SCALARS))
     return st.recursive(scalars, _extend, max_leaves=8)
 
 
+@cache
 def tables() -> st.SearchStrategy[FieldTable]:
     """Tables of all types, with empty and repeated keys and keys that are no UTF-8."""
     return _entries(field_values())
@@ -87,6 +92,7 @@ def tables() -> st.SearchStrategy[FieldTable]:
 # -- methods ------------------------------------------------------------------------------------------------
 
 
+@cache
 def arguments_of(method: Method) -> st.SearchStrategy[tuple[Any, ...]]:
     """Values for all arguments of a method, as decode_arguments returns them."""
     domains: dict[str, st.SearchStrategy[Any]] = {
