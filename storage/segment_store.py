@@ -252,11 +252,6 @@ class SegmentStore(StoreHead):
         return (seq, 0) if self.lazy or seq >= self.ram.first_seq else preload(self.ram, self.log, seq, count, below)
 
     @property
-    def key(self) -> tuple[int, int]:
-        """Number of its queue, and its priority: what its events name."""
-        return self._place.qid, self._place.priority
-
-    @property
     def priority(self) -> int:
         """The priority of its messages, 0..255; 0 in a queue without priorities."""
         return self._place.priority

@@ -102,6 +102,11 @@ class StoreHead:
         self.lost_count = 0
         self.persistent_count, self.persistent_bytes = state.count, state.body_bytes
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """Number of its queue, and its priority: what its events name."""
+        return self._place.qid, self._place.priority
+
     def take(self, count: int, body_bytes: int) -> list[Entry]:
         """Take messages from the head."""
         entries: list[Entry] = []
