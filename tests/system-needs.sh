@@ -3,7 +3,12 @@
 #
 #   system-needs.sh python        Python 3.11+ that can make virtual environments
 #   system-needs.sh java          a JDK 17+ and Maven, for the tests with the Java client
+#   system-needs.sh chromium      Chromium, for the tests of the UI
+#   system-needs.sh docker        Docker's daemon and debootstrap, for the tests of the image
 #   system-needs.sh find-python   prints the Python that will be used
+#   system-needs.sh rabbitmqadmin FILE
+#                                 RabbitMQ's command line tool for its HTTP API, of which FILE becomes a copy; status 3
+#                                 where there is neither the tool nor apt-get to fetch it with
 #
 # Missing on Debian or Ubuntu as root: installs it. Elsewhere: prints the command that would, and fails.
 set -eu
@@ -39,6 +44,21 @@ has_java() {
     has_jdk && has_maven
 }
 
+has_chromium() {
+    for candidate in chromium chromium-browser google-chrome; do
+        if command -v "$candidate" >/dev/null 2>&1; then return; fi
+    done
+    return 1
+}
+
+has_docker() {
+    # The daemon and debootstrap are not on the path of everybody.
+    PATH=$PATH:/usr/sbin
+    for program in docker dockerd debootstrap; do
+        command -v "$program" >/dev/null 2>&1 || return 1
+    done
+}
+
 # The first of the named packages that this release of the distribution has.
 first_available() {
     for package in "$@"; do
@@ -64,6 +84,8 @@ apt_packages() {
             has_jdk || first_available openjdk-17-jdk-headless openjdk-21-jdk-headless
             has_maven || echo maven
             ;;
+        chromium) first_available chromium chromium-browser ;;
+        docker) echo "docker.io debootstrap" ;;
     esac
 }
 
@@ -75,6 +97,8 @@ say_command() {
     case $1 in
         python) dnf="python3.12" brew="python@3.12" ;;
         java) dnf="java-21-openjdk-devel maven" brew="openjdk@21 maven" ;;
+        chromium) dnf="chromium" brew="--cask chromium" ;;
+        docker) dnf="moby-engine debootstrap" brew="docker" ;;
     esac
     if command -v dnf >/dev/null 2>&1; then
         echo "sudo dnf install -y $dnf"
@@ -102,12 +126,71 @@ need() {
     exit 1
 }
 
+is_python_script() {
+    head -n 1 "$1" | grep -q '^#!.*python'
+}
+
+# Extracts the tool from the package, which is not installed: nothing but the script is wanted.
+fetch_rabbitmqadmin() {
+    directory=$(mktemp -d)
+    # apt-get fetches as a user of its own where it can.
+    chmod 755 "$directory"
+    if (
+        cd "$directory"
+        apt-get download -q rabbitmq-server || {
+            # Nobody may have asked for the lists of packages yet.
+            [ "$(id -u)" = 0 ] && apt-get update -q && apt-get download -q rabbitmq-server
+        }
+        dpkg-deb -x rabbitmq-server_*.deb unpacked
+    ) >"$directory/log" 2>&1; then
+        for found in "$directory/unpacked/usr/bin/rabbitmqadmin" \
+            "$directory"/unpacked/usr/lib/rabbitmq/lib/*/plugins/rabbitmq_management-*/priv/www/cli/rabbitmqadmin; do
+            if [ -f "$found" ] && is_python_script "$found"; then
+                keep_script "$found" "$1"
+                rm -rf "$directory"
+                return
+            fi
+        done
+        echo "The package rabbitmq-server of this release has no rabbitmqadmin in Python." >"$directory/log"
+    fi
+    cat "$directory/log" >&2
+    rm -rf "$directory"
+    return 1
+}
+
+# Several may do it at once: the copy appears whole.
+keep_script() {
+    mkdir -p "$(dirname "$2")"
+    cp "$1" "$2.$$"
+    mv "$2.$$" "$2"
+}
+
+need_rabbitmqadmin() {
+    if [ -f "$1" ]; then return; fi
+    installed=$(command -v rabbitmqadmin || true)
+    if [ -n "$installed" ] && is_python_script "$installed"; then
+        keep_script "$installed" "$1"
+    elif command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1; then
+        echo "Fetching rabbitmqadmin, for the tests, out of the package rabbitmq-server with apt-get." >&2
+        if ! fetch_rabbitmqadmin "$1"; then
+            echo "The tests need rabbitmqadmin: see above, or put it on the path." >&2
+            exit 1
+        fi
+    else
+        echo "There is no rabbitmqadmin on the path and no apt-get to fetch it with: the tests with it are skipped." >&2
+        exit 3
+    fi
+}
+
 case ${1:-} in
+    rabbitmqadmin) need_rabbitmqadmin "${2:?usage: $0 rabbitmqadmin FILE}" ;;
     python) need python "Python 3.11 or newer with its venv module" find_python ;;
     java) need java "a JDK 17 or newer and Maven" has_java ;;
+    chromium) need chromium "Chromium" has_chromium ;;
+    docker) need docker "Docker and debootstrap" has_docker ;;
     find-python) find_python ;;
     *)
-        echo "usage: $0 python | java | find-python" >&2
+        echo "usage: $0 python | java | chromium | docker | find-python | rabbitmqadmin FILE" >&2
         exit 2
         ;;
 esac

@@ -11,11 +11,13 @@ from typing import Any, Final, Literal
 
 from aiohttp import web
 
+from broker.addresses import is_loopback
 from broker.auth.accounts import Accounts
 from broker.auth.attempts import HTTP
 from broker.auth.users import User
 from broker.core.broker import Broker
 from broker.core.vhost import VirtualHost
+from broker.management.http.browser_sessions import BrowserSessions, session_token
 from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
 from broker.management.http.json_bodies import parse_json
 
@@ -41,16 +43,20 @@ class Access:
     Args:
         accounts: Who there is.
         broker: Has the virtual hosts.
+
+    Attributes:
+        sessions: Who is logged in to the pages of the UI.
     """
 
     def __init__(self, accounts: Accounts, broker: Broker) -> None:
+        self.sessions = BrowserSessions(accounts)
         self._accounts = accounts
         self._broker = broker
 
     # -- users --------------------------------------------------------------------------------------------
 
     def login(self, request: web.Request) -> User:
-        """The user whose name and password a request carries; it has a tag that gives it access.
+        """The user whose name and password a request carries, or whose session; it has a tag that gives it access.
 
         Raises:
             HTTPUnauthorized: No login, a wrong one, or one that may not use the HTTP API.
@@ -58,7 +64,7 @@ class Access:
         """
         header = request.headers.get("authorization")
         if header is None:
-            raise web.HTTPUnauthorized(headers=CHALLENGE, text="")
+            return self._in_session(request)
         if header[:7].lower() == "bearer ":
             raise login_failed()
         try:
@@ -67,13 +73,22 @@ class Access:
             raise web.HTTPBadRequest(text="") from None
         return self.authenticate(request, name, password)
 
+    def _in_session(self, request: web.Request) -> User:
+        token = session_token(request)
+        user = self.sessions.user(token) if token else None
+        if user is None:
+            raise web.HTTPUnauthorized(headers=CHALLENGE, text="")
+        if not has_tag(user, "management"):
+            raise not_authorised(_REFUSALS["management"])
+        return user
+
     def authenticate(self, request: web.Request, name: str, password: str) -> User:
         """The user of that name and password; see login()."""
         remote = request.remote or ""
-        loopback = remote.startswith("127.") or remote == "::1"
+        loopback = is_loopback(remote)
         octets = password.encode("utf-8", "surrogateescape")
         user = self._accounts.authenticate(name, octets, loopback, HTTP)
-        if user is None and not loopback and self._accounts.authenticate(name, octets, True, HTTP) is not None:
+        if user is None and not loopback and self._accounts.authenticate(name, octets, True, None) is not None:
             raise not_authorised("User can only log in via localhost")
         if user is None:
             raise login_failed()

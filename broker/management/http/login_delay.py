@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.auth.attempts import LoginThrottle
+
+#: Set by who has found a name and a password right that did not come in the header for them.
+LOGGED_IN: Final = web.RequestKey("logged_in", bool)
 
 
 def slow_logins(throttle: LoginThrottle) -> Middleware:
@@ -28,7 +32,7 @@ def slow_logins(throttle: LoginThrottle) -> Middleware:
             if hdrs.WWW_AUTHENTICATE in refusal.headers and refusal.body:
                 await asyncio.sleep(throttle.failed(source, asyncio.get_running_loop().time()))
             raise
-        if hdrs.AUTHORIZATION in request.headers:
+        if hdrs.AUTHORIZATION in request.headers or request.get(LOGGED_IN):
             throttle.succeeded(source)
         return response
 

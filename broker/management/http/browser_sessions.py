@@ -1,0 +1,99 @@
+"""Who is logged in to the pages of the UI: random tokens in cookies, held in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from broker.auth.accounts import Accounts
+from broker.auth.users import User
+from broker.management.http.origins import is_foreign
+
+#: A session ends when it has not been used for so many seconds. A page that refreshes itself uses it.
+IDLE_SECONDS: Final = 3600.0
+#: Sessions held at the most; the one that was used least recently ends first.
+_SESSIONS_MAX: Final = 4096
+#: Sent by the UI with every request. A page of another origin cannot, without being asked whether it may.
+UI_HEADER: Final = "x-leveret-ui"
+
+
+@dataclass(slots=True)
+class _Session:
+    username: str
+    password_hash: str
+    last_used: float
+
+
+class BrowserSessions:
+    """The sessions of one broker. They end with it.
+
+    Args:
+        accounts: Who there is. A session ends when its user is deleted or gets another password; its rights are
+            those that the user's tags give at the moment.
+        clock: Seconds, of a clock that never goes back.
+    """
+
+    def __init__(self, accounts: Accounts, clock: Callable[[], float] = time.monotonic) -> None:
+        self._accounts = accounts
+        self._clock = clock
+        #: By a hash of the token, so that nothing in memory lets anybody in; the least recently used one first.
+        self._sessions: dict[bytes, _Session] = {}
+
+    def start(self, user: User) -> str:
+        """Begin a session; return its token, 43 characters that nobody can guess."""
+        token = secrets.token_urlsafe(32)
+        self._sessions[_digest(token)] = _Session(user.name, user.password_hash, self._clock())
+        if len(self._sessions) > _SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        return token
+
+    def user(self, token: str) -> User | None:
+        """Whose session it is, as the user is now; None if there is none or it has ended."""
+        digest, now = _digest(token), self._clock()
+        session = self._sessions.pop(digest, None)
+        if session is None or now - session.last_used > IDLE_SECONDS:
+            return None
+        user = self._accounts.users.get(session.username)
+        if user is None or user.password_hash != session.password_hash:
+            return None
+        session.last_used = now
+        self._sessions[digest] = session
+        return user
+
+    def end(self, token: str) -> None:
+        """End a session; fine if there is none."""
+        self._sessions.pop(_digest(token), None)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def cookie_name(request: web.Request) -> str:
+    """The name of the cookie; it has the port in it, since cookies do not tell the ports of a host apart."""
+    address = request.transport.get_extra_info("sockname") if request.transport is not None else None
+    return f"leveret_session_{address[1]}" if isinstance(address, tuple) else "leveret_session"
+
+
+def session_token(request: web.Request) -> str | None:
+    """The token of a request; None if it has none.
+
+    A request that changes something needs the header of the UI beside it. Pages of other origins log in by themselves,
+    also where they may use the API.
+    """
+    if is_foreign(request):
+        return None
+    if request.method not in ("GET", "HEAD") and not is_from_ui(request.headers):
+        return None
+    return request.cookies.get(cookie_name(request))
+
+
+def is_from_ui(headers: Mapping[str, str]) -> bool:
+    """Whether a request comes from the pages of the UI."""
+    return UI_HEADER in headers

@@ -1,0 +1,61 @@
+"""Logging in to the pages of the UI, and out again."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+from broker.management.http.access import has_tag
+from broker.management.http.answers import json_answer
+from broker.management.http.browser_sessions import cookie_name, session_token
+from broker.management.http.context import Context
+from broker.management.http.errors import login_failed
+from broker.management.http.login_delay import LOGGED_IN
+from broker.management.http.routes import resource
+
+
+class BrowserSession:
+    """The resource ``/api/session``, which RabbitMQ does not have.
+
+    Args:
+        context: Has the users and the sessions.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._access = context.access
+        self._sessions = context.access.sessions
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [*resource("session", GET=self.show, POST=self.start, DELETE=self.end)]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Who is logged in by a cookie; an empty object if nobody is."""
+        token = session_token(request)
+        user = self._sessions.user(token) if token else None
+        if user is None or not has_tag(user, "management"):
+            return json_answer({})
+        return json_answer({"name": user.name, "tags": list(user.tags)})
+
+    async def start(self, request: web.Request) -> web.Response:
+        """Check a name and a password that come as a form; the answer sets a cookie with a token."""
+        form = await request.post()
+        name, password = form.get("username"), form.get("password")
+        if not isinstance(name, str) or not isinstance(password, str):
+            raise login_failed()
+        user = self._access.authenticate(request, name, password)
+        request[LOGGED_IN] = True
+        answer = json_answer({"name": user.name, "tags": list(user.tags)})
+        answer.headers[hdrs.SET_COOKIE] = _cookie(request, self._sessions.start(user))
+        return answer
+
+    async def end(self, request: web.Request) -> web.Response:
+        """Log out; fine if nobody is logged in."""
+        token = session_token(request)
+        if token:
+            self._sessions.end(token)
+        return web.Response(status=204, headers={hdrs.SET_COOKIE: _cookie(request, "") + "; Max-Age=0"})
+
+
+def _cookie(request: web.Request, value: str) -> str:
+    secure = "; Secure" if request.secure else ""
+    return f"{cookie_name(request)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}"

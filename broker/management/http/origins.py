@@ -1,0 +1,52 @@
+"""Requests that a page of somebody else's makes a browser send."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from broker.management.http.errors import failure
+
+_READING: Final = ("GET", "HEAD", "OPTIONS")
+_OWN: Final = ("same-origin", "none")
+
+
+def refuse_foreign_pages(allowed: Collection[str] = ()) -> Middleware:
+    """A middleware that refuses changes asked for by pages of another origin.
+
+    Programs that are no browsers send neither Origin nor Sec-Fetch-Site, and are let through.
+
+    Args:
+        allowed: Origins that may all the same, for example ``https://console.example``; ``*`` for all.
+    """
+
+    @web.middleware
+    async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method not in _READING and is_foreign(request, allowed):
+            reason = "A page of another origin may not change anything here."
+            raise failure(web.HTTPForbidden, "foreign_origin", reason)
+        return await handler(request)
+
+    return check_origin
+
+
+def is_foreign(request: web.Request, allowed: Collection[str] = ()) -> bool:
+    """Whether a browser says that a request is made by a page of another origin."""
+    origin = request.headers.get(hdrs.ORIGIN)
+    if origin is not None and ("*" in allowed or origin in allowed):
+        return False
+    # It is right behind any proxy, but comes only over TLS and from this machine.
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in _OWN
+    return origin is not None and urlsplit(origin).netloc.lower() not in _own_hosts(request)
+
+
+def _own_hosts(request: web.Request) -> set[str]:
+    """What we are called, a proxy's word included: foreign pages cannot send that header without being asked."""
+    names = (request.headers.get(name, "") for name in (hdrs.HOST, hdrs.X_FORWARDED_HOST))
+    return {name.strip().lower() for name in names if name}

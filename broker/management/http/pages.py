@@ -1,0 +1,86 @@
+"""The pages of the UI: files that a browser is sent as they are."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from broker.management.http.errors import not_found
+
+_ROOT: Final = Path(__file__).parents[1] / "ui"
+_INDEX: Final = "index.html"
+#: Stands in the index for the folder under which the other files are served.
+_PLACEHOLDER: Final = b"{{assets}}"
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_SECURITY: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'none'; frame-ancestors 'none'; base-uri 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "vary": "accept-encoding",
+}
+#: The folder's name changes with what is in it.
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+
+
+class Pages:
+    """Serves the index at ``/``, all other files below ``/assets/HASH/``, where HASH is that of all of them.
+
+    Args:
+        root: Folder of the files; they are read once, when they are first asked for.
+    """
+
+    def __init__(self, root: Path = _ROOT) -> None:
+        self._root = root
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [web.get("/", self.index), web.get("/assets/{hash:[0-9a-f]+}/{path:.+}", self.asset)]
+
+    async def index(self, request: web.Request) -> web.Response:
+        """The one page there is; what it shows is in the part of the address that the server is not sent."""
+        body = self._files[_INDEX].replace(_PLACEHOLDER, f"assets/{self.hash}".encode())
+        return _answer(_INDEX, body, "no-cache")
+
+    async def asset(self, request: web.Request) -> web.Response:
+        """One of the other files.
+
+        Raises:
+            HTTPNotFound: There is none of that name, or it is of another version of the UI.
+        """
+        path = request.match_info["path"]
+        if request.match_info["hash"] != self.hash or path not in self._files:
+            raise not_found()
+        return _answer(path, self._files[path], _FOR_EVER)
+
+    @cached_property
+    def hash(self) -> str:
+        """Of the names and contents of all files, 16 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for path, content in self._files.items():
+            digest.update(f"{path}\0{len(content)}\0".encode())
+            digest.update(content)
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:
+        found = sorted(file for file in self._root.rglob("*") if file.suffix in _TYPES and file.is_file())
+        return {file.relative_to(self._root).as_posix(): file.read_bytes() for file in found}
+
+
+def _answer(path: str, body: bytes, caching: str) -> web.Response:
+    headers = {**_SECURITY, "content-type": _TYPES[Path(path).suffix], "cache-control": caching}
+    return web.Response(body=body, headers=headers)

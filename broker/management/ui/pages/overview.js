@@ -1,0 +1,115 @@
+/** The broker as a whole. */
+
+import { address } from "../parts/address.js";
+import { h, patch } from "../parts/element.js";
+import { number, rate, shortRate, span } from "../parts/format.js";
+import { heading, plainTable, properties, section, tiles } from "../parts/layout.js";
+import { Chart } from "../parts/chart.js";
+import { RangeChoice } from "../parts/range.js";
+import { levels, rates } from "../parts/series.js";
+import { definitionsSection } from "./overview_definitions.js";
+import { NodeSection } from "./overview_node.js";
+
+const LENGTHS = [
+  ["messages_ready", "Ready", "waiting in queues"],
+  ["messages_unacknowledged", "Unacked", "delivered, and not acknowledged yet"],
+];
+const RATES = [
+  ["publish", "Publish", "published by clients"],
+  ["confirm", "Confirm", "confirmed to publishers"],
+  ["deliver_get", "Deliver", "delivered to consumers, or fetched"],
+  ["ack", "Ack", "acknowledged by consumers"],
+  ["redeliver", "Redeliver", "delivered once more"],
+  ["return_unroutable", "Return", "returned: no queue was found for a mandatory message"],
+  ["drop", "Drop", "removed from full queues without a consumer having seen them"],
+  ["refuse", "Refuse", "refused because a queue was full"],
+];
+const CHURN = [
+  ["connection_created", "Connections opened"],
+  ["connection_closed", "Connections closed"],
+  ["channel_created", "Channels opened"],
+  ["channel_closed", "Channels closed"],
+  ["queue_declared", "Queues declared"],
+  ["queue_created", "Queues created"],
+  ["queue_deleted", "Queues deleted"],
+];
+
+export default {
+  title: () => "Overview",
+
+  mount(context) {
+    const { user, api, root } = context;
+    const range = new RangeChoice(() => context.refresh());
+    const charts = {
+      lengths: new Chart({ title: "Queued messages", stacked: true }),
+      rates: new Chart({ title: "Message rates", format: shortRate, empty: "No message has been published or delivered yet." }),
+      churn: new Chart({ title: "Events a second", format: shortRate }),
+    };
+    const node = user.may("monitoring") ? new NodeSection() : null;
+    const definitions = user.may("administrator") ? definitionsSection(context) : null;
+
+    return async () => {
+      const [overview, nodes] = await Promise.all([api.get(["overview"], range.query), node ? api.get(["nodes"], range.query) : []]);
+      draw(charts, overview);
+      node?.update(nodes[0]);
+      patch(
+        root,
+        heading(["Overview ", h("small", null, `${overview.cluster_name} · ${overview.product_name} ${overview.product_version}`)], range.element),
+        node ? node.alarms : null,
+        totals(overview),
+        h("div", { class: "charts" }, charts.lengths.element, charts.rates.element),
+        node ? section("Node", node.element) : null,
+        section("Churn", h("div", { class: "charts" }, charts.churn.element, churnTable(overview.churn_rates))),
+        section("About", about(overview)),
+        overview.listeners ? section("Listeners", listeners(overview.listeners)) : null,
+        definitions,
+      );
+    };
+  },
+};
+
+function draw(charts, { queue_totals: lengths = {}, message_stats: stats = {}, churn_rates: churn = {} }) {
+  charts.lengths.update(LENGTHS.map(([name, label, title]) => ({ label, title, points: levels(lengths[`${name}_details`]) })));
+  charts.rates.update(RATES.map(([name, label, title], index) => ({ label, title, colour: index + 1, points: rates(stats[`${name}_details`]) })));
+  charts.churn.update(CHURN.map(([name, label], index) => ({ label, colour: index + 1, points: rates(churn[`${name}_details`]) })));
+}
+
+function totals({ object_totals: objects, queue_totals: lengths = {}, message_stats: stats = {} }) {
+  return tiles([
+    ["Connections", number(objects.connections), address("connections")],
+    ["Channels", number(objects.channels), address("channels")],
+    ["Exchanges", number(objects.exchanges), address("exchanges")],
+    ["Queues", number(objects.queues), address("queues")],
+    ...(objects.consumers === undefined ? [] : [["Consumers", number(objects.consumers)]]),
+    ["Ready", number(lengths.messages_ready ?? 0)],
+    ["Unacked", number(lengths.messages_unacknowledged ?? 0)],
+    ["Published", rate(stats.publish_details?.rate ?? 0)],
+    ["Delivered", rate(stats.deliver_get_details?.rate ?? 0)],
+  ]);
+}
+
+function churnTable(churn = {}) {
+  return plainTable(
+    "Churn",
+    ["Event", { label: "Since the start", numeric: true }, { label: "Rate", numeric: true }],
+    CHURN.map(([name, label]) => ({ key: name, cells: [label, number(churn[name] ?? 0), rate(churn[`${name}_details`]?.rate ?? 0)] })),
+  );
+}
+
+function about(overview) {
+  return properties([
+    ["Uptime", overview.listeners ? null : span(overview.uptime / 1000)],
+    ["Version", `${overview.product_name} ${overview.product_version}`],
+    ["API as of RabbitMQ", overview.rabbitmq_version],
+    ["Runs on", overview.erlang_full_version],
+    ["Exchange types", overview.exchange_types.map(({ name }) => name).join(", ")],
+  ]);
+}
+
+function listeners(rows) {
+  return plainTable(
+    "Listeners",
+    ["Protocol", "Bound to", { label: "Port", numeric: true }],
+    rows.map(({ protocol, ip_address: ip, port }) => ({ key: `${protocol} ${ip} ${port}`, cells: [protocol, ip, String(port)] })),
+  );
+}

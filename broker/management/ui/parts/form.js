@@ -1,0 +1,127 @@
+/**
+ * Forms: fields with labels, checks, and what the API has against it shown at the form. A form looks after its own
+ * content, so that a refresh of the page leaves what is being typed alone.
+ */
+
+import { ConnectionLost } from "./api.js";
+import { ArgumentsField } from "./arguments.js";
+import { h } from "./element.js";
+import { FieldError, makeControl, readControl } from "./field.js";
+import { Notice } from "./notice.js";
+
+let count = 0;
+
+/** One form. */
+export class Form {
+  /**
+   * @param {Object} description
+   * @param {Object[]} description.fields each has
+   *   `name`; `label`; `kind`: text (default), number, password, select, checkbox, textarea, file or arguments;
+   *   `value`: what it holds at first; `required`; `hint`: a line below; `options`: of a select, texts or
+   *   `{value, label}`; `suggestions`: texts for a text field, `{key, label, type, hint}` for arguments;
+   *   `check(value, values)`: what is wrong with it, or null; `wide`: takes the whole width
+   * @param {string} description.submit what the button says
+   * @param {function(Object): Promise<string|void>} description.action takes the values by name – texts, numbers
+   *   (null for none), booleans, objects (arguments), File – and returns what to say when it is done
+   * @param {boolean} [description.keep] whether the values stay after it is done
+   */
+  constructor({ fields, submit, action, keep = false }) {
+    count += 1;
+    this.id = `form-${count}`;
+    this.action = action;
+    this.keep = keep;
+    this.fields = fields.map((field) => this.makeField(field));
+    this.refused = new Notice("error");
+    this.done = new Notice("done");
+    this.button = h("button", { type: "submit" }, submit);
+    this.element = h(
+      "form",
+      { class: "form", method: "post", novalidate: true, autocomplete: "off", own: true, on: { submit: (event) => this.submit(event) } },
+      this.fields.map((field) => field.row),
+      this.refused.element,
+      h("p", { class: "buttons" }, this.button, this.done.element),
+    );
+  }
+
+  makeField(field) {
+    const id = `${this.id}-${field.name}`;
+    const isArguments = field.kind === "arguments";
+    const made = { ...field, error: h("span", { class: "field-error", id: `${id}-error` }) };
+    made.editor = isArguments ? new ArgumentsField(id, field) : null;
+    made.control = isArguments ? made.editor.element : makeControl(id, field);
+    made.control.setAttribute("aria-describedby", `${id}-hint ${id}-error`);
+    const words = [field.label, field.required ? h("span", { class: "required", title: "required" }, " *") : null];
+    const label = isArguments ? h("span", { class: "label", id: `${id}-label` }, words) : h("label", { for: id }, words);
+    const hint = h("span", { class: "hint", id: `${id}-hint` }, field.hint ?? "");
+    made.row = h("div", { class: `field ${field.wide || isArguments ? "wide" : ""}` }, label, made.control, hint, made.error);
+    return made;
+  }
+
+  /** What is in the form now; marks the fields that are wrong. @returns {Object|null} null if any is */
+  read() {
+    const values = {};
+    const wrong = [];
+    for (const field of this.fields) {
+      try {
+        values[field.name] = field.editor ? field.editor.read() : readControl(field);
+      } catch (error) {
+        if (!(error instanceof FieldError)) throw error;
+        wrong.push([field, error.message]);
+      }
+    }
+    for (const field of this.fields) {
+      const said = wrong.some(([each]) => each === field) ? null : field.check?.(values[field.name], values);
+      if (said) wrong.push([field, said]);
+    }
+    this.mark(wrong);
+    return wrong.length === 0 ? values : null;
+  }
+
+  mark(wrong) {
+    for (const field of this.fields) {
+      const said = wrong.find(([each]) => each === field)?.[1] ?? "";
+      field.error.textContent = said;
+      field.control.toggleAttribute("aria-invalid", said !== "");
+      if (said !== "") field.control.setAttribute("aria-invalid", "true");
+    }
+    const first = this.fields.find((field) => wrong.some(([each]) => each === field));
+    (first?.editor?.firstInput() ?? first?.control)?.focus();
+  }
+
+  /** Put values into fields, for example to change what there is. @param {Object} values by name */
+  fill(values) {
+    for (const field of this.fields) {
+      if (!(field.name in values)) continue;
+      const value = values[field.name];
+      if (field.editor) field.editor.write(value ?? {});
+      else if (field.kind === "checkbox") field.control.checked = Boolean(value);
+      else field.control.value = value ?? "";
+    }
+  }
+
+  /** Put back what the form held at first. */
+  reset() {
+    this.element.reset();
+    for (const field of this.fields) field.editor?.write(field.value ?? {});
+    this.mark([]);
+  }
+
+  async submit(event) {
+    event.preventDefault();
+    this.refused.clear();
+    this.done.clear();
+    const values = this.read();
+    if (values === null) return;
+    this.button.disabled = true;
+    try {
+      const said = await this.action(values);
+      if (!this.keep) this.reset();
+      if (said) this.done.show(said);
+    } catch (error) {
+      const doubt = error instanceof ConnectionLost ? " Nothing is known of the outcome." : "";
+      this.refused.show(error.message + doubt);
+    } finally {
+      this.button.disabled = false;
+    }
+  }
+}

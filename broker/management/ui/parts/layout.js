@@ -1,0 +1,107 @@
+/** The blocks that pages are made of. */
+
+import { h } from "./element.js";
+import { plain } from "./format.js";
+
+/**
+ * The title of a page, with what can be done beside it.
+ *
+ * @param {string|Array} title text or nodes
+ * @param {...*} beside nodes at the right
+ */
+export function heading(title, ...beside) {
+  return h("header", { class: "page-head" }, h("h1", null, title), h("div", { class: "page-tools" }, beside));
+}
+
+/**
+ * A part of a page under a title.
+ *
+ * @param {string} title of the section
+ * @param {...*} content nodes
+ */
+export function section(title, ...content) {
+  return h("section", { class: "section", key: `section ${title}` }, h("h2", null, title), content);
+}
+
+/**
+ * A part of a page that can be opened, closed at first: forms, what few people look for.
+ *
+ * @param {string} title of the section
+ * @param {...*} content nodes
+ */
+export function folded(title, ...content) {
+  return h("details", { class: "section folded", key: `folded ${title}` }, h("summary", null, title), h("div", { class: "folded-content" }, content));
+}
+
+/**
+ * Names and values. Rows whose value is null or undefined are left out.
+ *
+ * @param {Array<[string, *, string?]>} rows name, value (text, number or node), and what the name means, shown on hover
+ */
+export function properties(rows) {
+  const shown = rows.filter(([, value]) => value !== null && value !== undefined && value !== false);
+  return h(
+    "dl",
+    { class: "properties" },
+    shown.map(([name, value, title]) => h("div", { key: name }, h("dt", { title: title ?? null }, name), h("dd", null, value))),
+  );
+}
+
+/**
+ * An AMQP table (arguments, headers, definitions) as names and values.
+ *
+ * @param {Object<string, *>} table as in the API
+ */
+export function valueTable(table) {
+  const entries = Object.entries(table ?? {});
+  if (entries.length === 0) return h("span", { class: "muted" }, "none");
+  return h("dl", { class: "values" }, entries.map(([name, value]) => h("div", { key: name }, h("dt", null, `${name}:`), h("dd", null, plain(value)))));
+}
+
+/**
+ * What stands where there is nothing: it says what to do next.
+ *
+ * @param {string} title what is missing
+ * @param {...*} advice text or nodes
+ */
+export function emptyState(title, ...advice) {
+  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", null, advice));
+}
+
+/**
+ * A few numbers side by side, large.
+ *
+ * @param {Array<[string, *, string?]>} rows name, value, and an address that the name leads to
+ */
+export function tiles(rows) {
+  return h(
+    "ul",
+    { class: "tiles" },
+    rows.map(([name, value, href]) =>
+      h("li", { key: name }, h("span", { class: "tile-value" }, value), href ? h("a", { href }, name) : h("span", { class: "tile-name" }, name)),
+    ),
+  );
+}
+
+/**
+ * A table of a few rows that are there already; for long lists of the API see table.js.
+ *
+ * @param {string} caption for screen readers
+ * @param {Array<string|{label: string, numeric?: boolean, title?: string}>} headings
+ * @param {Array<{key: string, cells: Array}>} rows cells as in h(); `key` tells rows apart
+ */
+export function plainTable(caption, headings, rows) {
+  const columns = headings.map((heading) => (typeof heading === "string" ? { label: heading } : heading));
+  const kind = (index) => (columns[index].numeric ? "numeric" : null);
+  return h(
+    "div",
+    { class: "table-scroll plain", key: `table ${caption}`, tabindex: "0", role: "region", "aria-label": caption },
+    h(
+      "table",
+      null,
+      h("caption", { class: "visually-hidden" }, caption),
+      h("thead", null, h("tr", null, columns.map(({ label, title }, index) => h("th", { scope: "col", class: kind(index), title: title ?? null }, label)))),
+      h("tbody", null, rows.map(({ key, cells }) => h("tr", { key }, cells.map((cell, index) => h("td", { class: kind(index) }, cell))))),
+    ),
+  );
+}

@@ -1,0 +1,31 @@
+/** The links to the pages: those that there are, and that the user's tags allow. */
+
+import { h } from "./element.js";
+import { PAGES, TABS } from "../pages/registry.js";
+
+/**
+ * The tabs.
+ *
+ * @param {import("./user.js").User} user
+ * @param {string} current name of the tab that the page belongs to
+ * @param {string} path of the page, its first segment
+ * @returns {HTMLElement[]} one row of links, and a second one below some tabs
+ */
+export function navigation(user, current, path) {
+  const tabs = offered(TABS, user);
+  const below = offered(tabs.find(({ name }) => name === current)?.below ?? [], user);
+  const rows = [h("nav", { class: "tabs", "aria-label": "Main" }, links(tabs, (tab) => tab.name === current))];
+  if (below.length > 0) {
+    rows.push(h("nav", { class: "tabs below", "aria-label": current }, links(below, (tab) => tab.path === path)));
+  }
+  return rows;
+}
+
+function offered(tabs, user) {
+  const found = tabs.map((tab) => (tab.below === undefined ? tab : { ...tab, path: offered(tab.below, user)[0]?.path }));
+  return found.filter(({ path, tag }) => user.may(tag) && PAGES.some((page) => page.path === path));
+}
+
+function links(tabs, isCurrent) {
+  return h("ul", null, tabs.map((tab) => h("li", { key: tab.name }, h("a", { href: `#/${tab.path}`, "aria-current": isCurrent(tab) ? "page" : null }, tab.name))));
+}

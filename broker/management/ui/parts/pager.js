@@ -1,0 +1,43 @@
+/** Turning the pages of a table. */
+
+import { h } from "./element.js";
+
+const SIZES = [20, 50, 100, 500];
+
+/** Buttons for the pages, and the choice of their size; hidden while one page holds everything. */
+export class Pager {
+  /**
+   * @param {{page: number, pageSize: number}} state what is wanted; changed here
+   * @param {function(): void} changed called when another page is wanted
+   */
+  constructor(state, changed) {
+    this.state = state;
+    this.changed = changed;
+    this.pages = 1;
+    this.previous = this.button("‹ Previous", -1);
+    this.next = this.button("Next ›", 1);
+    this.place = h("span", { role: "status" });
+    const options = SIZES.map((size) => h("option", { value: size, selected: size === state.pageSize }, String(size)));
+    const choose = (event) => this.go(1, Number(event.target.value));
+    const size = h("label", null, h("select", { on: { change: choose } }, options), " a page");
+    this.element = h("nav", { class: "pager", "aria-label": "Pages", own: true }, this.previous, this.place, this.next, size);
+    this.element.hidden = true;
+  }
+
+  button(label, step) {
+    return h("button", { type: "button", on: { click: () => this.go(this.state.page + step, this.state.pageSize) } }, label);
+  }
+
+  go(page, pageSize) {
+    Object.assign(this.state, { page, pageSize });
+    this.changed();
+  }
+
+  /** Show where we are. @param {Object} answer a page of the API */
+  show({ page, page_count: pages, filtered_count: found }) {
+    this.element.hidden = !(found > SIZES[0]);
+    this.place.textContent = `Page ${page} of ${Math.max(1, pages)}`;
+    this.previous.disabled = page <= 1;
+    this.next.disabled = page >= pages;
+  }
+}

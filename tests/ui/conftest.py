@@ -1,0 +1,191 @@
+"""A real broker and a real browser for the pages of the UI."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.pages import Ui
+
+SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
+_BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS: Final = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+#: Chromium says on the console that an answer was a refusal; tests of refusals name the status that they expect.
+_REFUSED: Final = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
+_DISCONNECTED: Final = "Failed to load resource: net::ERR_"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything here."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("ui")
+
+
+# Not of the whole session: Playwright's event loop counts as running as long as the browser does, and tests of other
+# folders have loops of their own.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium."""
+    program = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    assert program is not None, "no Chromium: sh tests/system-needs.sh chromium"
+    flags = [*_FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=program, args=flags)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
+    """One broker of all tests in this process: name what you make after the test."""
+    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as process:
+        yield process
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[LeveretProcess]:
+    """A broker of the test's own, to be stopped or filled."""
+    with LeveretProcess(tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+def api(broker: LeveretProcess) -> Management:
+    """The API of the broker of all tests."""
+    return Management(broker.http_url)
+
+
+class Console:
+    """What pages wrote on the browser's console, or did not catch."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self._allowed: set[int] = set()
+        self._may_disconnect = False
+
+    def allow(self, *statuses: int) -> None:
+        """Expect answers with these statuses."""
+        self._allowed.update(statuses)
+
+    def allow_disconnection(self) -> None:
+        """Expect that there is no answer."""
+        self._may_disconnect = True
+
+    def watch(self, page: Page) -> None:
+        """Listen to a page."""
+        page.on("console", self._note)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type not in ("error", "warning"):
+            return
+        refused = _REFUSED.match(message.text)
+        if refused and int(refused[1]) in self._allowed:
+            return
+        if self._may_disconnect and message.text.startswith(_DISCONNECTED):
+            return
+        self.errors.append(f"{message.text} ({message.location.get('url')})")
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    """Fails the test after it if there was any error on the console."""
+    watched = Console()
+    yield watched
+    assert watched.errors == []
+
+
+@pytest.fixture
+def new_context(browser: Browser, console: Console) -> Iterator[Callable[..., BrowserContext]]:
+    """Make browser contexts, each without cookies; arguments are those of ``Browser.new_context``."""
+    made: list[BrowserContext] = []
+
+    def make(**options: object) -> BrowserContext:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})  # type: ignore[arg-type]
+        context.set_default_timeout(10_000)
+        context.on("page", console.watch)
+        made.append(context)
+        return context
+
+    yield make
+    for context in made:
+        context.close()
+
+
+@pytest.fixture
+def new_ui(new_context: Callable[..., BrowserContext], broker: LeveretProcess) -> Callable[..., Ui]:
+    """Open the UI in a context of its own; see ``open_ui``."""
+
+    def make(
+        user: str | None = "guest",
+        password: str = "guest",
+        address: str = "#/",
+        url: str | None = None,
+        **options: object,
+    ) -> Ui:
+        """Open an address.
+
+        Args:
+            user: Who logs in; None stays at the form.
+            password: Of the user.
+            address: Part of the address from the # on.
+            url: Of another broker.
+            options: Of the browser context, for example ``color_scheme="dark"``.
+        """
+        ui = Ui(new_context(**options).new_page(), url or broker.http_url)
+        ui.open(address)
+        if user is not None:
+            ui.log_in(user, password)
+        return ui
+
+    return make
+
+
+@pytest.fixture
+def ui(new_ui: Callable[..., Ui]) -> Ui:
+    """The UI with guest logged in, at the overview."""
+    return new_ui()
+
+
+@pytest.fixture
+def screenshot(request: pytest.FixtureRequest) -> Callable[[Page, str], Path]:
+    """Take a picture of a whole page, into a folder that git ignores; the name is the test's and the given one."""
+
+    def take(page: Page, name: str = "") -> Path:
+        test = re.sub(r"[^\w.-]+", "-", request.node.name)
+        path = SCREENSHOTS / f"{test}{'-' if name else ''}{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=path, full_page=True)
+        return path
+
+    return take
+
+
+@pytest.fixture
+def assert_accessible() -> Callable[[Page], None]:
+    """Fail for what axe finds on a page: labels, roles, contrast, order of headings."""
+    axe = Axe()
+
+    def check(page: Page) -> None:
+        results = axe.run(page, options={"resultTypes": ["violations"]})
+        assert results.violations_count == 0, results.generate_report()
+
+    return check

@@ -1,0 +1,92 @@
+"""The overview."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pika
+from playwright.sync_api import expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.conftest import Console
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+STARTED: Final = re.compile(r"Ready: now 25, lowest \d+, highest 25")
+
+
+def test_numbers_and_charts_are_those_of_the_broker(new_ui: NewUi, own_broker: LeveretProcess) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(own_broker.url))
+    channel = connection.channel()
+    channel.queue_declare("shown")
+    for _ in range(25):
+        channel.basic_publish("", "shown", b"x")
+    ui = new_ui(url=own_broker.http_url)
+    ui.choose("refresh", "1")
+    tiles = ui.main.locator(".tiles li")
+    expect(tiles.filter(has_text="Connections")).to_contain_text("1")
+    expect(tiles.filter(has_text="Ready")).to_contain_text("25")
+    lengths = ui.main.get_by_role("img", name="Queued messages")
+    expect(lengths).to_have_attribute("aria-label", STARTED, timeout=15_000)
+    expect(ui.main.locator(".legend").first).to_contain_text("Ready 25")
+    lengths.focus()
+    lengths.press("ArrowLeft")
+    expect(ui.main.locator(".legend").first).to_contain_text("at ")
+    connection.close()
+    expect(tiles.filter(has_text="Connections")).to_contain_text("0")
+
+
+def test_charts_look_back_as_far_as_is_asked(ui: Ui) -> None:
+    with ui.page.expect_response(lambda response: "lengths_age=3600" in response.url) as answer:
+        ui.choose("range", "3600")
+    assert len(answer.value.json()["queue_totals"]["messages_details"]["samples"]) == 61
+    ui.page.reload()
+    expect(ui.page.get_by_label("Charts", exact=True)).to_have_value("3600")
+
+
+def test_an_alarm_is_shown_in_words(new_ui: NewUi, tmp_path: Path) -> None:
+    settings = {"disk_free_limit.absolute": "1000000GB"}
+    with LeveretProcess(tmp_path, settings=settings) as process:
+        ui = new_ui(url=process.http_url)
+        expect(ui.page.get_by_role("alert").filter(has_text="Disk alarm")).to_be_visible()
+
+
+def test_definitions_go_out_and_in(new_ui: NewUi, own_broker: LeveretProcess, tmp_path: Path, console: Console) -> None:
+    api = Management(own_broker.http_url)
+    api.request("PUT", "queues", "/", "defined", body={"durable": True})
+    ui = new_ui(url=own_broker.http_url)
+    ui.main.get_by_text("Definitions", exact=True).click()
+    with ui.page.expect_download() as download:
+        ui.main.get_by_role("link", name="Export definitions").click()
+    assert download.value.suggested_filename.startswith("leveret-definitions-")
+    file = tmp_path / "definitions.json"
+    download.value.save_as(file)
+    assert [queue["name"] for queue in json.loads(file.read_text())["queues"]] == ["defined"]
+    api.request("DELETE", "queues", "/", "defined")
+
+    ui.main.get_by_label("Definitions file").set_input_files(file)
+    ui.main.get_by_role("button", name="Import").click()
+    dialog = ui.page.get_by_role("dialog", name="Import definitions")
+    expect(dialog).to_contain_text("definitions.json")
+    ui.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert api.request("GET", "queues") == []
+    ui.main.get_by_label("Definitions file").set_input_files(file)
+    ui.main.get_by_role("button", name="Import").click()
+    dialog.get_by_role("button", name="Import").click()
+    expect(ui.main.get_by_role("status").filter(has_text="has been imported")).to_be_visible()
+    assert [queue["name"] for queue in api.request("GET", "queues")] == ["defined"]
+
+    console.allow(400)
+    file.write_text('{"queues": [{"name": 1}]}')
+    ui.main.get_by_label("Definitions file").set_input_files(file)
+    ui.main.get_by_role("button", name="Import").click()
+    dialog.get_by_role("button", name="Import").click()
+    expect(dialog.get_by_role("alert")).not_to_be_empty()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)

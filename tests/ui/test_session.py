@@ -1,0 +1,206 @@
+"""Logging in and out, and what the browser is left with."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.conftest import Console
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+
+
+def add_user(api: Management, name: str, tags: str, password: str = "secret") -> str:
+    api.request("PUT", "users", name, body={"password": password, "tags": tags})
+    api.request("PUT", "permissions", "/", name, body={"configure": ".*", "write": ".*", "read": ".*"})
+    return name
+
+
+def test_logging_in_and_out(new_ui: NewUi, assert_accessible: Callable[[Page], None]) -> None:
+    ui = new_ui(user=None, address="#/exchanges")
+    expect(ui.page).to_have_title("Log in – Leveret")
+    expect(ui.page.get_by_label("User name")).to_be_focused()
+    assert_accessible(ui.page)
+    ui.log_in()
+    expect(ui.page).to_have_title("Exchanges – Leveret")
+    ui.page.reload()
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text("Exchanges")
+    ui.page.get_by_role("button", name="Log out").click()
+    expect(ui.page.get_by_label("User name")).to_be_visible()
+    expect(ui.main.and_(ui.page.locator("#main"))).to_have_count(0)
+    ui.page.reload()
+    expect(ui.page.get_by_label("User name")).to_be_visible()
+
+
+def test_a_wrong_password_is_said_in_the_words_of_the_api(new_ui: NewUi, console: Console) -> None:
+    console.allow(401)
+    ui = new_ui(user=None)
+    ui.enter("guest", "wrong")
+    expect(ui.page.get_by_role("alert")).to_have_text("Login failed")
+    ui.log_in()
+
+
+def test_who_has_no_tag_does_not_get_in(new_ui: NewUi, console: Console, api: Management) -> None:
+    console.allow(401)
+    ui = new_ui(user=None)
+    ui.enter(add_user(api, "untagged", ""), "secret")
+    expect(ui.page.get_by_role("alert")).to_have_text("Not management user")
+
+
+def test_the_cookie_is_out_of_reach(ui: Ui, broker: LeveretProcess) -> None:
+    (cookie,) = ui.page.context.cookies()
+    port = urlsplit(broker.http_url).port
+    assert cookie["name"] == f"leveret_session_{port}"
+    assert len(cookie["value"]) == 43
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["expires"]) == (True, "Strict", -1)
+    assert ui.page.evaluate("document.cookie") == ""
+
+
+def test_nothing_secret_is_kept_or_shown_in_an_address(new_ui: NewUi, api: Management) -> None:
+    name, password = add_user(api, "keeper", "administrator", "a-very-secret-word"), "a-very-secret-word"
+    asked: list[str] = []
+    ui = new_ui(user=None)
+    ui.page.on("request", lambda request: asked.append(request.url))
+    ui.log_in(name, password)
+    ui.choose("theme", "dark")
+    kept = ui.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+    (cookie,) = ui.page.context.cookies()
+    for secret in (password, cookie["value"]):
+        assert secret not in kept
+        assert not any(secret in url for url in [*asked, ui.page.url])
+    assert json.loads(kept)[1] == {}
+    assert len(asked) > 2
+
+
+def test_a_session_that_has_ended_asks_again_and_keeps_what_was_typed(
+    new_ui: NewUi, console: Console, api: Management
+) -> None:
+    console.allow(401)
+    ui = new_ui(user=add_user(api, "forgetful", "management"), password="secret", address="#/exchanges")
+    ui.main.get_by_role("searchbox").fill("amq.t")
+    expect(ui.rows()).to_have_count(1)
+    add_user(api, "forgetful", "management", "another")
+    ui.refresh()
+    expect(ui.page.get_by_text("Your session has ended.")).to_be_visible()
+    ui.log_in("forgetful", "another")
+    expect(ui.main.get_by_role("searchbox")).to_have_value("amq.t")
+
+
+def test_a_deleted_user_is_out(new_ui: NewUi, console: Console, api: Management) -> None:
+    console.allow(401)
+    ui = new_ui(user=add_user(api, "leaver", "management"), password="secret")
+    api.request("DELETE", "users", "leaver")
+    ui.refresh()
+    expect(ui.page.get_by_text("Your session has ended.")).to_be_visible()
+
+
+def test_tabs_follow_the_tags(new_ui: NewUi, api: Management) -> None:
+    ui = new_ui(user=add_user(api, "looker", "management"), password="secret")
+    expect(ui.tab("Exchanges")).to_be_visible()
+    expect(ui.main.get_by_role("heading", name="Node")).to_have_count(0)
+    expect(ui.main.get_by_text("Export definitions")).to_have_count(0)
+
+
+ATTACK = """async ([url, method]) => {
+    try {
+        return (await fetch(url, {method, mode: "no-cors", credentials: "include", body: "{}"})).type;
+    } catch (error) { return String(error); }
+}"""
+
+
+def test_another_origin_changes_nothing(ui: Ui, own_broker: LeveretProcess, console: Console, api: Management) -> None:
+    """The page of another broker tries; for a browser it is another origin, and the same site."""
+    console.allow(403, 404, 401)
+    console.allow_disconnection()
+    page = ui.page.context.new_page()
+    page.goto(f"http://127.0.0.1:{urlsplit(own_broker.http_url).port}/api/openapi-is-not-served")
+    seen: list[tuple[int, str]] = []
+    page.on("response", lambda answer: seen.append((answer.status, answer.request.method)))
+    page.evaluate(ATTACK, [f"{ui.url}api/definitions", "POST"])
+    assert (403, "POST") in seen
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
+    ],
+)
+def test_changes_for_another_origin_are_refused_with_a_reason(api: Management, headers: dict[str, str]) -> None:
+    for path, method in ((("vhosts", "stolen"), "PUT"), (("login",), "POST"), (("session",), "POST")):
+        with pytest.raises(HTTPError) as refusal:
+            api.request(method, *path, body={}, headers=headers)
+        assert refusal.value.code == 403
+        assert json.load(refusal.value)["reason"] == "A page of another origin may not change anything here."
+    assert "stolen" not in [vhost["name"] for vhost in api.request("GET", "vhosts", headers=headers)]
+
+
+def test_programs_and_the_own_origin_are_not_refused(api: Management) -> None:
+    for headers in ({}, {"Origin": api.base}, {"Sec-Fetch-Site": "same-origin"}):
+        api.request("PUT", "exchanges", "/", "declared-by-a-program", body={"type": "fanout"}, headers=headers)
+
+
+def test_a_cookie_alone_changes_nothing(ui: Ui, broker: LeveretProcess) -> None:
+    (cookie,) = ui.page.context.cookies()
+    headers = {"Cookie": f"{cookie['name']}={cookie['value']}", "Content-Type": "application/json"}
+
+    def status(method: str, **more: str) -> int:
+        url = f"{ui.url}api/exchanges/%2F/by-cookie"
+        request = urllib.request.Request(url, b'{"type":"fanout"}', {**headers, **more}, method=method)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return int(answer.status)
+        except HTTPError as refusal:
+            refusal.close()
+            return refusal.code
+
+    assert status("PUT") == 401
+    assert status("PUT", **{"X-Leveret-UI": "1"}) == 201
+    assert status("DELETE", **{"X-Leveret-UI": "1"}) == 204
+
+
+def test_the_browser_does_not_ask_for_a_password_itself(ui: Ui) -> None:
+    for headers, challenged in (({}, True), ({"X-Leveret-UI": "1"}, False)):
+        with pytest.raises(HTTPError) as refusal:
+            urllib.request.urlopen(urllib.request.Request(f"{ui.url}api/overview", headers=headers))
+        refusal.value.close()
+        assert refusal.value.code == 401
+        assert ("WWW-Authenticate" in refusal.value.headers) is challenged
+
+
+def test_the_policy_lets_nothing_else_run(ui: Ui, console: Console) -> None:
+    for attempt in (
+        "document.body.innerHTML = '<img src=x onerror=alert(1)>'",
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran = 1'}))",
+        "setTimeout('window.ran = 1')",
+    ):
+        ui.page.evaluate(f"() => {{ try {{ {attempt} }} catch (error) {{}} }}")
+    assert ui.page.evaluate("window.ran") is None
+    assert ui.page.locator("img").count() == 0
+    assert console.errors
+    console.errors.clear()
+
+
+def test_two_brokers_of_one_host_have_sessions_of_their_own(
+    new_context: Callable[..., BrowserContext], broker: LeveretProcess, own_broker: LeveretProcess
+) -> None:
+    context = new_context()
+    for each in (broker, own_broker, broker):
+        ui = Ui(context.pages[0] if context.pages else context.new_page(), each.http_url)
+        ui.open()
+        if len(context.cookies()) < 2:
+            ui.log_in()
+        expect(ui.main.get_by_role("heading", level=1)).to_contain_text("Overview")
+    assert len(context.cookies()) == 2

@@ -1,0 +1,31 @@
+"""The cookie of a session."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from broker.config.options import Settings
+from broker.core.node import Node
+from broker.management.http.access import Access
+from broker.management.http.context import Context
+from broker.management.http.controllers.browser_session import BrowserSession
+from tests.support.memory_broker import MemoryBroker
+
+
+@pytest.fixture
+def controller() -> BrowserSession:
+    made = MemoryBroker()
+    access = Access(made.accounts, made.broker)
+    return BrowserSession(Context(made.broker, made.accounts, Node(), Settings(), access, lambda: None))
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_only_over_tls_it_is_for_tls(controller: BrowserSession, encrypted: bool) -> None:
+    context = ssl.create_default_context() if encrypted else None
+    answer = await controller.end(make_mocked_request("DELETE", "/api/session", sslcontext=context))
+    cookie = answer.headers["set-cookie"].split("; ")
+    assert ("Secure" in cookie) is encrypted
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=0"}.issubset(cookie)

@@ -1,0 +1,123 @@
+"""Sessions of the UI: how they end, and what they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+import broker.management.http.browser_sessions as module
+from broker.auth.accounts import Accounts
+from broker.management.http.browser_sessions import IDLE_SECONDS, BrowserSessions, cookie_name, session_token
+
+
+class Clock:
+    """Shows the time that it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def accounts() -> Accounts:
+    made = Accounts()
+    made.add_user("anna", "secret", ("management",))
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sessions(accounts: Accounts, clock: Clock) -> BrowserSessions:
+    return BrowserSessions(accounts, clock)
+
+
+def test_a_token_is_random_and_stands_for_its_user(accounts: Accounts, sessions: BrowserSessions) -> None:
+    tokens = {sessions.start(accounts.users["anna"]) for _ in range(10)}
+    assert len(tokens) == 10
+    assert all(len(token) == 43 and sessions.user(token) is accounts.users["anna"] for token in tokens)
+    assert sessions.user("anna") is None
+    assert sessions.user("\udcff") is None
+
+
+def test_tokens_are_not_kept(accounts: Accounts, sessions: BrowserSessions) -> None:
+    token = sessions.start(accounts.users["anna"])
+    assert token not in repr(sessions.__dict__)
+
+
+def test_a_session_ends_when_it_is_told_to(accounts: Accounts, sessions: BrowserSessions) -> None:
+    token, other = (sessions.start(accounts.users["anna"]) for _ in range(2))
+    sessions.end(token)
+    sessions.end(token)
+    assert sessions.user(token) is None
+    assert sessions.user(other) is not None
+
+
+def test_a_session_ends_when_nobody_uses_it(accounts: Accounts, sessions: BrowserSessions, clock: Clock) -> None:
+    token = sessions.start(accounts.users["anna"])
+    for _ in range(3):
+        clock.now += IDLE_SECONDS
+        assert sessions.user(token) is not None
+    clock.now += IDLE_SECONDS + 1
+    assert sessions.user(token) is None
+    clock.now -= IDLE_SECONDS
+    assert sessions.user(token) is None
+
+
+def test_a_session_ends_with_the_user_and_its_password(accounts: Accounts, sessions: BrowserSessions) -> None:
+    changed, deleted = (sessions.start(accounts.users["anna"]) for _ in range(2))
+    accounts.set_user_limits("anna", 1, 1)
+    assert sessions.user(changed) is not None
+    accounts.change_password("anna", "another")
+    assert sessions.user(changed) is None
+    deleted = sessions.start(accounts.users["anna"])
+    accounts.delete_user("anna")
+    assert sessions.user(deleted) is None
+    accounts.add_user("anna", "another", ("administrator",))
+    assert sessions.user(deleted) is None
+
+
+def test_other_tags_count_at_once(accounts: Accounts, sessions: BrowserSessions) -> None:
+    token = sessions.start(accounts.users["anna"])
+    accounts.set_tags("anna", ("administrator",))
+    user = sessions.user(token)
+    assert user is not None
+    assert user.tags == ("administrator",)
+    accounts.put_user(replace(accounts.users["anna"], tags=()))
+    user = sessions.user(token)
+    assert user is not None
+    assert user.tags == ()
+
+
+def test_the_least_recently_used_of_too_many_ends(
+    accounts: Accounts, sessions: BrowserSessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SESSIONS_MAX", 2)
+    first, second = (sessions.start(accounts.users["anna"]) for _ in range(2))
+    assert sessions.user(first) is not None
+    third = sessions.start(accounts.users["anna"])
+    assert [sessions.user(token) is not None for token in (first, second, third)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "token"),
+    [
+        ("GET", {}, "abc"),
+        ("HEAD", {}, "abc"),
+        ("PUT", {}, None),
+        ("POST", {}, None),
+        ("DELETE", {"x-leveret-ui": "1"}, "abc"),
+        ("GET", {"x-leveret-ui": "1", "sec-fetch-site": "same-site"}, None),
+    ],
+)
+def test_a_change_needs_the_header_beside_the_cookie(method: str, headers: dict[str, str], token: str | None) -> None:
+    name = cookie_name(make_mocked_request("GET", "/api/x"))
+    request = make_mocked_request(method, "/api/x", {"cookie": f"{name}=abc; other=1", **headers})
+    assert session_token(request) == token
