@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from policies.values import Values, integer, one_of
+
 #: The names of AMQP's integer types in error texts.
 INTEGER_TYPES: Final = frozenset(("byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long"))
 #: Ten years of 365 days, the largest TTL in milliseconds.
@@ -29,11 +31,15 @@ class Argument:
         name: With its ``x-``.
         check: Its type and range.
         queue_types: The queue types that know it.
+        values: What forms should offer; None if that is what the policy key of that name takes.
+        summary: What it is for, in a sentence; empty if that of the policy key holds.
     """
 
     name: str
     check: Check
     queue_types: frozenset[str]
+    values: Values | None = None
+    summary: str = ""
 
 
 def _integer(type_name: str, value: Any) -> str | None:
@@ -109,8 +115,8 @@ _QUEUES: Final = _CLASSIC | _QUORUM
 _REPLICATED: Final = _QUORUM | _STREAM
 
 _ROWS: Final = (
-    Argument("x-expires", _expires, _QUEUES),
-    Argument("x-message-ttl", _ttl, _QUEUES),
+    Argument("x-expires", _expires, _QUEUES, integer(1, MAX_TTL_MS, "milliseconds")),
+    Argument("x-message-ttl", _ttl, _QUEUES, integer(0, MAX_TTL_MS, "milliseconds")),
     Argument("x-dead-letter-exchange", _of_type("longstr"), _QUEUES),
     Argument("x-dead-letter-routing-key", _of_type("longstr"), _QUEUES),
     Argument(
@@ -122,7 +128,13 @@ _ROWS: Final = (
     Argument("x-max-length-bytes", _non_negative, _QUEUES | _STREAM),
     Argument("x-max-in-memory-length", _non_negative, _QUORUM),
     Argument("x-max-in-memory-bytes", _non_negative, _QUORUM),
-    Argument("x-max-priority", _max_priority, _CLASSIC),
+    Argument(
+        "x-max-priority",
+        _max_priority,
+        _CLASSIC,
+        integer(0, 255),
+        "Messages of higher priority come first; so many priorities above 0 are told apart.",
+    ),
     Argument(
         "x-overflow",
         _one_of(frozenset((b"drop-head", b"reject-publish", b"reject-publish-dlx")), "invalid_overflow"),
@@ -134,15 +146,39 @@ _ROWS: Final = (
         _CLASSIC,
     ),
     Argument("x-queue-version", _queue_version, _CLASSIC),
-    Argument("x-single-active-consumer", _of_type("bool"), _QUEUES),
+    Argument(
+        "x-single-active-consumer",
+        _of_type("bool"),
+        _QUEUES,
+        Values("boolean"),
+        "Only one consumer at a time gets messages; the next one takes over when it goes.",
+    ),
     Argument("x-delivery-limit", _accept, _QUORUM),
     Argument("x-max-age", _accept, _STREAM),
     Argument("x-stream-max-segment-size-bytes", _accept, _STREAM),
     Argument("x-initial-cluster-size", _accept, _STREAM),
-    Argument("x-quorum-initial-group-size", _positive, _QUORUM),
+    Argument(
+        "x-quorum-initial-group-size",
+        _positive,
+        _QUORUM,
+        integer(1, unit="nodes"),
+        "Accepted for RabbitMQ's sake: there is one node.",
+    ),
     Argument("x-queue-leader-locator", _accept, _REPLICATED),
-    Argument("x-queue-type", _accept, _QUEUES | _STREAM),
-    Argument("x-queue-master-locator", _accept, _CLASSIC),
+    Argument(
+        "x-queue-type",
+        _accept,
+        _QUEUES | _STREAM,
+        one_of("classic", "quorum"),
+        "Type of the queue; classic where nothing else is said.",
+    ),
+    Argument(
+        "x-queue-master-locator",
+        _accept,
+        _CLASSIC,
+        one_of("client-local", "min-masters", "random"),
+        "Accepted for RabbitMQ's sake: there is one node.",
+    ),
 )
 
 ARGUMENTS: Final[Mapping[str, Argument]] = {row.name: row for row in _ROWS}

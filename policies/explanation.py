@@ -54,12 +54,23 @@ def explain_settings(
         key for name, key in KEYS.items() if key.argument in arguments or name in policy or name in operator_policy
     ]
     return [
-        _explain(key, queue_type, arguments.get(key.argument), policy.get(key.name), operator_policy.get(key.name))
+        explain_setting(
+            key, queue_type, arguments.get(key.argument), policy.get(key.name), operator_policy.get(key.name)
+        )
         for key in named
     ]
 
 
-def _explain(key: PolicyKey, queue_type: str, argument: Any, policy: Any, operator_policy: Any) -> Explanation:
+def explain_setting(key: PolicyKey, queue_type: str, argument: Any, policy: Any, operator_policy: Any) -> Explanation:
+    """Explain one key of which somebody has said something.
+
+    Args:
+        key: The key.
+        queue_type: Type of the queue.
+        argument: Value of its argument of that meaning; None without one. So are the others.
+        policy: Value in the policy in force.
+        operator_policy: Value in the operator policy in force.
+    """
     if queue_type not in key.queue_types:
         reason = f"{queue_type} queues do not have this setting"
         return Explanation(key.name, argument, policy, operator_policy, None, None, reason)
@@ -106,19 +117,26 @@ def passed_over(
     """
     known = list(policies)
     first = winner(known, name, queue_type)
-    found = []
-    for policy in known:
-        if policy is first or not policy.matches_name(name):
-            continue
-        if queue_type not in APPLY_TO[policy.apply_to]:
-            reason = f"it applies to {policy.apply_to.replace('_', ' ')}"
-        elif not fits(policy.definition, queue_type):
-            reason = f"it has a key that does not fit {queue_type} queues, so none of it applies"
-        else:
-            assert first is not None
-            reason = _beaten(policy, first)
-        found.append((policy, reason))
-    return found
+    return [
+        (policy, why_not_in_force(policy, first, queue_type))
+        for policy in known
+        if policy is not first and policy.matches_name(name)
+    ]
+
+
+def why_not_in_force(policy: Policy, first: Policy | None, resource: str) -> str:
+    """Why a policy whose pattern matches a name is not in force there, in words.
+
+    Args:
+        policy: The policy.
+        first: The one that is in force, if any.
+        resource: ``exchange``, or the type of the queue.
+    """
+    if resource not in APPLY_TO[policy.apply_to]:
+        return f"it applies to {policy.apply_to.replace('_', ' ')}"
+    if resource != "exchange" and not fits(policy.definition, resource):
+        return f"it has a key that does not fit {resource} queues, so none of it applies"
+    return "it is being put in force" if first is None else _beaten(policy, first)
 
 
 def _beaten(policy: Policy, first: Policy) -> str:

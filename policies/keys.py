@@ -5,10 +5,12 @@ Source: RabbitMQ 3.10.8, observed, and https://www.rabbitmq.com/docs/parameters#
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+from policies.values import Values, integer, one_of
 
 
 class Merge(Enum):
@@ -17,10 +19,6 @@ class Merge(Enum):
     MIN = "the smaller one counts"
     ARGUMENT = "the argument comes before the policy"
     POLICY = "the policy comes before the argument"
-
-
-#: Whether a JSON value is one that the key takes.
-Valid: TypeAlias = Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +34,18 @@ class PolicyKey:
         quorum_merge: How it meets that of a quorum queue, where that differs.
         operator: Whether an operator policy may hold it.
         unfit: Queue types for which a policy that holds it is passed over as a whole.
+        summary: What it is for, in a sentence.
     """
 
     name: str
-    valid: Valid
+    valid: Values
     refusal: str
     queue_types: frozenset[str]
     merge: Merge = Merge.ARGUMENT
     quorum_merge: Merge | None = None
     operator: bool = False
     unfit: frozenset[str] = frozenset()
+    summary: str = ""
 
     @property
     def argument(self) -> str:
@@ -59,77 +59,175 @@ class PolicyKey:
         return self.merge
 
 
-def _integer(least: int, most: int | None = None) -> Valid:
-    def valid(value: Any) -> bool:
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        return is_integer and value >= least and (most is None or value <= most)
-
-    return valid
-
-
-def _string(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _one_of(*values: Any) -> Valid:
-    return lambda value: any(type(value) is type(each) and value == each for each in values)
-
-
-def _max_age(value: Any) -> bool:
-    if not isinstance(value, str) or value[-1:] not in tuple("YMDhms"):
-        return False
-    number = value[:-1]
-    return number.isascii() and number.isdigit() and number.strip("0") != ""
-
-
 _C: Final = frozenset(("classic",))
 _Q: Final = frozenset(("quorum",))
 _S: Final = frozenset(("stream",))
 _NONE: Final[frozenset[str]] = frozenset()
 
+_MILLISECONDS: Final = "milliseconds"
+_STRING: Final = Values("string")
+
 _ROWS: Final = (
-    PolicyKey("alternate-exchange", _string, "alternate exchange name", _NONE),
-    PolicyKey("expires", _integer(1), "queue expiry", _C | _Q, Merge.MIN, Merge.POLICY, operator=True, unfit=_S),
-    PolicyKey("dead-letter-exchange", _string, "dead letter exchange name", _C | _Q, unfit=_S),
-    PolicyKey("dead-letter-routing-key", _string, "dead letter routing key", _C | _Q, unfit=_S),
     PolicyKey(
-        "dead-letter-strategy", _one_of("at-most-once", "at-least-once"), "dead letter strategy", _Q, unfit=_C | _S
+        "alternate-exchange",
+        _STRING,
+        "alternate exchange name",
+        _NONE,
+        summary="Exchange that gets the messages that no binding matches.",
     ),
-    PolicyKey("message-ttl", _integer(0), "message TTL", _C | _Q, Merge.MIN, operator=True, unfit=_S),
-    PolicyKey("max-length", _integer(0), "maximum length", _C | _Q, Merge.MIN, operator=True, unfit=_S),
-    PolicyKey("max-length-bytes", _integer(0), "maximum length in bytes", _C | _Q | _S, Merge.MIN, operator=True),
-    PolicyKey("max-in-memory-length", _integer(0), "maximum memory in bytes", _Q, operator=True, unfit=_S),
-    PolicyKey("max-in-memory-bytes", _integer(0), "maximum memory in bytes", _Q, operator=True, unfit=_S),
+    PolicyKey(
+        "expires",
+        integer(1, unit=_MILLISECONDS),
+        "queue expiry",
+        _C | _Q,
+        Merge.MIN,
+        Merge.POLICY,
+        operator=True,
+        unfit=_S,
+        summary="Deletes the queue when it has not been used for so long: no consumers, no gets, no declarations.",
+    ),
+    PolicyKey(
+        "dead-letter-exchange",
+        _STRING,
+        "dead letter exchange name",
+        _C | _Q,
+        unfit=_S,
+        summary="Exchange that gets what the queue drops: over its limit, expired, rejected.",
+    ),
+    PolicyKey(
+        "dead-letter-routing-key",
+        _STRING,
+        "dead letter routing key",
+        _C | _Q,
+        unfit=_S,
+        summary="Routing key of dead letters; without it they keep their own.",
+    ),
+    PolicyKey(
+        "dead-letter-strategy",
+        one_of("at-most-once", "at-least-once"),
+        "dead letter strategy",
+        _Q,
+        unfit=_C | _S,
+        summary="at-least-once keeps dead letters until a queue has taken them; needs overflow reject-publish.",
+    ),
+    PolicyKey(
+        "message-ttl",
+        integer(0, unit=_MILLISECONDS),
+        "message TTL",
+        _C | _Q,
+        Merge.MIN,
+        operator=True,
+        unfit=_S,
+        summary="How long a message may wait before it is dropped or dead-lettered.",
+    ),
+    PolicyKey(
+        "max-length",
+        integer(0, unit="messages"),
+        "maximum length",
+        _C | _Q,
+        Merge.MIN,
+        operator=True,
+        unfit=_S,
+        summary="Ready messages that the queue may hold; overflow says what happens then.",
+    ),
+    PolicyKey(
+        "max-length-bytes",
+        integer(0, unit="bytes"),
+        "maximum length in bytes",
+        _C | _Q | _S,
+        Merge.MIN,
+        operator=True,
+        summary="Body bytes of ready messages that the queue may hold; overflow says what happens then.",
+    ),
+    PolicyKey(
+        "max-in-memory-length",
+        integer(0, unit="messages"),
+        "maximum memory in bytes",
+        _Q,
+        operator=True,
+        unfit=_S,
+        summary="Accepted for RabbitMQ's sake: the broker decides itself what stays in memory.",
+    ),
+    PolicyKey(
+        "max-in-memory-bytes",
+        integer(0, unit="bytes"),
+        "maximum memory in bytes",
+        _Q,
+        operator=True,
+        unfit=_S,
+        summary="Accepted for RabbitMQ's sake: the broker decides itself what stays in memory.",
+    ),
     PolicyKey(
         "overflow",
-        _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
+        one_of("drop-head", "reject-publish", "reject-publish-dlx"),
         "overflow value",
         _C | _Q,
         Merge.ARGUMENT,
         Merge.POLICY,
         operator=True,
         unfit=_S,
+        summary="At the limit: drop the oldest messages, refuse new ones, or refuse and dead-letter them.",
     ),
-    PolicyKey("queue-mode", _one_of("default", "lazy"), "queue-mode value", _C, unfit=_Q | _S),
-    PolicyKey("queue-version", _one_of(1, 2), "queue-version value", _C, operator=True),
-    PolicyKey("delivery-limit", _integer(0), "delivery limit", _Q, Merge.MIN, operator=True, unfit=_C | _S),
-    PolicyKey("max-age", _max_age, "max age", _S, Merge.POLICY, unfit=_C | _Q),
+    PolicyKey(
+        "queue-mode",
+        one_of("default", "lazy"),
+        "queue-mode value",
+        _C,
+        unfit=_Q | _S,
+        summary="lazy keeps ready messages on disk only, at almost no memory.",
+    ),
+    PolicyKey(
+        "queue-version",
+        one_of(1, 2),
+        "queue-version value",
+        _C,
+        operator=True,
+        summary="Accepted for RabbitMQ's sake: there is one kind of store.",
+    ),
+    PolicyKey(
+        "delivery-limit",
+        integer(0, unit="deliveries"),
+        "delivery limit",
+        _Q,
+        Merge.MIN,
+        operator=True,
+        unfit=_C | _S,
+        summary="How often a message may come back before it is dropped or dead-lettered.",
+    ),
+    PolicyKey(
+        "max-age",
+        Values("age"),
+        "max age",
+        _S,
+        Merge.POLICY,
+        unfit=_C | _Q,
+        summary="Streams: how old data may become, for example 7D.",
+    ),
     PolicyKey(
         "stream-max-segment-size-bytes",
-        _integer(0, 3_000_000_000),
+        integer(0, 3_000_000_000, unit="bytes"),
         "segment size",
         _S,
         Merge.POLICY,
         unfit=_C | _Q,
+        summary="Streams: size of a segment file.",
     ),
     PolicyKey(
         "queue-leader-locator",
-        _one_of("client-local", "balanced", "random", "least-leaders"),
+        one_of("client-local", "balanced", "random", "least-leaders"),
         "queue leader locator value",
         _Q | _S,
         unfit=_C,
+        summary="Accepted for RabbitMQ's sake: there is one node.",
     ),
-    PolicyKey("initial-cluster-size", _integer(1), "cluster size", _S, unfit=_C | _Q),
+    PolicyKey(
+        "initial-cluster-size",
+        integer(1, unit="nodes"),
+        "cluster size",
+        _S,
+        unfit=_C | _Q,
+        summary="Streams: nodes that hold a copy.",
+    ),
 )
 
 KEYS: Final[Mapping[str, PolicyKey]] = {row.name: row for row in _ROWS}

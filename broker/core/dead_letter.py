@@ -89,19 +89,20 @@ class DeadLetters:
         for envelope, run in groupby(messages, key=_envelope):
             letter = self._letter(queue, envelope, reason)
             originals = list(run)
-            taken = 0 if letter is None else self._send(queue, letter, originals, reason)
-            queue.dead_lettered(originals, taken, reason)
+            taken, arrived = (0, 0) if letter is None else self._send(queue, letter, originals, reason)
+            queue.dead_lettered(originals, taken, arrived, reason)
 
-    def _send(self, queue: Queue, letter: _Letter, originals: list[Message], reason: str) -> int:
-        """Publish a letter to its targets; return how many of its messages no target has refused."""
+    def _send(self, queue: Queue, letter: _Letter, originals: list[Message], reason: str) -> tuple[int, int]:
+        """Publish a letter to its targets; return how many of its messages all have taken, and how many any has."""
         dead = letter.envelope
         letters = [Message(dead, message.body) for message in originals]
         queue.counters.dead_lettered[reason] += len(letters)
-        taken = len(letters) if letter.targets else 0
+        taken, arrived = len(letters) if letter.targets else 0, 0
         for target in letter.targets:
             if not target.deleted:
-                taken = min(taken, target.publish(letters, len(letters) * len(letters[0].body)))
-        return taken
+                accepted = target.publish(letters, len(letters) * len(letters[0].body))
+                taken, arrived = min(taken, accepted), max(arrived, accepted)
+        return taken, arrived
 
     def _letter(self, queue: Queue, envelope: Envelope, reason: str) -> _Letter | None:
         """Make the letter, or take the last one if it was the same."""

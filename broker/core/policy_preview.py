@@ -33,7 +33,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a policy would do to one queue whose name and type it matches.
+    """What a policy would do to one queue: one that it matches, or on which its earlier form is in force.
 
     Args:
         queue: The queue.
@@ -42,6 +42,8 @@ class Preview:
         is_in_force: Whether the new policy would be in force.
         changes: Settings that would change: value before and after, by key.
         drop: What would go at once.
+        matches: Whether it matches; otherwise the queue would lose it, and have its rival or no policy.
+        dead_letters_to: Exchange that would get what goes at once; None if there is none of that name.
     """
 
     queue: Queue
@@ -49,10 +51,12 @@ class Preview:
     is_in_force: bool
     changes: dict[str, tuple[Any, Any]]
     drop: Drop
+    matches: bool = True
+    dead_letters_to: str | None = None
 
 
 def preview_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterator[Preview]:
-    """Look at every queue that a policy would match.
+    """Look at every queue that a policy would match, or matched before it was changed.
 
     Args:
         vhost: Where it would be set.
@@ -61,18 +65,25 @@ def preview_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterat
     """
     table = {**vhost.policies.table(operator), policy.name: policy}
     for queue in list(vhost.queues.values()):
-        if policy.matches(queue.name, queue.queue_type):
-            yield _preview(queue, policy, winner(table.values(), queue.name, queue.queue_type), operator)
+        current = queue.operator_policy if operator else queue.policy
+        matches = policy.matches(queue.name, queue.queue_type)
+        if matches or (current is not None and current.name == policy.name):
+            first = winner(table.values(), queue.name, queue.queue_type)
+            yield _preview(vhost, queue, policy, first, operator, matches)
 
 
-def _preview(queue: Queue, policy: Policy, first: Policy | None, operator: bool) -> Preview:
+def _preview(
+    vhost: VirtualHost, queue: Queue, policy: Policy, first: Policy | None, operator: bool, matches: bool
+) -> Preview:
     current = queue.operator_policy if operator else queue.policy
-    rival = None if current is None or current.name == policy.name else current.name
-    if first is not policy:
-        return Preview(queue, None if first is None else first.name, False, {}, Drop(0, 0, False))
-    pair = (queue.policy, policy) if operator else (policy, queue.operator_policy)
+    rival = current if first is policy else first
+    rival_name = None if rival is None or rival.name == policy.name else rival.name
+    pair = (queue.policy, first) if operator else (first, queue.operator_policy)
     new = effective_settings(queue.queue_type, plain_values(queue.arguments), effective_definition(*pair))
-    return Preview(queue, rival, True, _changes(queue.settings, new), _drop(queue, new))
+    # Dead letters go where the new settings say.
+    exchange = new.dead_letter_exchange if new.dead_letter_exchange in vhost.topology.exchanges else None
+    changes = _changes(queue.settings, new)
+    return Preview(queue, rival_name, first is policy, changes, _drop(queue, new), matches, exchange)
 
 
 def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from broker.core.published import read_expiration, read_extra_keys
 from broker.core.routing import route
+from broker.core.tracing import Origin
 from protocol import properties
 from protocol.faults import access_refused, precondition_failed
 from protocol.field_table import find, normalize
@@ -25,6 +26,7 @@ def publish(
     routing_key: str,
     header: bytes,
     body: bytes,
+    origin: Origin,
     check_topic: Callable[[], None],
 ) -> bool:
     """Publish one message.
@@ -35,6 +37,7 @@ def publish(
         routing_key: Its routing key.
         header: Its content header.
         body: Its body.
+        origin: Who publishes it.
         check_topic: Raises if the user may not use the routing key; called for topic exchanges.
     Returns:
         Whether a queue has taken it.
@@ -60,7 +63,12 @@ def publish(
     envelope = Envelope(published, header, mode == 2, priority, expiration, blind_keys=tuple(blind))
     found = route(vhost.topology, exchange, [routing_key, *copies, *blind], headers)
     message = Message(envelope, body)
-    taken = [queue.publish([message], len(body)) for queue in cast("tuple[Queue, ...]", found.queues)]
+    queues = cast("tuple[Queue, ...]", found.queues)
+    if vhost.tracer is not None:
+        vhost.tracer.published(origin, [message], queues)
+    taken = [queue.publish([message], len(body)) for queue in queues]
     exchange.counters.publish_in += 1
     exchange.counters.publish_out += len(taken)
+    if not taken:
+        exchange.counters.lose(1, returned=True)
     return bool(taken) and all(taken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from broker.core.bindings import Binding, BindingIdentity, Destination, QueueDestination
@@ -41,6 +41,7 @@ class Topology:
         queues: By name.
         generation: Another number after every change that can send a message another way, so that routes found
             before can be told from those that still hold.
+        on_exchange_deleted: Called with every exchange that has gone.
     """
 
     def __init__(self, vhost_name: str, recorder: DurableRecorder | None = None) -> None:
@@ -49,6 +50,7 @@ class Topology:
         self.queues: dict[str, QueueDestination] = {}
         self.exchanges: dict[str, Exchange] = {DEFAULT_EXCHANGE: DefaultExchange(vhost_name, self.queues)}
         self.generation = 0
+        self.on_exchange_deleted: Callable[[Exchange], None] = lambda exchange: None
         self._bindings_to: dict[Destination, dict[BindingIdentity, Binding]] = {}
         for name, type_name, internal in _PREDECLARED:
             exchange_type = registry.EXCHANGE_TYPES[type_name]
@@ -260,6 +262,7 @@ class Topology:
                 continue
             del self.exchanges[exchange.name]
             self._recorder.exchange_deleted(exchange)
+            self.on_exchange_deleted(exchange)
             self.generation += 1
             self._drop(tuple(exchange.bindings.values()))
             waiting += self._drop(self.bindings_of(exchange))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.core.dead_letter import DeadLetters
 from broker.core.durable import DurableRecorder
+from broker.core.exchanges.base import Exchange
 from broker.core.message_storage import MessageStorage
 from broker.core.policies import VirtualHostPolicies
+from broker.core.queues.counters import QueueCounters
 from broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
@@ -19,6 +21,8 @@ from broker.core.queues.declaration import (
 from broker.core.queues.queue import Queue
 from broker.core.queues.quorum import QuorumQueue
 from broker.core.queues.storage import StorageRequest
+from broker.core.stats.counters import ExchangeCounters
+from broker.core.stats.losses import DeletedObjects
 from broker.core.stats.totals import VirtualHostStatistics
 from broker.core.timers import Timers
 from broker.core.topology import Topology
@@ -28,6 +32,9 @@ from protocol.faults import not_found, precondition_failed
 from protocol.field_table import FieldTable, find
 from storage.definitions import NoJournal
 from storage.message import Message
+
+if TYPE_CHECKING:
+    from broker.core.tracing import Tracer
 
 
 class ReplyReceiver(Protocol):
@@ -55,9 +62,12 @@ class VirtualHost:
         replies: Channels that consume direct replies, by the name that their requests carry.
         max_connections: Connections allowed at once; None or a negative number for any number.
         max_queues: Queues allowed at once; likewise.
-        metadata: What is said about it.
+        metadata: What is said about it; Broker.set_metadata changes it.
+        tracer: Copies what is published and delivered; None while tracing is off.
         connection_count: Connections open now.
         statistics: What has happened in it.
+        deleted_queues: What queues had lost that have been deleted.
+        deleted_exchanges: Likewise.
     """
 
     def __init__(
@@ -79,8 +89,12 @@ class VirtualHost:
         self.max_connections: int | None = None
         self.max_queues: int | None = None
         self.metadata = VirtualHostMetadata()
+        self.tracer: Tracer | None = None
         self.connection_count = 0
         self.statistics = VirtualHostStatistics()
+        self.deleted_queues = DeletedObjects(QueueCounters(), QueueCounters())
+        self.deleted_exchanges = DeletedObjects(ExchangeCounters(), ExchangeCounters())
+        self.topology.on_exchange_deleted = self._note_exchange
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self, trust_publishers)
         self._owned: dict[int, list[Queue]] = {}
@@ -159,8 +173,12 @@ class VirtualHost:
             self._owned[id(queue.owner)].remove(queue)
         self.topology.remove_queue(queue)
         self.recorder.queue_deleted(queue)
-        self.statistics.deleted(queue.queue_type, queue.counters)
-        return queue.delete()
+        deleted = queue.delete()
+        counters = queue.counters
+        counters.deleted = deleted
+        self.statistics.deleted(queue.queue_type, counters)
+        self.deleted_queues.note(queue.name, counters, self.timers.now() // 1_000_000, queue.owner is None)
+        return deleted
 
     def delete_queues_of(self, owner: object) -> None:
         """Delete the exclusive queues of a connection that has ended."""
@@ -209,6 +227,9 @@ class VirtualHost:
         for name in list(self.topology.exchanges):
             if name and not name.startswith("amq."):
                 self.topology.delete_exchange(name, if_unused=False)
+
+    def _note_exchange(self, exchange: Exchange) -> None:
+        self.deleted_exchanges.note(exchange.name, exchange.counters, self.timers.now() // 1_000_000)
 
     def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         """Publish messages to the queue's dead-letter exchange, if it has one."""

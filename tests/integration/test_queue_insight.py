@@ -98,7 +98,8 @@ def test_a_dry_run_changes_nothing(place: Place, kind: str) -> None:
     found = place.api.ask("PUT", f"{place.below(kind, 'p')}?dry_run=true", body)
     assert found.status == 200
     assert (found.document["matching"], found.document["in_force"]) == (2, 2)
-    assert found.document["would_drop"] == {"messages": 2, "bytes": 2, "estimated": False}
+    drop = {"messages": 2, "bytes": 2, "estimated": False, "dead_lettered": 0}
+    assert found.document["would_drop"] == drop
     assert {queue["name"]: queue["would_drop"]["messages"] for queue in found.document["queues"]} == {"q1": 2, "q2": 0}
     assert place.api.get(place.below(kind)) == []
     assert place.payloads("q1") == ["a", "b", "c"]

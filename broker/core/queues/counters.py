@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from broker.core.stats.followed import Followed
+from broker.core.stats.losses import LosingCounters
+from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from storage.interface import Entry
 
 #: How much the last look counts in the moving average of a queue's capacity.
 _CAPACITY_WEIGHT: Final = 0.5
 
 
-class QueueCounters(Followed):
+class QueueCounters(LosingCounters):
     """Counts messages. They only grow.
 
     Attributes:
@@ -27,6 +28,10 @@ class QueueCounters(Followed):
         requeued: Returned to the queue.
         dropped: Removed otherwise, by reason: maxlen, expired, rejected, delivery_limit, purged.
         dead_lettered: Handed to the dead-letter exchange, by reason.
+        dead_letters_lost: Dead letters that no queue has taken, by reason: the exchange is not there, routes them
+            nowhere, or to full queues only.
+        dead_letters_arrived: Dead letters that a queue has taken.
+        deleted: Messages that were ready when the queue was deleted.
         capacity: Share of the recent time in which consumers could have taken more at once, 0.0 to 1.0.
         disk_reads: Messages read from disk, by the last look.
         disk_writes: Messages written to disk, by the last look.
@@ -48,10 +53,32 @@ class QueueCounters(Followed):
         "refuse",
     )
 
+    LOSS_FIELDS: ClassVar[tuple[str, ...]] = (
+        "lost",
+        "drop_maxlen",
+        "drop_expired",
+        "drop_rejected",
+        "drop_delivery_limit",
+        "drop_purged",
+        "drop_deleted",
+        "refuse",
+        "dead_letter_maxlen",
+        "dead_letter_expired",
+        "dead_letter_rejected",
+        "dead_letter_delivery_limit",
+        "dead_letter_lost_maxlen",
+        "dead_letter_lost_expired",
+        "dead_letter_lost_rejected",
+        "dead_letter_lost_delivery_limit",
+    )
+
     __slots__ = (
         "acknowledged",
         "capacity",
         "dead_lettered",
+        "dead_letters_arrived",
+        "dead_letters_lost",
+        "deleted",
         "delivered",
         "delivered_no_ack",
         "disk_reads",
@@ -80,6 +107,9 @@ class QueueCounters(Followed):
         self.requeued = 0
         self.dropped: Counter[str] = Counter()
         self.dead_lettered: Counter[str] = Counter()
+        self.dead_letters_lost: Counter[str] = Counter()
+        self.dead_letters_arrived = 0
+        self.deleted = 0
         self.capacity = 1.0
         self.disk_reads = 0
         self.disk_writes = 0
@@ -112,6 +142,37 @@ class QueueCounters(Followed):
             self.refused,
         )
 
+    @property
+    def has_losses(self) -> bool:
+        """Whether it may have lost anything; a counter that is there may still be 0."""
+        return bool(self.dropped or self.refused or self.deleted)
+
+    def loss_row(self, retained: int = 0) -> tuple[int, ...]:
+        """The losses, by LOSS_FIELDS.
+
+        Purged messages, and those of a deleted queue, are gone because somebody wanted that: they are not in the sum.
+        """
+        dropped, letters, lost = self.dropped, self.dead_lettered, self.dead_letters_lost
+        purged = dropped["purged"]
+        return (
+            dropped.total() - purged + self.refused - self.dead_letters_arrived - retained,
+            dropped[MAXLEN],
+            dropped[EXPIRED],
+            dropped[REJECTED],
+            dropped[DELIVERY_LIMIT],
+            purged,
+            self.deleted,
+            self.refused,
+            letters[MAXLEN],
+            letters[EXPIRED],
+            letters[REJECTED],
+            letters[DELIVERY_LIMIT],
+            lost[MAXLEN],
+            lost[EXPIRED],
+            lost[REJECTED],
+            lost[DELIVERY_LIMIT],
+        )
+
     def look_at_capacity(self, can_deliver: bool) -> None:
         """Take a sample of whether consumers could take more."""
         self.capacity += (float(can_deliver) - self.capacity) * _CAPACITY_WEIGHT
@@ -130,3 +191,6 @@ class QueueCounters(Followed):
         self.requeued += other.requeued
         self.dropped.update(other.dropped)
         self.dead_lettered.update(other.dead_lettered)
+        self.dead_letters_lost.update(other.dead_letters_lost)
+        self.dead_letters_arrived += other.dead_letters_arrived
+        self.deleted += other.deleted

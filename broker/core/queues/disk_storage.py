@@ -140,6 +140,7 @@ class DiskQueueStorage(QueueStorage):
             disk_writes=sum(store.log.disk_writes for store in stores),
             segments=sum(len(store.log.segments) for store in stores),
             disk_bytes=sum(store.log.size for store in stores),
+            oldest=min(filter(None, (store.log.oldest for store in stores)), default=0),
         )
 
     # --- inside -------------------------------------------------------------------------------------------------------

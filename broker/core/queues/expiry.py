@@ -42,6 +42,12 @@ class HeadTimer:
         self._at = expires_at
         self._timer = self._timers.call_later(_seconds(expires_at - self._timers.now()), self._fire)
 
+    def end(self) -> None:
+        """The queue is gone."""
+        self.cancel()
+        # Else the two would hold each other until the garbage collector looks.
+        self._expire = _nothing
+
     def cancel(self) -> None:
         """Do not call."""
         if self._timer is not None:
@@ -96,6 +102,7 @@ class Lease:
             self._timer.cancel()
             self._timer = None
         self._milliseconds = None
+        self._end = _nothing
 
     def _arm(self) -> None:
         if self._milliseconds is not None and not self._held:
@@ -110,6 +117,10 @@ class Lease:
             self._end()
         else:
             self._arm()
+
+
+def _nothing() -> None:
+    """What is called when a queue is gone."""
 
 
 def _seconds(microseconds: int) -> float:

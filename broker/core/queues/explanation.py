@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.core.export import policy_value
 from broker.core.json_tables import table_to_json
-from policies.explanation import explain_settings, passed_over
+from policies.explanation import Source, explain_setting, explain_settings, passed_over
+from policies.keys import KEYS
 from policies.policy import Policy
-from protocol.field_table import plain_values
+from protocol.field_table import find, plain_values
 
 if TYPE_CHECKING:
     from broker.core.policies import VirtualHostPolicies
@@ -32,6 +33,8 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
         What JSON can hold: policies in force and passed over, every setting with its reason, how full the queue is.
     """
     policy, operator_policy = queue.policy, queue.operator_policy
+    # What is due is to be done first: eviction, expiry, deliveries.
+    queue.ready_count()
     settings = explain_settings(
         queue.queue_type,
         plain_values(queue.arguments),
@@ -57,22 +60,53 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
 
 
 def describe_fill(queue: Queue) -> dict[str, Any]:
-    """How full a queue is, against the limits in force; None where there is no limit."""
-    ready, settings = queue.ready_count(), queue.settings
+    """How full a queue is, against the limits in force, and who has set them; None where there is no limit.
+
+    Only ready messages count, and of their bytes only the bodies.
+    """
+    ready, settings = queue.store.ready_count, queue.settings
     ready_bytes = queue.store.ready_bytes
+    overflow = settings.overflow
+    if queue.queue_type == "quorum" and overflow == "reject-publish-dlx":
+        # Quorum queues do not know it.
+        overflow = "drop-head"
     shares = [_percent(ready, settings.max_length), _percent(ready_bytes, settings.max_length_bytes)]
     full = max((share for share in shares if share is not None), default=None)
     return {
         "messages_ready": ready,
         "max_length": settings.max_length,
+        "max_length_source": _source(queue, "max-length", settings.max_length),
         "messages_percent": shares[0],
         "message_bytes_ready": ready_bytes,
         "max_length_bytes": settings.max_length_bytes,
+        "max_length_bytes_source": _source(queue, "max-length-bytes", settings.max_length_bytes),
         "bytes_percent": shares[1],
         "percent": full,
         "overflow": settings.overflow,
-        "at_limit": None if full is None else _AT_LIMIT[settings.overflow],
+        "at_limit": None if full is None else _AT_LIMIT[overflow],
     }
+
+
+def fill_percent(queue: Queue) -> float | None:
+    """How full a queue is in percent, by the limit that is nearest; None without limits."""
+    settings, store = queue.settings, queue.store
+    if settings.max_length is None:
+        return _percent(store.ready_bytes, settings.max_length_bytes)
+    by_count = _percent(store.ready_count, settings.max_length)
+    by_bytes = _percent(store.ready_bytes, settings.max_length_bytes)
+    return by_count if by_bytes is None or by_count is None else max(by_count, by_bytes)
+
+
+def _source(queue: Queue, name: str, in_force: int | None) -> Source | None:
+    """Who has set a limit."""
+    if in_force is None:
+        return None
+    key = KEYS[name]
+    argument = find(queue.arguments, key.argument)
+    values = [
+        None if policy is None else policy.definition.get(name) for policy in (queue.policy, queue.operator_policy)
+    ]
+    return explain_setting(key, queue.queue_type, None if argument is None else argument.value, *values).source
 
 
 def _percent(used: int, limit: int | None) -> float | None:

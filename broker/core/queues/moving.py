@@ -17,6 +17,7 @@ from broker.core.published import published_to
 from broker.core.queues.quorum import without_count
 from policies.message_filter import MessageFilter
 from protocol.properties import Properties
+from storage.event_format import EventKind
 from storage.interface import Entry
 from storage.message import Message
 
@@ -99,7 +100,7 @@ class Move:
         if published:
             self.moved += len(published)
             self._source.release(self._holder, published)
-            self._source.acknowledge(published)
+            self._source.acknowledge(published, EventKind.MOVED)
 
     def finish(self) -> None:
         """Put everything back that has not been moved; of no consequence if nothing is left."""

@@ -290,14 +290,18 @@ class Queue(QueueContents):
         """Publish messages to the dead-letter exchange."""
         self.host.dead_letter(self, letters, reason)
 
-    def dead_lettered(self, messages: Sequence[Message], taken: int, reason: str) -> None:
+    def dead_lettered(self, messages: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
         """Learn which dead letters have arrived; the others are lost, as dead-lettering is at-most-once here.
 
         Args:
             messages: As they were dead-lettered.
             taken: How many of them, from the first on, all their queues have taken.
+            arrived: How many of them, from the first on, any queue has taken.
             reason: Why they were.
         """
+        self.counters.dead_letters_arrived += arrived
+        if arrived < len(messages):
+            self.counters.dead_letters_lost[reason] += len(messages) - arrived
 
     def figures(self) -> StoreFigures:
         """Where its messages are; cheap enough to be asked of ten thousand queues in a row."""
@@ -311,11 +315,16 @@ class Queue(QueueContents):
         self.unacked_count -= len(entries)
         self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
 
-    def acknowledge(self, entries: Sequence[Entry]) -> None:
-        """Forget messages that have been dealt with."""
+    def acknowledge(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK) -> None:
+        """Forget messages that have been dealt with.
+
+        Args:
+            entries: The messages.
+            kind: How, as the event log says it.
+        """
         if not self.deleted:
             self.counters.acknowledged += len(entries)
-            self.store.settle(entries)
+            self.store.settle(entries, kind)
 
     def reject(self, entries: Sequence[Entry]) -> None:
         """Drop messages that were refused for good."""
@@ -403,7 +412,7 @@ class Queue(QueueContents):
         ready = self.ready_count()
         self.deleted = True
         self.lease.cancel()
-        self._head_timer.cancel()
+        self._head_timer.end()
         self.storage.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()

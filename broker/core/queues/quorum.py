@@ -113,10 +113,12 @@ class QuorumQueue(Queue):
         )
         self.host.dead_letter(self, letters, reason)
 
-    def dead_lettered(self, messages: Sequence[Message], taken: int, reason: str) -> None:
+    def dead_lettered(self, messages: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
         """Learn which dead letters have arrived: the others are kept, and sent again later."""
-        if not self._under_way:
+        if not any(id(message) in self._under_way for message in messages):
+            super().dead_lettered(messages, taken, arrived, reason)
             return
+        self.counters.dead_letters_arrived += taken
         self._settle_letters(messages[:taken])
         retained = [message for message in messages[taken:] if id(message) in self._under_way]
         if not retained:

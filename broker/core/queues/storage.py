@@ -48,6 +48,8 @@ class StoreFigures:
         disk_writes: Messages written to disk.
         segments: Files that hold its messages.
         disk_bytes: Bytes of these files.
+        oldest: When the first message came that was written to the oldest of them, in microseconds since 1970; 0
+            without files. Those that live may have come later.
     """
 
     messages_persistent: int = 0
@@ -61,6 +63,7 @@ class StoreFigures:
     disk_writes: int = 0
     segments: int = 0
     disk_bytes: int = 0
+    oldest: int = 0
 
     @property
     def messages_ram(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from broker.core.stats.followed import Followed
+from broker.core.stats.losses import LosingCounters
 
 
 class ChannelCounters(Followed):
@@ -77,26 +78,54 @@ class ChannelCounters(Followed):
             setattr(self, field, getattr(self, field) + getattr(other, field))
 
 
-class ExchangeCounters(Followed):
+class ExchangeCounters(LosingCounters):
     """What has happened at an exchange.
 
     Attributes:
         publish_in: Messages published to it.
         publish_out: Messages it has handed to queues, once a queue.
+        drop_unroutable: Of those published, dropped because no queue took them.
+        return_unroutable: Sent back to the publisher for that.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("publish_in", "publish_out")
+    LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost", "drop_unroutable", "return_unroutable")
 
-    __slots__ = FIELDS
+    __slots__ = (*FIELDS, "drop_unroutable", "return_unroutable")
 
     def __init__(self) -> None:
         super().__init__()
         self.publish_in = 0
         self.publish_out = 0
+        self.drop_unroutable = 0
+        self.return_unroutable = 0
 
     def row(self) -> tuple[int, ...]:
         """The numbers, by FIELDS."""
         return self.publish_in, self.publish_out
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether it has lost anything."""
+        return bool(self.drop_unroutable or self.return_unroutable)
+
+    def loss_row(self, retained: int = 0) -> tuple[int, ...]:
+        """The losses, by LOSS_FIELDS."""
+        return self.drop_unroutable + self.return_unroutable, self.drop_unroutable, self.return_unroutable
+
+    def lose(self, count: int, returned: bool) -> None:
+        """Count messages that no queue has taken."""
+        if returned:
+            self.return_unroutable += count
+        else:
+            self.drop_unroutable += count
+
+    def absorb(self, other: ExchangeCounters) -> None:
+        """Add those of an exchange that has gone."""
+        self.publish_in += other.publish_in
+        self.publish_out += other.publish_out
+        self.drop_unroutable += other.drop_unroutable
+        self.return_unroutable += other.return_unroutable
 
 
 class ConnectionCounters(Followed):

@@ -33,6 +33,23 @@ BASIC: Final = (Retention(STEP, 600), Retention(60, 3600))
 GLOBAL: Final = (*BASIC, Retention(600, 28_800), Retention(1800, 86_400))
 #: Enough for rates, for objects beyond the number that samples are kept of.
 RATES_ONLY: Final = (Retention(STEP, STEP),)
+#: Of what queues and exchanges have lost: "since this morning" has to be answered; and of those beyond the number.
+LOSSES: Final = GLOBAL
+LOSSES_SPARSE: Final = (Retention(STEP, STEP), Retention(1800, 86_400))
+
+
+class Start(NamedTuple):
+    """Where a window of time begins.
+
+    Args:
+        row: What the numbers were then.
+        time: When that is, in seconds since 1970.
+        step: How exact it is, in seconds.
+    """
+
+    row: Sequence[int]
+    time: int
+    step: int
 
 
 class _Level:
@@ -98,7 +115,7 @@ class History:
     @property
     def is_detailed(self) -> bool:
         """Whether it keeps more than the rates take."""
-        return self._retention is not RATES_ONLY
+        return self._retention is not RATES_ONLY and self._retention is not LOSSES_SPARSE
 
     def add(self, at: int, row: Sequence[int]) -> None:
         """Keep a sample that differs from the last one.
@@ -129,9 +146,24 @@ class History:
             age: Seconds that the oldest of them lies back; it chooses the level.
             times: Seconds since 1970.
         """
-        chosen = self._levels[-1]
-        for retention, level in zip(self._retention, self._levels, strict=True):
+        level = self._levels[self._choose(age)]
+        return [level.at(time) or self._zeros for time in times]
+
+    def start(self, now: int, age: int) -> Start:
+        """The numbers at the beginning of a window, which is at most one step earlier than asked for.
+
+        Args:
+            now: Seconds since 1970.
+            age: Seconds that the window reaches back.
+        """
+        chosen = self._choose(age)
+        step = self._retention[chosen].step
+        time = (now - age) // step * step
+        return Start(self._levels[chosen].at(time) or self._zeros, time, step)
+
+    def _choose(self, age: int) -> int:
+        """The finest level that reaches back so far."""
+        for place, retention in enumerate(self._retention):
             if age <= retention.age:
-                chosen = level
-                break
-        return [chosen.at(time) or self._zeros for time in times]
+                return place
+        return len(self._retention) - 1

@@ -29,6 +29,7 @@ GENERAL: Final = {
 }
 # What some commands take; a name means the same in all of them.
 PARTICULAR: Final = {
+    "age": INTEGER,
     "all": FLAG,
     "apply-to": TEXT,
     "by-source": FLAG,

@@ -40,6 +40,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "ping",
     ),
     "listeners": ("check_port_connectivity", "check_port_listener", "check_protocol_listener", "listeners"),
+    "losses": ("list_losses",),
     "moving": ("move_messages",),
     "node": (
         "alarms",

@@ -76,6 +76,16 @@ async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
             deadline = time.perf_counter() + _SLICE_SECONDS
 
 
+async def in_time(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
+    """Like in_slices(), for what comes asynchronously but need not wait for anything."""
+    deadline = time.perf_counter() + _SLICE_SECONDS
+    async for item in items:
+        yield item
+        if time.perf_counter() > deadline:
+            await asyncio.sleep(0)
+            deadline = time.perf_counter() + _SLICE_SECONDS
+
+
 async def take_slowly(steps: Iterable[object]) -> None:
     """Take all steps of something; every few milliseconds everybody else has a turn in between."""
     async for _ in in_slices(steps):
@@ -83,7 +93,11 @@ async def take_slowly(steps: Iterable[object]) -> None:
 
 
 async def list_answer(
-    request: web.Request, items: Iterable[Item], view: View[Item], paginated: bool = False
+    request: web.Request,
+    items: Iterable[Item],
+    view: View[Item],
+    paginated: bool = False,
+    extra: Mapping[str, Any] | None = None,
 ) -> web.Response:
     """Answer with a list.
 
@@ -92,6 +106,7 @@ async def list_answer(
         items: All objects that the user may see.
         view: How they are shown.
         paginated: Whether the request may ask for a page.
+        extra: What a page says beside its numbers.
     Raises:
         HTTPBadRequest: The page cannot be.
     """
@@ -114,6 +129,7 @@ async def list_answer(
         "page_count": -(-len(ordered) // page.size),
         "page_size": page.size,
         "total_count": total,
+        **(extra or {}),
     }
     return await _encode_all(request, shown, view, f'{encode(numbers)[:-1]},"items":[', "]}")
 

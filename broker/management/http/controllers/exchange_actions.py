@@ -20,6 +20,7 @@ from broker.management.http.bodies import check_length, read_arguments, read_fla
 from broker.management.http.context import Context
 from broker.management.http.durability import durable
 from broker.management.http.errors import bad_request, not_found
+from broker.management.http.origin import http_origin
 from broker.management.http.routes import resource
 from policies.permissions import DEFAULT_EXCHANGE
 from protocol.faults import AmqpFault, precondition_failed
@@ -106,7 +107,7 @@ class ExchangeActions:
         if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
             raise precondition_failed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
         check_topic = partial(self._accounts.check_topic, user, vhost.name, "write", name, routing_key)
-        return publish(vhost, name, routing_key, payload, body, check_topic)
+        return publish(vhost, name, routing_key, payload, body, http_origin(user), check_topic)
 
     def _check_alternate(self, user: User, vhost: VirtualHost, name: str, arguments: FieldTable) -> None:
         alternate = find(arguments, "alternate-exchange")

@@ -63,7 +63,8 @@ class Overview:
         else:
             totals.pop("consumers")
         if sees_all and not disabled:
-            document |= {"listeners": listeners(context.node), "contexts": web_contexts(context.node, with_node=True)}
+            document["listeners"] = listeners(context.node)
+            document["contexts"] = web_contexts(context.node, context.settings, with_node=True)
         return object_answer(request, document)
 
     async def version(self, request: web.Request) -> web.Response:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import web
 
 from broker.core.export import describe_policy
+from broker.core.policy_coverage import count_in_force
 from broker.core.policy_preview import Preview, preview_policy
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
@@ -42,11 +45,19 @@ class Policies:
         return routes
 
     async def list(self, request: web.Request) -> web.Response:
-        """All policies, or those of one virtual host; ascending by priority."""
+        """All policies, or those of one virtual host; ascending by priority.
+
+        With counts=true each one says on how many queues and exchanges it is in force.
+        """
         _, vhosts = self._access.listed_vhosts(request)
         operator = _operator(request)
         policies = [(vhost, policy) for vhost in vhosts for policy in vhost.policies.table(operator).values()]
-        return await list_answer(request, policies, _VIEW)
+        if request.query.get("counts") != "true":
+            return await list_answer(request, policies, _VIEW)
+        counted: Counter[tuple[str, str, str]] = Counter()
+        await take_slowly(count_in_force(vhosts, operator, counted))
+        view = replace(_VIEW, describe=lambda placed: {**_describe(placed), **_counts(placed, counted)})
+        return await list_answer(request, policies, view)
 
     async def show(self, request: web.Request) -> web.Response:
         """One policy."""
@@ -99,12 +110,13 @@ async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Re
     summary = {
         "policy": _describe((vhost, policy)),
         "operator": operator,
-        "matching": len(previews),
+        "matching": sum(preview.matches for preview in previews),
         "in_force": sum(preview.is_in_force for preview in previews),
         "would_drop": {
             "messages": sum(preview.drop.messages for preview in previews),
             "bytes": sum(preview.drop.body_bytes for preview in previews),
             "estimated": any(preview.drop.is_estimate for preview in previews),
+            "dead_lettered": sum(preview.drop.messages for preview in previews if preview.dead_letters_to is not None),
         },
     }
     return json_text_answer(f'{encode(summary)[:-1]},"queues":[{",".join(queues)}]}}')
@@ -115,12 +127,19 @@ def _describe_preview(preview: Preview) -> dict[str, Any]:
     return {
         "name": queue.name,
         "type": queue.queue_type,
+        "matches": preview.matches,
         "in_force": preview.is_in_force,
         "rival": preview.rival,
         "changes": {key: {"from": before, "to": after} for key, (before, after) in preview.changes.items()},
         "messages_ready": queue.store.ready_count,
         "message_bytes_ready": queue.store.ready_bytes,
-        "would_drop": {"messages": drop.messages, "bytes": drop.body_bytes, "estimated": drop.is_estimate},
+        "would_drop": {
+            "messages": drop.messages,
+            "bytes": drop.body_bytes,
+            "estimated": drop.is_estimate,
+            "dead_lettered": 0 if preview.dead_letters_to is None else drop.messages,
+            "dead_letter_exchange": preview.dead_letters_to,
+        },
     }
 
 
@@ -131,6 +150,11 @@ def _operator(request: web.Request) -> bool:
 def _describe(placed: tuple[VirtualHost, Policy]) -> dict[str, Any]:
     vhost, policy = placed
     return describe_policy(vhost.name, policy)
+
+
+def _counts(placed: tuple[VirtualHost, Policy], counted: Counter[tuple[str, str, str]]) -> dict[str, int]:
+    place = placed[0].name, placed[1].name
+    return {"queues_in_force": counted[*place, "queue"], "exchanges_in_force": counted[*place, "exchange"]}
 
 
 _VIEW: Final[View[tuple[VirtualHost, Policy]]] = View(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
+from broker.auth.users import User
 from broker.core.consumers import Holder
 from broker.core.json_tables import table_to_json
 from broker.core.published import published_to
@@ -22,6 +24,7 @@ from broker.management.http.bodies import read_integer, read_text, require_keys
 from broker.management.http.context import Context
 from broker.management.http.durability import durable
 from broker.management.http.errors import bad_request, missing, not_authorised
+from broker.management.http.origin import http_origin
 from broker.management.http.routes import resource
 from policies.message_filter import FilterError, read_filter
 from protocol.faults import AmqpFault, ReplyCode, resource_locked
@@ -67,7 +70,8 @@ class QueueMessages:
             queue = _open(vhost, request.match_info["name"])
         except AmqpFault as fault:
             raise _refusal(fault) from None
-        shown = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate)
+        trace = partial(_trace, vhost, user, queue)
+        shown = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, trace)
         return json_text_answer(f"[{','.join(shown)}]")
 
     async def move(self, request: web.Request) -> web.Response:
@@ -129,7 +133,14 @@ def _refusal(fault: AmqpFault) -> web.HTTPException:
     return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
 
 
-async def _get(queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None) -> list[str]:
+def _trace(vhost: VirtualHost, user: User, queue: Queue, entry: Entry) -> None:
+    if vhost.tracer is not None:
+        vhost.tracer.delivered(http_origin(user), queue.name, [entry])
+
+
+async def _get(
+    queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None, trace: Callable[[Entry], None]
+) -> list[str]:
     """Take messages, then settle them all; return them as JSON."""
     holder = None if mode == "ack_requeue_false" else Holder(queue)
     taken: list[Entry] = []
@@ -139,6 +150,7 @@ async def _get(queue: Queue, count: int, mode: str, as_base64: bool, truncate: i
             entry = None if queue.deleted else queue.get(holder)
             if entry is None:
                 break
+            trace(entry)
             taken.append(entry)
             shown.append(encode(_describe(entry, queue.ready_count(), as_base64, truncate)))
             if len(shown) % _SLICE == 0:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from broker.core.queues.explanation import fill_percent
 from broker.core.queues.queue import Queue
 from broker.core.vhost import VirtualHost
 from broker.management.http.answers import object_answer
@@ -85,6 +86,8 @@ class Queues:
                 "messages_unacknowledged": lambda queue: queue.unacked_count,
                 "message_bytes": lambda queue: queue.store.ready_bytes + queue.unacked_bytes,
                 "message_bytes_ready": lambda queue: queue.store.ready_bytes,
+                "fill": _fill,
+                "fill.percent": _fill,
             },
         )
         return await list_answer(request, queues, view, paginated=True)
@@ -95,3 +98,9 @@ class Queues:
             return lambda queue: queue_without_stats(queue, self._node, with_totals)
         rates = Rates(request, self._broker)
         return lambda queue: queue_document(queue, self._node, rates)
+
+
+def _fill(queue: Queue) -> Any:
+    """How full a queue is; missing without limits, so that those come last when the fullest one comes first."""
+    percent = fill_percent(queue)
+    return ... if percent is None else percent

@@ -76,8 +76,7 @@ class VirtualHosts:
         except InvalidMetadata as invalid:
             raise bad_request(invalid.reason) from None
         vhost = self._broker.add_vhost(name)
-        vhost.metadata = metadata
-        self._broker.save_vhost(vhost)
+        self._broker.set_metadata(vhost, metadata)
         if not existed:
             self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
         return web.Response(status=204 if existed else 201)

@@ -170,17 +170,19 @@ def listeners(node: Node) -> list[dict[str, Any]]:
             "port": port,
             "socket_opts": {},
         }
-        for name, (host, port) in node.addresses.items()
+        for name, found in node.addresses.items()
+        for host, port in found
     ]
 
 
-def web_contexts(node: Node, with_node: bool) -> list[dict[str, Any]]:
+def web_contexts(node: Node, settings: Settings, with_node: bool) -> list[dict[str, Any]]:
     """What is served over HTTP."""
-    contexts = []
-    for name, (host, port) in node.addresses.items():
+    contexts, prefix = [], f"/{settings.management.path_prefix.strip('/')}"
+    for name, host, port in ((name, *each) for name, found in node.addresses.items() for each in found):
         description = _LISTENERS.get(name, (name, None))[1]
         if description is not None:
-            context = {"description": description, "path": "/", "ip": host, "port": str(port)}
+            path = prefix if name.startswith("management") else "/"
+            context = {"description": description, "path": path, "ip": host, "port": str(port)}
             contexts.append({"node": node.name, **context, "ssl_opts": []} if with_node else context)
     return contexts
 
@@ -222,7 +224,7 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
             for name in settings.auth_mechanisms
         ],
         "exchange_types": exchange_types(),
-        "contexts": web_contexts(node, with_node=False),
+        "contexts": web_contexts(node, settings, with_node=False),
         "log_files": ["<stderr>"],
         "config_files": list(node.config_files),
         "db_dir": str(node.data_dir.absolute()),

@@ -8,10 +8,12 @@ from broker.core.clients import ClientConnection, ClientConsumer
 from broker.core.json_tables import table_to_json
 from broker.core.policies import effective_definition
 from broker.core.queues.counters import QueueCounters
+from broker.core.queues.explanation import describe_fill
 from broker.core.queues.queue import Queue
 from broker.core.queues.storage import StoreFigures
 from broker.management.http.documents.clients import connection_details, consumer_document
 from broker.management.http.documents.constants import PROCESS
+from broker.management.http.documents.losses import loss_stats
 from broker.management.http.documents.times import iso_time
 from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers
 from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
@@ -58,6 +60,8 @@ def short_queue(queue: Queue, node: str) -> dict[str, Any]:
 def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str, Any]:
     """A queue where statistics are disabled, if wanted with the numbers of its messages."""
     document = {**short_queue(queue, node), "state": "running" if with_totals else "live"}
+    if queue.policy is not None:
+        document["policy"] = queue.policy.name
     if with_totals:
         ready, unacknowledged = queue.store.ready_count, queue.unacked_count
         document["messages"] = ready + unacknowledged + queue.retained_count
@@ -80,13 +84,19 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         "memory": figures.memory,
         "dropped": {reason: counters.dropped[reason] for reason in _REASONS},
         "dead_lettered": {reason: counters.dead_lettered[reason] for reason in _REASONS[:-1]},
+        "dead_letters_lost": {reason: counters.dead_letters_lost[reason] for reason in _REASONS[:-1]},
         "refused": counters.refused,
+        "fill": _fill(queue),
+        "storage": _storage(queue, figures),
     }
     rates.show(document, _LENGTHS, row, counters, "lengths")
     document["messages"] += queue.retained_count
     stats = message_stats(rates, _MESSAGES, row, counters)
     if stats:
         document["message_stats"] = stats
+    lost = loss_stats(counters, rates, queue.retained_count)
+    if lost:
+        document["loss_stats"] = lost
     if queue.owner is not None:
         document["owner_pid_details"] = connection_details(cast("ClientConnection", queue.owner))
     if queue.queue_type == "quorum":
@@ -161,6 +171,24 @@ def _sizes(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
         "message_bytes_persistent": figures.message_bytes_persistent,
         "messages_ram": figures.messages_ram,
         "messages_persistent": figures.messages_persistent,
+    }
+
+
+def _fill(queue: Queue) -> dict[str, Any] | None:
+    settings = queue.settings
+    is_limited = settings.max_length is not None or settings.max_length_bytes is not None
+    return describe_fill(queue) if is_limited else None
+
+
+def _storage(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
+    """Ready messages that are on disk only, the files, and since when the oldest of these have been filled."""
+    ready_bytes_ram = figures.message_bytes_ram - queue.unacked_bytes
+    return {
+        "messages_disk": max(0, queue.store.ready_count - figures.messages_ready_ram),
+        "message_bytes_disk": max(0, queue.store.ready_bytes - ready_bytes_ram),
+        "segments": figures.segments,
+        "segment_bytes": figures.disk_bytes,
+        "oldest_segment": figures.oldest // 1000 or None,
     }
 
 

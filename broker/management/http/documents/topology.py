@@ -12,6 +12,7 @@ from broker.core.queues.queue import Queue
 from broker.core.stats.counters import ExchangeCounters
 from broker.core.vhost import VirtualHost
 from broker.management.http.binding_keys import properties_key
+from broker.management.http.documents.losses import loss_stats
 from broker.management.http.rates import Rates, message_stats, numbers
 
 #: Each is shown once it is more than 0, whatever the other one is.
@@ -40,6 +41,9 @@ def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]
         stats = message_stats(rates, _MESSAGES, exchange.counters.row(), exchange.counters)
         if stats:
             document["message_stats"] = stats
+        lost = loss_stats(exchange.counters, rates)
+        if lost:
+            document["loss_stats"] = lost
     return document
 
 

@@ -99,3 +99,43 @@ class TestRivals:
         found = preview(vhost, {"max-length": 1}, operator=True)["q"]
         assert (found.is_in_force, found.rival, found.drop.messages) == (True, None, 1)
         assert preview(vhost, {"max-length": 5}, operator=True)["q"].changes == {}, "the smaller one counts"
+
+
+class TestChangedPolicies:
+    @pytest.mark.parametrize("rival", [None, 2])
+    def test_a_queue_that_loses_it_is_shown(self, vhost: VirtualHost, rival: int | None) -> None:
+        queue = declare(vhost)
+        publish(queue, *"abc")
+        vhost.policies.set(Policy("new", ".*", {"max-length": 9}), operator=False)
+        if rival is not None:
+            vhost.policies.set(Policy("rival", "", {"max-length": rival}, priority=-1), operator=False)
+        policy = Policy("new", "^other", {"max-length": 9})
+        (found,) = preview_policy(vhost, policy, operator=False)
+        assert (found.matches, found.is_in_force) == (False, False)
+        assert found.rival == (None if rival is None else "rival")
+        assert found.changes == {"max-length": (9, rival)}
+        assert found.drop.messages == (0 if rival is None else 1)
+        vhost.policies.set(policy, operator=False)
+        assert queue.ready_count() == 3 - found.drop.messages
+
+    def test_a_queue_where_it_loses_its_priority(self, vhost: VirtualHost) -> None:
+        publish(declare(vhost), *"abc")
+        vhost.policies.set(Policy("rival", "", {"max-length": 1}, priority=1), operator=False)
+        vhost.policies.set(Policy("new", "", {"max-length": 9}, priority=2), operator=False)
+        found = preview(vhost, {"max-length": 9}, priority=0)["q"]
+        # What the rival has done already cannot be undone; nothing more is dropped if its limit was in force before.
+        assert (found.matches, found.is_in_force, found.rival) == (True, False, "rival")
+        assert found.changes == {"max-length": (9, 1)}
+
+
+class TestDeadLetters:
+    @pytest.mark.parametrize(("exchange", "there"), [("amq.fanout", True), ("", True), ("none", False)])
+    def test_they_go_where_the_new_policy_says(self, vhost: VirtualHost, exchange: str, there: bool) -> None:
+        publish(declare(vhost), *"abc")
+        found = preview(vhost, {"max-length": 1, "dead-letter-exchange": exchange})["q"]
+        assert found.drop.messages == 2
+        assert found.dead_letters_to == (exchange if there else None)
+
+    def test_without_a_dead_letter_exchange_they_are_gone(self, vhost: VirtualHost) -> None:
+        publish(declare(vhost), *"abc")
+        assert preview(vhost, {"max-length": 1})["q"].dead_letters_to is None

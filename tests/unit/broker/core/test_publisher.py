@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.publisher import publish
+from broker.core.tracing import Origin
 from broker.core.vhost import VirtualHost
 from protocol import properties
 from protocol.faults import AmqpFault
@@ -11,6 +12,8 @@ from protocol.properties import encode_content_header, encode_headers, encode_te
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, drain, headers_of, route_of
 from tests.support.queues import declare, new_vhost
+
+ORIGIN = Origin("client", 1, "guest")
 
 
 @pytest.fixture
@@ -21,7 +24,7 @@ def vhost() -> VirtualHost:
 def send(vhost: VirtualHost, key: str, body: bytes = b"x", exchange: str = "", **said: bytes) -> bool:
     flags = {"headers": properties.HEADERS, "mode": properties.DELIVERY_MODE, "expiration": properties.EXPIRATION}
     header = encode_content_header(len(body), {flags[name]: value for name, value in said.items()})
-    return publish(vhost, exchange, key, header, body, lambda: None)
+    return publish(vhost, exchange, key, header, body, ORIGIN, lambda: None)
 
 
 def test_a_message_goes_where_it_is_routed(vhost: VirtualHost) -> None:
@@ -72,6 +75,6 @@ def test_what_is_refused(vhost: VirtualHost, exchange: str, said: dict[str, byte
 def test_topic_permissions_are_asked_for_topic_exchanges(vhost: VirtualHost) -> None:
     asked: list[str] = []
     header = encode_content_header(1)
-    publish(vhost, "amq.topic", "k", header, b"x", lambda: asked.append("topic"))
-    publish(vhost, "amq.direct", "k", header, b"x", lambda: asked.append("direct"))
+    publish(vhost, "amq.topic", "k", header, b"x", ORIGIN, lambda: asked.append("topic"))
+    publish(vhost, "amq.direct", "k", header, b"x", ORIGIN, lambda: asked.append("direct"))
     assert asked == ["topic"]

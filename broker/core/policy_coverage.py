@@ -1,0 +1,95 @@
+"""What a policy is in force on, and what it matches without being in force, with the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from policies.explanation import why_not_in_force
+from policies.policy import APPLY_TO, Policy
+
+if TYPE_CHECKING:
+    from broker.core.exchanges.base import Exchange
+    from broker.core.queues.queue import Queue
+    from broker.core.vhost import VirtualHost
+
+_QUEUES: Final = frozenset(("classic", "quorum"))
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A queue or exchange whose name a policy's pattern matches.
+
+    Args:
+        subject: The queue or exchange.
+        type_name: Its type.
+        in_force: Whether the policy is in force on it.
+        rival: Name of the policy of the same kind that is in force instead; None if there is none.
+        reason: Why it is not in force, in words; None if it is.
+    """
+
+    subject: Queue | Exchange
+    type_name: str
+    in_force: bool
+    rival: str | None = None
+    reason: str | None = None
+
+
+def covered_queues(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterator[Covered | None]:
+    """Look at all queues of a virtual host; None for one that the pattern does not match.
+
+    Args:
+        vhost: Where the policy is set.
+        policy: The policy. One for exchanges only covers no queue, whatever its pattern.
+        operator: Whether it is an operator policy.
+    """
+    if APPLY_TO[policy.apply_to].isdisjoint(_QUEUES):
+        return
+    for queue in list(vhost.queues.values()):
+        current = queue.operator_policy if operator else queue.policy
+        yield _look(queue, queue.queue_type, queue.queue_type, policy, current)
+
+
+def covered_exchanges(vhost: VirtualHost, policy: Policy) -> Iterator[Covered | None]:
+    """Look at all exchanges of a virtual host, likewise; operator policies cover none."""
+    if "exchange" not in APPLY_TO[policy.apply_to]:
+        return
+    for exchange in list(vhost.topology.exchanges.values()):
+        yield _look(exchange, exchange.type_name, "exchange", policy, exchange.policy)
+
+
+def count_in_force(
+    vhosts: Iterable[VirtualHost], operator: bool, counted: Counter[tuple[str, str, str]]
+) -> Iterator[None]:
+    """Count on how many queues and exchanges each policy is in force, without matching anything anew.
+
+    Args:
+        vhosts: Where to count.
+        operator: Whether operator policies count, or policies.
+        counted: To count in; by virtual host, name of the policy, and ``queue`` or ``exchange``.
+    Yields:
+        After every object.
+    """
+    for vhost in vhosts:
+        for queue in list(vhost.queues.values()):
+            policy = queue.operator_policy if operator else queue.policy
+            if policy is not None:
+                counted[vhost.name, policy.name, "queue"] += 1
+            yield
+        for exchange in () if operator else list(vhost.topology.exchanges.values()):
+            if exchange.policy is not None:
+                counted[vhost.name, exchange.policy.name, "exchange"] += 1
+            yield
+
+
+def _look(
+    subject: Queue | Exchange, type_name: str, resource: str, policy: Policy, current: Policy | None
+) -> Covered | None:
+    if current is not None and current.name == policy.name:
+        return Covered(subject, type_name, True)
+    if not policy.matches_name(subject.name):
+        return None
+    rival = None if current is None else current.name
+    return Covered(subject, type_name, False, rival, why_not_in_force(policy, current, resource))

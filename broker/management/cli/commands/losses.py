@@ -1,0 +1,66 @@
+"""list_losses: what queues and exchanges have lost. RabbitMQ has no such command."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.management.cli.api import ApiFault
+from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
+from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.faults import UsageFault, failed
+
+_DAY: Final = 86_400
+_REASONS: Final = ("maxlen", "expired", "rejected", "delivery_limit", "purged", "deleted")
+
+
+def _sum(name: str) -> Column:
+    return field(name, lambda counts: sum(counts.values()))
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    **fields("kind", "name", "state", "lost"),
+    **{reason: field(f"dropped.{reason}") for reason in _REASONS},
+    "refused": field("refused"),
+    **{name: _sum(name) for name in ("dead_lettered", "dead_letters_lost", "unroutable")},
+    **fields("since", "deleted_at"),
+}
+DEFAULT: Final = tuple(name for name in COLUMNS if name not in ("since", "deleted_at"))
+
+
+def _list(context: Context) -> Rows:
+    age = context.integer("age", 0) or None
+    try:
+        found: list[dict[str, Any]] = context.api.get("losses", context.vhost, age=age)
+    except ApiFault as fault:
+        raise failed(_reason(context) if fault.missing else fault.reason) from fault
+    # What a window says takes the place of what was counted since the start.
+    return listing(COLUMNS, chosen(context.arguments, DEFAULT), [{**each, **each.get("window", {})} for each in found])
+
+
+def _reason(context: Context) -> str:
+    if context.api.find("vhosts", context.vhost, columns="name") is None:
+        return f"Virtual host '{context.vhost}' does not exist"
+    return "the broker does not count losses: it is not Leveret"
+
+
+def _check(context: Context) -> None:
+    check_columns(COLUMNS)(context)
+    if not 0 <= context.integer("age", 0) <= _DAY:
+        raise UsageFault(f"The age must be 1 to {_DAY} seconds")
+
+
+COMMANDS: Final = (
+    Command(
+        name="list_losses",
+        section="Queues",
+        summary="Lists queues and exchanges that have lost messages, and why; the biggest losses first",
+        usage="[--vhost <vhost>] [--age <seconds>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
+        run=_list,
+        most=None,
+        options=("age", "table-headers"),
+        banner=lambda context: f"Listing losses in vhost {context.vhost} ...",
+        check=_check,
+        explanations=(("--age", f"only what was lost in so many seconds until now, at the most {_DAY}"),),
+        columns=tuple(COLUMNS),
+    ),
+)

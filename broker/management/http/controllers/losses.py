@@ -1,0 +1,121 @@
+"""What has been lost, over all queues and exchanges; beyond what RabbitMQ offers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.core.stats.losses import DAY, DeletedObjects, LosingCounters
+from broker.core.vhost import VirtualHost
+from broker.management.http.context import Context
+from broker.management.http.documents.losses import Kind, Loss, State, Window, loss_document, loss_totals, losses_within
+from broker.management.http.errors import bad_request
+from broker.management.http.listing import View, in_slices, list_answer
+from broker.management.http.rates import Rates
+from broker.management.http.routes import resource
+
+_KINDS: Final = ("queue", "exchange")
+
+
+class Losses:
+    """The resource ``/api/losses``.
+
+    Args:
+        context: Whose queues and exchanges, and who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._broker = context.broker
+        self._access = context.access
+        self._since = int(time.time())
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [*resource("losses", GET=self.list), *resource("losses/{vhost}", GET=self.list)]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All queues and exchanges that have lost messages, those that have lost most first.
+
+        The query may name a window (``age``, in seconds) and a ``kind``; a page also has the totals.
+        """
+        _, vhosts = self._access.listed_vhosts(request)
+        age, kinds = _read_age(request), _read_kinds(request)
+        now, rates = int(time.time()), Rates(request, self._broker)
+        found = [loss async for loss in in_slices(_losses(vhosts, kinds, now, age)) if loss is not None]
+        losses = [loss for loss in found if loss.matters]
+        view = View[Loss](
+            lambda loss: loss_document(loss, rates, age),
+            order=lambda loss: (-loss.lost, loss.vhost, loss.kind, loss.name or "", loss.deleted_at),
+            name=lambda loss: loss.name or "",
+        )
+        totals = {"totals": loss_totals(losses, self._since, now, age)}
+        return await list_answer(request, losses, view, paginated=True, extra=totals)
+
+
+def _read_age(request: web.Request) -> int | None:
+    text = request.query.get("age")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= DAY):
+        raise bad_request(f"Invalid age: {text}, must be 1 to {DAY} seconds")
+    return int(text)
+
+
+def _read_kinds(request: web.Request) -> Sequence[str]:
+    kind = request.query.get("kind")
+    if kind is None:
+        return _KINDS
+    if kind not in _KINDS:
+        raise bad_request(f"Invalid kind: {kind}, must be one of {', '.join(_KINDS)}")
+    return (kind,)
+
+
+def _losses(vhosts: Sequence[VirtualHost], kinds: Sequence[str], now: int, age: int | None) -> Iterator[Loss | None]:
+    """The losses of all objects, None for one that has none; a step is one object."""
+    for vhost in vhosts:
+        if "queue" in kinds:
+            for queue in list(vhost.queues.values()):
+                retained = queue.retained_count
+                yield _loss("queue", "present", vhost.name, queue.name, queue.counters, now, age, retained=retained)
+            yield from _deleted("queue", vhost.name, vhost.deleted_queues, now, age)
+        if "exchange" in kinds:
+            for exchange in list(vhost.topology.exchanges.values()):
+                yield _loss("exchange", "present", vhost.name, exchange.name, exchange.counters, now, age)
+            yield from _deleted("exchange", vhost.name, vhost.deleted_exchanges, now, age)
+
+
+def _deleted(
+    kind: Kind,
+    vhost: str,
+    deleted: DeletedObjects[Any],
+    now: int,
+    age: int | None,
+) -> Iterator[Loss | None]:
+    for each in list(deleted.recent):
+        yield _loss(kind, "deleted", vhost, each.name, each.counters, now, age, each.deleted_at)
+    rows = [counters.loss_row() for counters in (deleted.others, deleted.earlier)]
+    # What was deleted earlier than a day ago is in no window.
+    window = None if age is None else losses_within(deleted.others, rows[0], now, age)
+    row = tuple(map(sum, zip(*rows, strict=True)))
+    yield Loss(kind, "sum of deleted", vhost, None, deleted.others, row, window)
+
+
+def _loss(
+    kind: Kind,
+    state: State,
+    vhost: str,
+    name: str,
+    counters: LosingCounters,
+    now: int,
+    age: int | None,
+    deleted_at: int = 0,
+    retained: int = 0,
+) -> Loss | None:
+    if not counters.has_losses:
+        return None
+    row = counters.loss_row(retained)
+    window: Window | None = None if age is None else losses_within(counters, row, now, age)
+    return Loss(kind, state, vhost, name, counters, row, window, deleted_at)

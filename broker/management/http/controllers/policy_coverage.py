@@ -1,0 +1,90 @@
+"""What policies are in force on; beyond what RabbitMQ offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.core.policy_coverage import Covered, covered_exchanges, covered_queues
+from broker.core.queues.explanation import fill_percent
+from broker.core.queues.queue import Queue
+from broker.management.http.context import Context
+from broker.management.http.errors import bad_request, not_found
+from broker.management.http.listing import View, in_slices, list_answer
+from broker.management.http.routes import resource
+
+_FLAGS: Final = {"true": True, "false": False}
+
+
+class PolicyCoverage:
+    """The resources below one policy: ``queues`` and ``exchanges``.
+
+    Args:
+        context: Whose policies, and who may see them.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [
+            *resource("{kind:policies}/{vhost}/{name}/queues", GET=self.queues),
+            *resource("{kind:operator-policies}/{vhost}/{name}/queues", GET=self.queues),
+            *resource("policies/{vhost}/{name}/exchanges", GET=self.exchanges),
+        ]
+
+    async def queues(self, request: web.Request) -> web.Response:
+        """The queues that a policy's pattern matches: whether it is in force, and if not, why.
+
+        The query may ask for those with ``in_force=true`` or ``in_force=false`` only.
+        """
+        _, vhost = self._access.require_vhost(request)
+        operator = request.match_info["kind"] == "operator-policies"
+        policy = vhost.policies.table(operator).get(request.match_info["name"])
+        if policy is None:
+            raise not_found()
+        return await _answer(request, covered_queues(vhost, policy, operator))
+
+    async def exchanges(self, request: web.Request) -> web.Response:
+        """The exchanges that a policy's pattern matches, likewise."""
+        _, vhost = self._access.require_vhost(request)
+        policy = vhost.policies.policies.get(request.match_info["name"])
+        if policy is None:
+            raise not_found()
+        return await _answer(request, covered_exchanges(vhost, policy))
+
+
+async def _answer(request: web.Request, looks: Iterator[Covered | None]) -> web.Response:
+    wanted = request.query.get("in_force")
+    if wanted is not None and wanted not in _FLAGS:
+        raise bad_request(f"Invalid in_force: {wanted}, must be true or false")
+    found = [
+        covered
+        async for covered in in_slices(looks)
+        if covered is not None and (wanted is None or covered.in_force is _FLAGS[wanted])
+    ]
+    return await list_answer(request, found, View(_describe, order=_name, name=_name), paginated=True)
+
+
+def _name(covered: Covered) -> str:
+    return covered.subject.name
+
+
+def _describe(covered: Covered) -> dict[str, Any]:
+    subject = covered.subject
+    document = {
+        "name": subject.name,
+        "vhost": subject.vhost_name,
+        "type": covered.type_name,
+        "in_force": covered.in_force,
+        "rival": covered.rival,
+        "reason": covered.reason,
+    }
+    if isinstance(subject, Queue):
+        document["messages_ready"] = subject.store.ready_count
+        document["message_bytes_ready"] = subject.store.ready_bytes
+        document["fill_percent"] = fill_percent(subject)
+    return document

@@ -1,0 +1,96 @@
+"""Which policy keys and queue arguments there are, for forms; beyond what RabbitMQ offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.management.http.context import Context
+from broker.management.http.listing import View, list_answer
+from broker.management.http.routes import resource
+from policies.arguments import ARGUMENTS, Argument
+from policies.keys import KEYS, Merge, PolicyKey, operator_replaces
+from policies.settings import QueueSettings
+from policies.values import Values
+
+#: Queue types in the order in which people look for them.
+_QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+
+
+class PolicyKeys:
+    """The resources ``/api/policy-keys`` and ``/api/queue-arguments``.
+
+    Args:
+        context: Who may ask.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._access = context.access
+
+    def routes(self) -> list[web.RouteDef]:
+        """The paths and their handlers."""
+        return [*resource("policy-keys", GET=self.keys), *resource("queue-arguments", GET=self.arguments)]
+
+    async def keys(self, request: web.Request) -> web.Response:
+        """The keys that policies may hold."""
+        self._access.require(request, "management")
+        return await list_answer(request, KEYS.values(), View[PolicyKey](_describe_key, order=lambda key: key.name))
+
+    async def arguments(self, request: web.Request) -> web.Response:
+        """The arguments that queues may be declared with."""
+        self._access.require(request, "management")
+        view = View[Argument](_describe_argument, order=lambda argument: argument.name)
+        return await list_answer(request, ARGUMENTS.values(), view)
+
+
+def _describe_key(key: PolicyKey) -> dict[str, Any]:
+    types = _ordered(key.queue_types)
+    return {
+        "key": key.name,
+        "argument": key.argument if types else key.name,
+        **_describe_values(key.valid),
+        "queue_types": types,
+        "exchanges": not types,
+        "unfit_queue_types": _ordered(key.unfit),
+        "operator": key.operator,
+        "argument_merge": {name: key.merge_for(name).value for name in types},
+        "operator_merge": _operator_merge(key),
+        "has_effect": not types or key.name.replace("-", "_") in QueueSettings.__dataclass_fields__,
+        "summary": key.summary,
+    }
+
+
+def _operator_merge(key: PolicyKey) -> str | None:
+    """How the value of an operator policy meets that of a policy."""
+    if not key.operator:
+        return None
+    return "the operator policy comes before the policy" if operator_replaces(key.name) else Merge.MIN.value
+
+
+def _describe_argument(argument: Argument) -> dict[str, Any]:
+    key = KEYS.get(argument.name.removeprefix("x-"))
+    values = argument.values or (Values("string") if key is None else key.valid)
+    return {
+        "argument": argument.name,
+        "key": None if key is None else key.name,
+        **_describe_values(values),
+        "queue_types": _ordered(argument.queue_types),
+        "summary": argument.summary or ("" if key is None else key.summary),
+    }
+
+
+def _describe_values(values: Values) -> dict[str, Any]:
+    return {
+        "type": values.type_name,
+        "minimum": values.least,
+        "maximum": values.most,
+        "values": list(values.choices) or None,
+        "unit": values.unit,
+    }
+
+
+def _ordered(queue_types: Iterable[str]) -> list[str]:
+    there = frozenset(queue_types)
+    return [name for name in _QUEUE_TYPES if name in there]

@@ -1,0 +1,183 @@
+"""What has been lost, as JSON: dropped, refused, dead-lettered and unroutable messages, by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from broker.core.queues.counters import QueueCounters
+from broker.core.stats.counters import ExchangeCounters
+from broker.core.stats.history import STEP
+from broker.core.stats.losses import LosingCounters, LossHistory
+from broker.management.http.rates import Rates, numbers
+from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+
+#: Why messages are dead-lettered; and why they leave a queue otherwise than by being acknowledged.
+DEATHS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
+DROPS: Final = (*DEATHS, "purged", "deleted")
+_UNROUTABLE: Final = ("dropped", "returned")
+
+_NUMBERS: Final = {
+    QueueCounters: numbers(QueueCounters.LOSS_FIELDS, *QueueCounters.LOSS_FIELDS),
+    ExchangeCounters: numbers(ExchangeCounters.LOSS_FIELDS, *ExchangeCounters.LOSS_FIELDS),
+}
+_NOTHING: Final = {
+    "queue": (0,) * len(QueueCounters.LOSS_FIELDS),
+    "exchange": (0,) * len(ExchangeCounters.LOSS_FIELDS),
+}
+_NO_HISTORY: Final = LossHistory()
+
+Kind = Literal["queue", "exchange"]
+State = Literal["present", "deleted", "sum of deleted"]
+
+
+def loss_stats(counters: QueueCounters | ExchangeCounters, rates: Rates, retained: int = 0) -> dict[str, Any]:
+    """The losses of one object with rates and samples, like ``message_stats``; empty without any.
+
+    Args:
+        counters: Of the object.
+        rates: Of the request; the range for message rates counts.
+        retained: Dead letters that wait for somebody to take them.
+    """
+    if not counters.has_losses:
+        return {}
+    row = counters.loss_row(retained)
+    if not any(row):
+        return {}
+    return rates.show({}, _NUMBERS[type(counters)], row, counters.losses or _NO_HISTORY, "msg_rates")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was lost within some time.
+
+    Args:
+        row: The losses, by the LOSS_FIELDS of the kind.
+        start: Since when, in seconds since 1970: that of counting, if that is later than was asked for.
+        step: How exact the start is, in seconds.
+    """
+
+    row: tuple[int, ...]
+    start: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One row: the losses of an object, or of deleted objects together.
+
+    Args:
+        kind: What it is.
+        state: Whether it is still there.
+        vhost: Its virtual host.
+        name: Its name; None for a sum.
+        counters: Have the history.
+        row: The losses, by the LOSS_FIELDS of the kind.
+        window: Those of the window that was asked for, if any.
+        deleted_at: When it was deleted, in seconds since 1970; 0 if it was not, or for a sum.
+    """
+
+    kind: Kind
+    state: State
+    vhost: str
+    name: str | None
+    counters: LosingCounters
+    row: tuple[int, ...]
+    window: Window | None
+    deleted_at: int = 0
+
+    @property
+    def matters(self) -> bool:
+        """Whether anything was lost, in the window if there is one."""
+        return any(self.row if self.window is None else self.window.row)
+
+    @property
+    def lost(self) -> int:
+        """The sum of what was lost for good, in the window if there is one."""
+        return self.row[0] if self.window is None else self.window.row[0]
+
+
+def losses_within(counters: LosingCounters, row: Sequence[int], now: int, age: int) -> Window:
+    """The losses of a window that reaches until now.
+
+    Args:
+        counters: Have the history.
+        row: What the losses are now.
+        now: Seconds since 1970.
+        age: Seconds that the window reaches back.
+    """
+    history = None if counters.losses is None else counters.losses.history
+    if history is None:
+        return Window(tuple(row), max(counters.since, now - age), STEP)
+    start = history.start(now, age)
+    # What is retained may be lost in the end, and a sample may have seen less of it.
+    within = tuple(max(0, value - before) for value, before in zip(row, start.row, strict=True))
+    return Window(within, max(counters.since, start.time), start.step)
+
+
+def loss_document(loss: Loss, rates: Rates, age: int | None) -> dict[str, Any]:
+    """One row as JSON.
+
+    Args:
+        loss: The row.
+        rates: Of the request.
+        age: Seconds of the window that was asked for, if any.
+    """
+    document = {
+        "kind": loss.kind,
+        "state": loss.state,
+        "vhost": loss.vhost,
+        "name": loss.name,
+        "since": loss.counters.since * 1000,
+        "deleted_at": loss.deleted_at * 1000 or None,
+        **_amounts(**{loss.kind: loss.row}),
+        "lost_details": {"rate": 0.0 if loss.counters.losses is None else rates.rate(loss.counters.losses, (0,))},
+    }
+    if loss.window is not None:
+        document["window"] = {
+            "age": age,
+            "from": loss.window.start * 1000,
+            "resolution": loss.window.step,
+            **_amounts(**{loss.kind: loss.window.row}),
+        }
+    return document
+
+
+def loss_totals(losses: Iterable[Loss], since: int, now: int, age: int | None) -> dict[str, Any]:
+    """The sum of many rows as JSON.
+
+    Args:
+        losses: The rows.
+        since: When counting began, in seconds since 1970.
+        now: Seconds since 1970.
+        age: Seconds of the window that was asked for, if any.
+    """
+    rows, windows = dict(_NOTHING), dict(_NOTHING)
+    for loss in losses:
+        rows[loss.kind] = _sum(rows[loss.kind], loss.row)
+        if loss.window is not None:
+            windows[loss.kind] = _sum(windows[loss.kind], loss.window.row)
+    document = {"since": since * 1000, **_amounts(**rows)}
+    if age is not None:
+        document["window"] = {"age": age, "from": max(since, now - age) * 1000, **_amounts(**windows)}
+    return document
+
+
+def _amounts(
+    queue: Sequence[int] = _NOTHING["queue"], exchange: Sequence[int] = _NOTHING["exchange"]
+) -> dict[str, Any]:
+    """Rows of losses as JSON, by the LOSS_FIELDS of queues and of exchanges."""
+    letters = 2 + len(DROPS)
+    return {
+        "lost": queue[0] + exchange[0],
+        "dropped": dict(zip(DROPS, queue[1 : letters - 1], strict=True)),
+        "refused": queue[letters - 1],
+        "dead_lettered": dict(zip(DEATHS, queue[letters : letters + len(DEATHS)], strict=True)),
+        "dead_letters_lost": dict(zip(DEATHS, queue[letters + len(DEATHS) :], strict=True)),
+        "unroutable": dict(zip(_UNROUTABLE, exchange[1:], strict=True)),
+    }
+
+
+def _sum(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))

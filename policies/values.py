@@ -1,0 +1,58 @@
+"""The values that a policy key or a queue argument takes, for checks and for forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+ValueType: TypeAlias = Literal["integer", "string", "boolean", "age"]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a value may be. Called with a JSON value, it tells whether that is one.
+
+    Args:
+        type_name: ``age`` is text such as 7D: a positive number and one of Y, M, D, h, m, s.
+        least: The smallest integer; None for any.
+        most: The largest integer; None for any.
+        choices: All values, where there are few.
+        unit: What an integer counts.
+    """
+
+    type_name: ValueType
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[str | int, ...] = ()
+    unit: str | None = None
+
+    def __call__(self, value: Any) -> bool:
+        """Whether a JSON value is one of these."""
+        if self.choices:
+            return any(type(value) is type(each) and value == each for each in self.choices)
+        if self.type_name == "integer":
+            is_integer = isinstance(value, int) and not isinstance(value, bool)
+            return is_integer and self._is_in_range(value)
+        if self.type_name == "boolean":
+            return isinstance(value, bool)
+        return isinstance(value, str) and (self.type_name == "string" or _is_age(value))
+
+    def _is_in_range(self, value: int) -> bool:
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+
+def integer(least: int, most: int | None = None, unit: str | None = None) -> Values:
+    """Integers from a smallest one on."""
+    return Values("integer", least, most, unit=unit)
+
+
+def one_of(*choices: str | int) -> Values:
+    """A few values, all of one type."""
+    return Values("string" if isinstance(choices[0], str) else "integer", choices=choices)
+
+
+def _is_age(value: str) -> bool:
+    if value[-1:] not in tuple("YMDhms"):
+        return False
+    number = value[:-1]
+    return number.isascii() and number.isdigit() and number.strip("0") != ""

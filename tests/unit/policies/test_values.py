@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.arguments import ARGUMENTS
+from policies.keys import KEYS
+from policies.values import Values, integer, one_of
+
+
+@pytest.mark.parametrize(
+    ("values", "good", "bad"),
+    [
+        (integer(1, 5), [1, 5], [0, 6, True, 1.0, "1", None]),
+        (integer(0), [0, 1 << 70], [-1]),
+        (one_of("a", "b"), ["a", "b"], ["c", "", 1, ["a"]]),
+        (one_of(1, 2), [1, 2], [3, True, 1.0, "1"]),
+        (Values("string"), ["", "x"], [1, None]),
+        (Values("boolean"), [True, False], [0, "true"]),
+        (Values("age"), ["7D", "10s"], ["", "D", "0D", "7", "7d", "-7D", 7]),
+    ],
+    ids=lambda each: each.type_name if isinstance(each, Values) else "",
+)
+def test_values(values: Values, good: list[Any], bad: list[Any]) -> None:
+    assert [value for value in good if not values(value)] == []
+    assert [value for value in bad if values(value)] == []
+
+
+def test_every_key_and_argument_can_be_explained() -> None:
+    assert all(key.summary.endswith(".") for key in KEYS.values())
+    for argument in ARGUMENTS.values():
+        key = KEYS.get(argument.name.removeprefix("x-"))
+        assert argument.summary.endswith(".") or key is not None, argument.name
+        assert argument.values is not None or key is not None, argument.name
+
+
+#: Arguments and, where it is not the same, the type of their values over AMQP.
+_AMQP = {"integer": "long", "string": "longstr", "boolean": "bool", "age": "longstr"}
+
+
+@pytest.mark.parametrize("name", [name for name, argument in ARGUMENTS.items() if argument.values is not None])
+def test_what_forms_offer_is_what_declarations_take(name: str) -> None:
+    argument = ARGUMENTS[name]
+    values = argument.values
+    assert values is not None
+
+    def is_taken(value: Any) -> bool:
+        sent = value.encode() if isinstance(value, str) else value
+        return argument.check(_AMQP[values.type_name], sent) is None
+
+    ends = [end for end in (values.least, values.most) if end is not None]
+    assert all(is_taken(value) for value in [*ends, *values.choices])
+    if values.least is not None:
+        assert not is_taken(values.least - 1)
+    if values.most is not None:
+        assert not is_taken(values.most + 1)
