@@ -11,9 +11,10 @@ from broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
 from broker.core.message_storage import MessageStorage
 from broker.core.stats.totals import BrokerStatistics
 from broker.core.timers import Timers
+from broker.core.tracing import Tracer
 from broker.core.turn import Turn
 from broker.core.vhost import VirtualHost
-from broker.core.vhost_metadata import metadata_to_json
+from broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
 from storage.definitions import Journal, NoJournal
 
 
@@ -76,6 +77,18 @@ class Broker:
         """Keep a virtual host, its limits and its metadata."""
         limits = {"max_connections": vhost.max_connections, "max_queues": vhost.max_queues}
         self._journal.put("vhost", (vhost.name,), {**limits, "metadata": metadata_to_json(vhost.metadata)})
+
+    def set_metadata(self, vhost: VirtualHost, metadata: VirtualHostMetadata) -> None:
+        """Change what is said about a virtual host, and keep it; tracing begins or ends with it."""
+        vhost.metadata = metadata
+        if metadata.tracing != (vhost.tracer is not None):
+            vhost.tracer = Tracer(vhost, self.default_cluster_name) if metadata.tracing else None
+            # The channels hold it, so that publishes and deliveries need not ask the virtual host.
+            for connection in self.connections:
+                if connection.vhost_name == vhost.name:
+                    for channel in connection.channels:
+                        channel.tracer = vhost.tracer
+        self.save_vhost(vhost)
 
     def record_to(self, journal: Journal) -> None:
         """Write all changes of definitions into a journal from now on."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from broker.core.queues.queue import Queue
 from broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from broker.core.tracing import Tracer
 from protocol.faults import AmqpFault
 from protocol.field_table import FieldTable
 
@@ -44,12 +45,14 @@ class ClientChannel(Protocol):
         default_prefetch: Limit of consumers to come; 0 for none.
         prefetch: Limit of all consumers together; 0 for none.
         counters: What has happened on it.
+        tracer: That of its virtual host while tracing is on.
     """
 
     number: int
     default_prefetch: int
     prefetch: int
     counters: ChannelCounters
+    tracer: Tracer | None
 
     @property
     def connection(self) -> ClientConnection:

@@ -46,10 +46,10 @@ def _load_vhost(broker: Broker, name: str, entry: Mapping[str, Any]) -> None:
     vhost = broker.add_vhost(name)
     if is_new or len(entry) > 1:
         try:
-            vhost.metadata = read_metadata(entry, vhost.metadata)
+            metadata = read_metadata(entry, vhost.metadata)
         except InvalidMetadata as invalid:
             raise DefinitionsError(f"vhosts: '{name}': {invalid.reason}", invalid.reason) from None
-        broker.save_vhost(vhost)
+        broker.set_metadata(vhost, metadata)
 
 
 def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ def restore(broker: Broker, database: DefinitionsDatabase) -> None:
     for (name,), kept in database.load("vhost"):
         vhost = broker.add_vhost(name)
         vhost.max_connections, vhost.max_queues = kept["max_connections"], kept["max_queues"]
-        vhost.metadata = metadata_from_json(kept.get("metadata", {}))
+        broker.set_metadata(vhost, metadata_from_json(kept.get("metadata", {})))
     for kind in ("policy", "operator_policy"):
         for (vhost_name, name), value in database.load(kind):
             operator = kind == "operator_policy"

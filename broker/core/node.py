@@ -23,7 +23,7 @@ class Node:
         name: As RabbitMQ names nodes: program, ``@``, host.
         data_dir: Where all that is durable lies.
         config_files: Read at the start.
-        addresses: Host and port by listener: amqp, management, prometheus; filled when they listen.
+        addresses: Hosts and ports by listener: amqp, management, prometheus; filled when they listen.
         memory_limit: Bytes of memory above which the alarm is set.
         disk_free_limit: Bytes of free disk space below which the alarm is set.
         started_at: Milliseconds since 1970.
@@ -33,7 +33,7 @@ class Node:
     name: str = field(default_factory=lambda: f"leveret@{socket.gethostname()}")
     data_dir: Path = Path()
     config_files: tuple[str, ...] = ()
-    addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
+    addresses: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     memory_limit: int = 0
     disk_free_limit: int = _DISK_FREE_LIMIT
     started_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)

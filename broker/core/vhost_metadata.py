@@ -17,7 +17,7 @@ class VirtualHostMetadata:
     Args:
         description: For people.
         tags: For people and their tools.
-        tracing: Whether someone has asked for its messages to be traced; kept and shown, nothing is traced.
+        tracing: Whether what is published and delivered is copied to the trace exchange.
         default_queue_type: What a durable queue is that names no type; None for classic.
     """
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from broker.core.consumers import Holder
 from broker.core.queues.queue import Queue
 from broker.core.stats.counters import ChannelCounters
+from broker.core.tracing import Origin, Tracer
 from broker.session.confirms import Confirms
 from broker.session.delivery import ChannelConsumer
 from broker.session.transaction import Transaction
@@ -50,6 +51,7 @@ class Channel:
         reply_consumer: Set while it consumes direct replies.
         last_queue: Name of the queue declared last, None before the first.
         counters: What has happened on it.
+        tracer: Copies what is published and delivered; None while tracing is off.
     """
 
     __slots__ = (
@@ -68,6 +70,7 @@ class Channel:
         "prefetch",
         "reply_consumer",
         "state",
+        "tracer",
         "transaction",
         "unacked",
     )
@@ -88,6 +91,7 @@ class Channel:
         self.reply_consumer: ReplyConsumer | None = None
         self.last_queue: str | None = None
         self.counters = ChannelCounters()
+        self.tracer: Tracer | None = None
         self._getters: dict[Queue, Holder] = {}
 
     @property
@@ -122,6 +126,11 @@ class Channel:
     def transactional(self) -> bool:
         """Whether it is in transaction mode."""
         return self.transaction is not None
+
+    @property
+    def origin(self) -> Origin:
+        """Who publishes and takes messages on it, as traced messages say it."""
+        return Origin(self.connection.name, self.number, self.connection.username)
 
     @property
     def unacked_count(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from broker.session.channel import Channel
 from protocol.faults import ConnectionFault, ReplyCode
@@ -19,10 +20,11 @@ class Channels:
         connection: Their connection.
     """
 
-    __slots__ = ("_by_number", "_connection")
+    __slots__ = ("_by_number", "_owner")
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        # Else the two would hold each other until the garbage collector looks.
+        self._owner = ref(connection)
         self._by_number: dict[int, Channel] = {}
 
     def __iter__(self) -> Iterator[Channel]:
@@ -30,6 +32,12 @@ class Channels:
 
     def __len__(self) -> int:
         return len(self._by_number)
+
+    @property
+    def _connection(self) -> Connection:
+        connection = self._owner()
+        assert connection is not None, "the connection holds its channels"
+        return connection
 
     def find(self, number: int, method: int) -> Channel:
         """The open channel of that number.
@@ -55,6 +63,7 @@ class Channels:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
         self._check_limits()
         channel = self._by_number[number] = Channel(self._connection, number)
+        channel.tracer = self._connection.vhost.tracer
         broker = self._connection.server.broker
         broker.statistics.channel_created += 1
         broker.channel_count += 1

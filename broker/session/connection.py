@@ -7,6 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, cast
 
+from broker.addresses import is_loopback
 from broker.session.authorization import Authorization
 from broker.session.capabilities import Capabilities
 from broker.session.channels import Channels
@@ -15,12 +16,13 @@ from broker.session.handshake import Handshake
 from broker.session.heartbeat import Heartbeat
 from broker.session.output import Output
 from broker.session.peer_certificate import TlsSession, tls_session
-from broker.session.sockets import describe, disable_delay, ends, peer_is_loopback
+from broker.session.sockets import disable_delay, ends, name_of
 from protocol.events import Event, MethodReceived, PublishRun
 from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from protocol.field_table import FieldTable
 from protocol.frame_reader import FrameReader
 from protocol.methods import INDEX, encode_method
+from protocol.proxy_header import ProxiedEnds
 from protocol.states import ConnectionInput, ConnectionState, next_connection_state
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
 
     Args:
         server: What all connections share.
+        proxied: Its ends, if it comes through a proxy that has said so; those of the socket otherwise.
 
     Attributes:
         name: Peer and own address, as the log shows it.
@@ -81,8 +84,9 @@ class Connection(asyncio.BufferedProtocol):
     vhost: VirtualHost
     authorization: Authorization
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, proxied: ProxiedEnds | None = None) -> None:
         self.server = server
+        self._proxied = proxied
         self.state = ConnectionState.AWAIT_HEADER
         self.reader = FrameReader(server.settings.max_message_size)
         self.channels = Channels(self)
@@ -109,10 +113,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         if self.server.settings.tcp_listen_options.nodelay:
             disable_delay(transport)
-        self.name = describe(transport)
-        self.peer, self.local = ends(transport)
+        proxied = self._proxied
+        self.peer, self.local = ends(transport) if proxied is None else (proxied.peer, proxied.local)
+        self.name = name_of(self.peer, self.local)
         self.connected_at = time.time_ns() // 1_000_000
-        self.peer_is_loopback = peer_is_loopback(transport)
+        self.peer_is_loopback = is_loopback(self.peer[0])
         self.tls = tls_session(transport)
         self.output = Output(self.server.broker.turn, self._transport)
         self.server.sockets.add(self)
@@ -327,6 +332,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self.output.flush()
             self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the socket, and what was to be sent."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _end(self) -> None:
         """Give up all that the connection holds in the broker."""

@@ -132,6 +132,8 @@ class ChannelConsumer(Consumer):
             self.unacked += len(entries)
             channel.consumer_unacked += len(entries)
         channel.output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
+        if channel.tracer is not None:
+            channel.tracer.delivered(channel.origin, self.queue.name, entries)
 
     def cancelled(self) -> None:
         """Learn that the queue is gone: tell the client if it wants to know."""

@@ -44,6 +44,10 @@ _VERSIONS: Final = {
     b"AMQP\x01\x01\x09\x01": (8, 0),
 }
 
+#: What the first record of a TLS connection begins with.
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_HTTP: Final = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"})
+
 #: What may come in each state; the number is that of the method.
 _EXPECTED: Final = {
     ConnectionState.AWAIT_START_OK: _START_OK,
@@ -81,7 +85,7 @@ class Handshake:
         header, rest = octets[:8], octets[8:]
         version = _VERSIONS.get(header)
         if version is None:
-            log.error("closing AMQP connection %s: bad protocol header %s", connection.name, format_binary(header))
+            log.error("closing AMQP connection %s: %s", connection.name, _explain(header))
             connection.output.send(PROTOCOL_HEADER)
             connection.reader.deafen()
             self._connection.move(ConnectionInput.LOST)
@@ -219,6 +223,15 @@ class Handshake:
         if limit is not None and 0 <= limit <= broker.user_connections[user.name]:
             raise _not_allowed(f"connection refused for user '{user.name}': user connection limit ({limit}) is reached")
         return vhost
+
+
+def _explain(header: bytes) -> str:
+    """What is wrong with a protocol header, for the log."""
+    if header[:2] == _TLS_HANDSHAKE:
+        return "the client speaks TLS, but this is a port without TLS"
+    if header[:4] in _HTTP:
+        return "the client speaks HTTP, but this is a port for AMQP"
+    return f"bad protocol header {format_binary(header)}"
 
 
 def _not_allowed(explanation: str) -> ConnectionFault:

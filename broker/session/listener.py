@@ -1,21 +1,30 @@
-"""The listening AMQP socket, and stopping what was accepted on it."""
+"""The listening AMQP sockets, and stopping what was accepted on them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
+import socket
+from functools import partial
 from typing import Final
 
+from broker.accepting import Acceptor
 from broker.session.connection import Connection
 from broker.session.consumer_timeout import ConsumerTimeout
+from broker.session.proxied import read_header
 from broker.session.server import Server
+from broker.session.sockets import describe, name_of
+from broker.tls import Tls
+from broker.tls_handshake import HandshakeFailed, encrypt
 from protocol.faults import ConnectionFault, ReplyCode
+from protocol.proxy_header import MalformedProxyHeader, ProxiedEnds
 
 log = logging.getLogger("leveret.connection")
 
 #: What clients read when the broker stops.
 _SHUTDOWN: Final = "broker forced connection closure with reason 'shutdown'"
+#: Seconds that clients have to answer it. One that is sending all the time would otherwise learn of a reset only.
+_ANSWER_SECONDS: Final = 0.5
 
 
 class Listener:
@@ -29,51 +38,78 @@ class Listener:
         self._server = server
         self._listening: list[asyncio.Server] = []
         self._consumer_timeout: ConsumerTimeout | None = None
+        self._acceptors: list[Acceptor] = []
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
-        """Listen, on one more port if it has been called before; return host and port.
+    async def start(self, sock: socket.socket, tls: Tls | None = None) -> None:
+        """Listen, on one more socket if it has been called before.
 
         Args:
-            host: Address to listen on.
-            port: 0..65535; 0 takes a free one.
-            tls: Encrypts what goes over that port; None for no encryption.
-        Raises:
-            OSError: The address cannot be listened on.
+            sock: Bound, and closed in the end.
+            tls: Encrypts what goes over it; None for no encryption.
         """
-        settings = self._server.settings
-        loop = self._server.loop
-        listening = await loop.create_server(
-            self._accept,
-            host,
-            port,
-            backlog=settings.tcp_listen_options.backlog,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else settings.ssl_handshake_timeout / 1000,
-        )
-        self._listening.append(listening)
+        settings, loop = self._server.settings, self._server.loop
+        if tls is None and not settings.proxy_protocol:
+            make, backlog = partial(Connection, self._server), settings.tcp_listen_options.backlog
+            self._listening.append(await loop.create_server(make, sock=sock, backlog=backlog))
+        else:
+            acceptor = Acceptor(partial(self._take, tls))
+            acceptor.start(sock)
+            self._acceptors.append(acceptor)
         if self._consumer_timeout is None and settings.consumer_timeout is not None:
             self._consumer_timeout = ConsumerTimeout(self._server, settings.consumer_timeout)
-        bound_host, bound_port = listening.sockets[0].getsockname()[:2]
-        return bound_host, bound_port
 
-    def _accept(self) -> Connection:
-        return Connection(self._server)
+    async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
+        """Make a connection of an accepted socket, through what comes before AMQP."""
+        settings, name = self._server.settings, describe(sock)
+        proxied: ProxiedEnds | None = None
+        try:
+            if settings.proxy_protocol:
+                proxied = await read_header(sock, settings.handshake_timeout / 1000)
+                name = describe(sock) if proxied is None else name_of(proxied.peer, proxied.local)
+            make = partial(Connection, self._server, proxied)
+            if tls is None:
+                await self._server.loop.connect_accepted_socket(make, sock)
+            else:
+                await encrypt(sock, make, tls, settings.ssl_handshake_timeout / 1000)
+        except HandshakeFailed as failure:
+            log.error("closing AMQP connection %s: TLS: %s", name, failure)
+        except MalformedProxyHeader as malformed:
+            log.error("closing AMQP connection %s: PROXY protocol header: %s", name, malformed)
+            sock.close()
+        except OSError as error:
+            log.info("closing AMQP connection %s: %s", name, error.strerror or error)
+            sock.close()
 
     async def stop(self, seconds: float) -> None:
         """Listen no more and close all connections.
 
         Args:
-            seconds: How long clients may take to read what is still on its way to them.
+            seconds: How long clients may take to read what is still on its way to them, and to answer.
         """
         if self._consumer_timeout is not None:
             self._consumer_timeout.stop()
         for listening in self._listening:
             listening.close()
+        # It has been set whenever nobody was connected.
+        self._server.all_gone.clear()
+        for acceptor in self._acceptors:
+            await acceptor.stop()
         for connection in list(self._server.sockets):
             connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
+        answer_seconds = min(_ANSWER_SECONDS, seconds)
+        if await self._all_gone(answer_seconds):
+            return
+        for connection in list(self._server.sockets):
             connection.drop()
+        if not await self._all_gone(seconds - answer_seconds):
+            log.warning("%d connections did not end in %g s", len(self._server.sockets), seconds)
+            for connection in list(self._server.sockets):
+                connection.abort()
+
+    async def _all_gone(self, seconds: float) -> bool:
         self._server.check_all_gone()
         try:
             await asyncio.wait_for(self._server.all_gone.wait(), seconds)
         except TimeoutError:
-            log.warning("%d connections did not end in %g s", len(self._server.sockets), seconds)
+            return False
+        return True

@@ -102,6 +102,8 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
         _read_header(channel, publish, route, run.header)
     envelope = route.envelope
     messages = [Message(envelope, body) for body in run.bodies]
+    if channel.tracer is not None:
+        channel.tracer.published(channel.origin, messages, route.queues)
     if channel.transaction is not None:
         held = partial(_enqueue, channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
         channel.transaction.hold_publish(held, len(messages))
@@ -155,6 +157,8 @@ def _enqueue(
     # A direct reply does not count as routed, as in 3.10.8.
     if not routed:
         _leave_unroutable(channel, messages, mandatory)
+        if not replies:
+            exchange.counters.lose(count, returned=mandatory)
     return taken
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from broker.management.http.browser_sessions import is_from_ui
 from broker.management.http.errors import failure, from_fault, not_found
 from protocol.faults import AmqpFault
 
@@ -49,6 +50,9 @@ async def in_form(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await _answer(request, handler)
     except web.HTTPException as error:
         response = _as_response(error)
+    if is_from_ui(request.headers):
+        # The browser would ask for name and password itself.
+        response.headers.popall(hdrs.WWW_AUTHENTICATE, None)
     _set_headers(response)
     if isinstance(response, web.Response) and response.body is not None:
         _compress(request, response)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import ssl
+import asyncio
+import logging
+from functools import partial
+from socket import socket
 from typing import Final, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from broker.accepting import Acceptor
+from broker.addresses import written
 from broker.auth.attempts import LoginThrottle
+from broker.config.options import Settings
 from broker.management.http.context import Context
 from broker.management.http.controllers.aliveness import Aliveness
 from broker.management.http.controllers.binding_actions import BindingActions
 from broker.management.http.controllers.bindings import Bindings
+from broker.management.http.controllers.browser_session import BrowserSession
 from broker.management.http.controllers.channels import Channels
 from broker.management.http.controllers.cluster import Cluster
 from broker.management.http.controllers.configuration import Configuration
@@ -24,11 +31,14 @@ from broker.management.http.controllers.exchanges import Exchanges
 from broker.management.http.controllers.features import Features
 from broker.management.http.controllers.health import HealthChecks
 from broker.management.http.controllers.limits import Limits
+from broker.management.http.controllers.losses import Losses
 from broker.management.http.controllers.nodes import Nodes
 from broker.management.http.controllers.overview import Overview
 from broker.management.http.controllers.parameters import Parameters
 from broker.management.http.controllers.permissions import Permissions
 from broker.management.http.controllers.policies import Policies
+from broker.management.http.controllers.policy_coverage import PolicyCoverage
+from broker.management.http.controllers.policy_keys import PolicyKeys
 from broker.management.http.controllers.queue_actions import QueueActions
 from broker.management.http.controllers.queue_explanations import QueueExplanations
 from broker.management.http.controllers.queue_messages import QueueMessages
@@ -36,9 +46,19 @@ from broker.management.http.controllers.queues import Queues
 from broker.management.http.controllers.sessions import Sessions
 from broker.management.http.controllers.users import Users
 from broker.management.http.controllers.vhosts import VirtualHosts
+from broker.management.http.cors import allow_origins
 from broker.management.http.login_delay import slow_logins
 from broker.management.http.middleware import in_form, saving
+from broker.management.http.origins import refuse_foreign_pages
+from broker.management.http.pages import Pages
+from broker.management.http.prefix import prefixed
 from broker.management.http.prometheus.controller import Metrics
+from broker.management.http.switches import SETTINGS
+from broker.management.http.tools_page import ToolsPage
+from broker.tls import Tls
+from broker.tls_handshake import HandshakeFailed, encrypt
+
+log = logging.getLogger("leveret.http")
 
 #: Definitions of a large broker have tens of thousands of entries.
 _MAX_REQUEST_SIZE: Final = 64 * 1024 * 1024
@@ -58,6 +78,7 @@ class Controller(Protocol):
 CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     HealthChecks,
     Sessions,
+    BrowserSession,
     Overview,
     Nodes,
     Features,
@@ -76,43 +97,70 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Definitions,
     Cluster,
     Policies,
+    PolicyCoverage,
+    PolicyKeys,
     Queues,
     QueueActions,
     QueueMessages,
     QueueExplanations,
+    Losses,
     ExchangeActions,
     BindingActions,
 )
 
 
 class HttpServer:
-    """Serves one aiohttp application on one port.
+    """Serves one aiohttp application.
 
     Args:
         app: The application.
+        settings: The configuration.
     """
 
-    def __init__(self, app: web.Application) -> None:
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    def __init__(self, app: web.Application, settings: Settings) -> None:
+        self._settings = settings
+        # To aiohttp 0 is for ever.
+        timeout = max(settings.shutdown_timeout, 1) / 1000
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=timeout)
+        self._listening: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
-        """Listen, on one more port if it has been called before; return host and port.
+    async def start(self, sock: socket, tls: Tls | None = None) -> None:
+        """Listen, on one more socket if it has been called before.
 
         Args:
-            host: Address to listen on.
-            port: 0..65535; 0 takes a free one.
-            tls: Encrypts what goes over that port; None for no encryption.
-        Raises:
-            OSError: The address cannot be listened on.
+            sock: Bound, and closed in the end.
+            tls: Encrypts what goes over it; None for no encryption.
         """
         if self._runner.server is None:
             await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
-        bound_host, bound_port = self._runner.addresses[-1][:2]
-        return bound_host, bound_port
+        make = self._runner.server
+        assert make is not None
+        if tls is None:
+            backlog = self._settings.tcp_listen_options.backlog
+            self._listening.append(await asyncio.get_running_loop().create_server(make, sock=sock, backlog=backlog))
+        else:
+            acceptor = Acceptor(partial(self._encrypt, make, tls))
+            acceptor.start(sock)
+            self._acceptors.append(acceptor)
+
+    async def _encrypt(self, make: web.Server, tls: Tls, sock: socket) -> None:
+        peer = "?"
+        try:
+            peer = written(*sock.getpeername()[:2])
+            await encrypt(sock, make, tls, self._settings.ssl_handshake_timeout / 1000)
+        except HandshakeFailed as failure:
+            log.error("closing HTTPS connection from %s: TLS: %s", peer, failure)
+        except OSError:
+            # It has gone again.
+            sock.close()
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Listen no more, and end what is under way within the shutdown timeout."""
+        for listening in self._listening:
+            listening.close()
+        for acceptor in self._acceptors:
+            await acceptor.stop()
         await self._runner.cleanup()
 
 
@@ -125,12 +173,17 @@ def management_app(context: Context) -> web.Application:
     app = web.Application(client_max_size=_MAX_REQUEST_SIZE, middlewares=_middlewares(context))
     for controller in CONTROLLERS:
         app.add_routes(controller(context).routes())
-    return app
+    app.add_routes(Pages().routes())
+    app.add_routes(ToolsPage().routes())
+    app[SETTINGS] = context.settings
+    return prefixed(app, context.settings.management.path_prefix, _MAX_REQUEST_SIZE)
 
 
 def _middlewares(context: Context) -> list[Middleware]:
     """What every request goes through, the outermost first."""
-    return [in_form, slow_logins(LoginThrottle()), saving(context.save)]
+    cors = context.settings.management.cors
+    foreign = refuse_foreign_pages(cors.allow_origins)
+    return [allow_origins(cors), in_form, foreign, slow_logins(LoginThrottle()), saving(context.save)]
 
 
 def prometheus_app(context: Context) -> web.Application:

@@ -155,6 +155,8 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
         return
     _, message, redelivered = entry
     counters.redeliver += redelivered
+    if channel.tracer is not None:
+        channel.tracer.delivered(channel.origin, queue.name, [entry])
     if no_ack:
         counters.get_no_ack += 1
     else:

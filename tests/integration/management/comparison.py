@@ -10,6 +10,12 @@ from typing import Any
 #: of the text but of the fraction.
 _NAMES = {bool: "boolean", int: "integer", float: "fraction", str: "string", type(None): "null"}
 
+#: What tells an element of a list from the others.
+_IDENTIFYING = (
+    "name", "vhost", "user", "component", "exchange", "source", "destination", "properties_key", "consumer_tag",
+    "protocol",
+)  # fmt: skip
+
 
 def type_name(value: Any) -> str:
     """The type of a JSON value."""
@@ -41,10 +47,25 @@ def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
             if key not in theirs:
                 yield f"added {path}.{key}" if path else f"added {key}"
     elif wanted == found == "list":
-        if theirs and ours:
-            yield from differences(theirs[0], ours[0], f"{path}[]")
+        for one, other in _pairs(theirs, ours):
+            yield from differences(one, other, f"{path}[]")
     elif wanted != found:
         yield f"{path}: {found} for {wanted}"
+
+
+def _pairs(theirs: list[Any], ours: list[Any]) -> list[tuple[Any, Any]]:
+    """Elements to compare: those that are about the same thing; the first ones where there is no such pair."""
+    by_identity = {_identity(each): each for each in reversed(ours) if isinstance(each, Mapping)}
+    pairs = [
+        (each, by_identity[_identity(each)])
+        for each in theirs
+        if isinstance(each, Mapping) and _identity(each) in by_identity
+    ]
+    return pairs or list(zip(theirs[:1], ours[:1], strict=False))
+
+
+def _identity(element: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(element[key]) for key in _IDENTIFYING if key in element)
 
 
 def unexplained(found: Iterable[str], explained: Iterable[str]) -> list[str]:

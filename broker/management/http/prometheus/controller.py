@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from aiohttp import web
 
 from broker.management.http.context import Context
+from broker.management.http.listing import in_time
 from broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
+from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.exposition import Exposition
 from broker.management.http.prometheus.families import Vhosts
+from broker.management.http.prometheus.limits import LIMIT_FAMILIES
 from broker.management.http.prometheus.losses import LOSS_FAMILIES
 from broker.management.http.prometheus.node import (
     alarm_families,
@@ -67,24 +70,30 @@ class Metrics:
 
     async def _aggregated_text(self, exposition: Exposition) -> AsyncIterator[bytes]:
         counted = await self._totals.count()
-        yield self._common(exposition)
-        yield exposition.text(await self._totals.of_objects(counted))
-        yield exposition.text(self._totals.of_messages(counted))
+        for piece in self._common(exposition, counted):
+            yield piece
+        for family in await self._totals.of_objects(counted):
+            yield exposition.text([family])
+        for family in self._totals.of_messages(counted):
+            yield exposition.text([family])
         yield exposition.text(identity_families(self._context, "aggregated"))
 
     async def _per_object_text(self, exposition: Exposition) -> AsyncIterator[bytes]:
-        yield self._common(exposition)
-        for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES):
+        counted = await self._totals.count()
+        for common in self._common(exposition, counted):
+            yield common
+        for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES, *LIMIT_FAMILIES):
             async for piece in exposition.objects(family, self._context.broker, None, family.prefix):
                 yield piece
-        yield exposition.text(self._totals.of_messages(await self._totals.count()))
+        for single in self._totals.of_messages(counted):
+            yield exposition.text([single])
         yield exposition.text(identity_families(self._context, "per-object"))
 
     async def _detailed_text(self, exposition: Exposition, wanted: set[str], vhosts: Vhosts) -> AsyncIterator[bytes]:
         for group, single in node_families(self._context, f"{_PREFIX}detailed_"):
             if group in wanted:
                 yield exposition.text([single])
-        families = [family for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES) if family.name in wanted]
+        families = [family for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES, *LIMIT_FAMILIES) if family.name in wanted]
         if CONSUMER_COUNT.name in wanted and "queue_metrics" not in wanted:
             families.append(CONSUMER_COUNT)
         for family in families:
@@ -96,10 +105,11 @@ class Metrics:
                     yield piece
         yield exposition.text(identity_families(self._context, "detailed"))
 
-    def _common(self, exposition: Exposition) -> bytes:
+    def _common(self, exposition: Exposition, counted: Counted) -> Iterator[bytes]:
         """What has no objects."""
         single = [family for _, family in node_families(self._context, _PREFIX)]
-        return exposition.text([*alarm_families(self._context.broker), *single, *object_families(self._context)])
+        for family in (*alarm_families(self._context.broker), *single, *object_families(self._context, counted)):
+            yield exposition.text([family])
 
 
 async def _nothing(request: web.Request) -> web.Response:
@@ -117,7 +127,7 @@ async def _send(request: web.Request, exposition: Exposition, pieces: AsyncItera
         response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
     waiting = bytearray()
-    async for piece in pieces:
+    async for piece in in_time(pieces):
         waiting += piece
         if len(waiting) >= _CHUNK:
             await response.write(bytes(waiting))

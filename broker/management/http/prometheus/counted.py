@@ -27,6 +27,7 @@ class Counted:
         connections: Of all connections.
         queues: Of all queues, by queue type.
         publishers: Open channels that have published.
+        consumers: Of all queues.
         disk_reads: Messages that queues have read from disk, by the last sample.
         disk_writes: Messages that queues have written to disk, by the last sample.
     """
@@ -35,7 +36,7 @@ class Counted:
         self.channels = ChannelCounters()
         self.connections = ConnectionCounters()
         self.queues = {queue_type: QueueCounters() for queue_type in QUEUE_TYPES}
-        self.publishers = 0
+        self.publishers = self.consumers = 0
         self.disk_reads = self.disk_writes = 0
         for gone in (broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())):
             self.channels.absorb(gone.channels)
@@ -45,7 +46,9 @@ class Counted:
             self.disk_reads += gone.disk_reads
             self.disk_writes += gone.disk_writes
         self._living_queues = [
-            (queue.queue_type, queue.counters) for vhost in broker.vhosts.values() for queue in vhost.queues.values()
+            (queue.queue_type, queue.counters, queue.consumers)
+            for vhost in broker.vhosts.values()
+            for queue in vhost.queues.values()
         ]
         self._living_connections = [
             (connection.output.counters, [channel.counters for channel in connection.channels])
@@ -54,8 +57,9 @@ class Counted:
 
     def steps(self) -> Iterator[None]:
         """Count what lives; a step is one object."""
-        for queue_type, counters in self._living_queues:
+        for queue_type, counters, consumers in self._living_queues:
             self.queues[queue_type].absorb(counters)
+            self.consumers += len(consumers)
             yield
         for octets, channels in self._living_connections:
             self.connections.absorb(octets)

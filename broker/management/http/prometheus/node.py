@@ -17,6 +17,7 @@ from broker.core.node import Node
 from broker.core.stats.node import open_files, open_files_max
 from broker.management.http.context import Context
 from broker.management.http.documents.constants import RABBITMQ_VERSION
+from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.families import Metric, add, counter, gauge
 
 #: File descriptors that are not for clients; as the HTTP API has it.
@@ -60,6 +61,7 @@ _OBJECTS: Final = (
     gauge("queues", "Queues available"),
 )
 _START: Final = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")
+_CLIENT_VERSION: Final = version("prometheus-client")
 _BUILD: Final = Metric("build_info", "unknown", "RabbitMQ & Erlang/OTP version info")
 _IDENTITY: Final = Metric("identity_info", "unknown", "RabbitMQ node & cluster identity info")
 
@@ -96,11 +98,11 @@ def alarm_families(broker: Broker) -> Iterator[MetricFamily]:
         yield metric.single("rabbitmq_", resource in broker.alarms.resources)
 
 
-def object_families(context: Context) -> Iterator[MetricFamily]:
+def object_families(context: Context, counted: Counted) -> Iterator[MetricFamily]:
     """How many objects there are, and since when the broker runs."""
     broker = context.broker
-    queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
-    values = (len(broker.connections), broker.channel_count, sum(len(queue.consumers) for queue in queues), len(queues))
+    queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])
+    values = (len(broker.connections), broker.channel_count, counted.consumers, queues)
     for metric, value in zip(_OBJECTS, values, strict=True):
         yield metric.single("rabbitmq_", value)
     yield _START.single("", context.node.started_at / 1000)
@@ -119,7 +121,7 @@ def identity_families(context: Context, endpoint: str) -> Iterator[MetricFamily]
         1,
         rabbitmq_version=RABBITMQ_VERSION,
         prometheus_plugin_version=RABBITMQ_VERSION,
-        prometheus_client_version=version("prometheus-client"),
+        prometheus_client_version=_CLIENT_VERSION,
         erlang_version=platform.python_version(),
     )
     yield _IDENTITY.single(
