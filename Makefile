@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 # How many test processes; 0 runs the tests in this one.
 WORKERS ?= 2
+VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' broker/version.py)
 
 .DEFAULT_GOAL := help
 # Two installations at once would spoil the environment, and the targets here are whole runs: nothing to gain from -j.
@@ -24,12 +25,25 @@ run: $(VENV)/installed ## start the broker on port 5672 (ARGS="--port 0" and the
 	@exec $(BIN)/leveret $(ARGS)
 
 .PHONY: test
-test: needs-java $(VENV)/installed-test ## run the whole test suite; installs JDK 17+ and Maven first where it can
+test: needs-java needs-chromium $(VENV)/installed-test needs-rabbitmqadmin ## run the whole test suite; installs JDK 17+, Maven and Chromium where it can
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: test-python
-test-python: $(VENV)/installed-test ## run the test suite without what needs a JDK: the Java client and Spark
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not java and not spark" $(ARGS)
+test-python: $(VENV)/installed-test needs-rabbitmqadmin ## run the test suite without what needs a JDK (the Java client, Spark) or Chromium
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not java and not spark and not docker and not ui" $(ARGS)
+
+.PHONY: docker
+docker: ## build the image, tagged leveret and leveret:VERSION; BASE=… starts from another image
+	docker build --file docker/Dockerfile --target broker --tag leveret --tag "leveret:$(VERSION)" \
+		--build-arg "VERSION=$(VERSION)" $(if $(BASE),--build-arg "BASE=$(BASE)") .
+
+.PHONY: docker-test
+docker-test: needs-docker $(VENV)/installed-test ## build the image and test it in a Docker of its own (DOCKER_HOST: in that one)
+	$(BIN)/python -m pytest tests/docker -m docker $(ARGS)
+
+.PHONY: dist
+dist: $(VENV)/installed-test ## build the wheel and the source distribution, in dist/
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 .PHONY: conformance
 conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any broker: URL=amqp://… [MANAGEMENT_URL=http://…]
@@ -58,7 +72,7 @@ format: $(VENV)/installed-test ## put the code into its form
 
 .PHONY: clean
 clean: ## remove what the commands made, the broker's data excepted
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .docker-cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find tests -name target -type d -prune -exec rm -rf {} +
 
@@ -66,9 +80,22 @@ clean: ## remove what the commands made, the broker's data excepted
 needs-url:
 	@$(if $(URL),:,$(error say which broker: make conformance URL=amqp://guest:guest@localhost:5672))
 
+.PHONY: needs-docker
+needs-docker:
+	@$(if $(DOCKER_HOST),:,sh tests/system-needs.sh docker)
+
 .PHONY: needs-java
 needs-java:
 	@sh tests/system-needs.sh java
+
+.PHONY: needs-chromium
+needs-chromium:
+	@sh tests/system-needs.sh chromium
+
+# Where it is not to be had (status 3), its tests are skipped, which the summary says.
+.PHONY: needs-rabbitmqadmin
+needs-rabbitmqadmin: $(VENV)/created
+	@sh tests/system-needs.sh rabbitmqadmin $(VENV)/cache/rabbitmqadmin || [ $$? -eq 3 ]
 
 $(VENV)/created:
 	@sh tests/system-needs.sh python

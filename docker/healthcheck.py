@@ -1,33 +1,71 @@
-#!/usr/bin/env -S python3 -I
-"""Tells whether the broker in this container answers: greets it as a client does, and waits for connection.start.
+#!/opt/leveret/bin/python3 -E
+"""Tells whether the broker in this container answers.
 
-It looks at the port that LEVERET_PORT names, 5672 by default.
+It is greeted as a client would, and has to send connection.start; where it takes AMQP over TLS only, its HTTP API has
+to answer.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
+from typing import Final
 
-_GREETING = b"AMQP\x00\x00\x09\x01"
+from broker.config.errors import ConfigError
+from broker.config.options import Settings
+from broker.config.running import amqp_address, management_address, running_settings
+
+_AMQP: Final = b"AMQP\x00\x00\x09\x01"
 #: A method frame on channel 0.
-_ANSWER = b"\x01\x00\x00"
-_SECONDS = 4.0
+_AMQP_ANSWER: Final = b"\x01\x00\x00"
+#: PROXY protocol 2, command LOCAL: the proxy asks for itself.
+_PROXY_LOCAL: Final = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
+_HTTP: Final = b"HEAD / HTTP/1.0\r\n\r\n"
+_HTTP_ANSWER: Final = b"HTTP/1."
+_SECONDS: Final = 4.0
+
+
+class UnhealthyError(Exception):
+    """The broker does not answer as it should; the text says what it does instead."""
+
+
+def check(settings: Settings) -> None:
+    """Ask a broker something.
+
+    Args:
+        settings: Its configuration.
+
+    Raises:
+        UnhealthyError: It does not answer, or not as a broker.
+    """
+    amqp = amqp_address(settings)
+    if amqp is None:
+        _ask(management_address(settings), _HTTP, _HTTP_ANSWER)
+    else:
+        _ask(amqp, (_PROXY_LOCAL if settings.proxy_protocol else b"") + _AMQP, _AMQP_ANSWER)
+
+
+def _ask(address: tuple[str, int], question: bytes, expected: bytes) -> None:
+    where = f"{address[0]} port {address[1]}"
+    try:
+        with socket.create_connection(address, timeout=_SECONDS) as connection:
+            connection.sendall(question)
+            answer = connection.recv(len(expected), socket.MSG_WAITALL)
+    except OSError as error:
+        raise UnhealthyError(f"{where} does not answer: {error}") from error
+    if answer != expected:
+        raise UnhealthyError(f"{where} answers {answer!r} instead of {expected!r}")
 
 
 def main() -> int:
     """Return 0 if the broker answers, 1 with a line on stderr if not."""
-    port = int(os.environ.get("LEVERET_PORT") or 5672)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_SECONDS) as connection:
-            connection.sendall(_GREETING)
-            answer = connection.recv(len(_ANSWER), socket.MSG_WAITALL)
-    except OSError as error:
-        sys.stderr.write(f"port {port} does not answer: {error}\n")
-        return 1
-    if answer != _ANSWER:
-        sys.stderr.write(f"port {port} answers {answer!r}, which is not AMQP\n")
+        settings = running_settings()
+        if settings is None:
+            raise UnhealthyError("no broker runs in this container")
+        check(settings)
+    except (UnhealthyError, ConfigError) as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

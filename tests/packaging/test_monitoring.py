@@ -1,0 +1,149 @@
+"""Prometheus is told to ask what Leveret answers; the dashboard and the alerts name only metrics that this brings."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.wire import Connection
+
+DOCKER = Path(__file__).parents[2] / "docker"
+PROMETHEUS = yaml.safe_load((DOCKER / "prometheus/prometheus.yaml").read_text("utf-8"))
+DASHBOARD = json.loads((DOCKER / "grafana/dashboards/leveret.json").read_text("utf-8"))
+
+#: What Prometheus knows by itself.
+_OWN = {"up"}
+_PARTS = re.compile(r"\{[^}]*\}|\"[^\"]*\"|\[[^\]]*\]|\b(?:on|by|ignoring|without)\s*\([^)]*\)")
+_METRIC = re.compile(r"\b(?:up|[a-z]+_[a-z_]+)\b(?!\s*\()")
+_MATCHER = re.compile(r"([a-z_]+)\s*(?:=~|!~|!=|=)\s*\"")
+
+
+def panel_expressions() -> list[str]:
+    return [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+
+
+def variable_queries() -> list[str]:
+    return [each["definition"] for each in DASHBOARD["templating"]["list"] if each["type"] == "query"]
+
+
+def alert_rules() -> list[dict[str, Any]]:
+    rules = yaml.safe_load((DOCKER / "prometheus/alerts.yaml").read_text("utf-8"))
+    return [rule for group in rules["groups"] for rule in group["rules"]]
+
+
+def expressions() -> list[str]:
+    queries = [query.removeprefix("label_values(").rpartition(", ")[0] for query in variable_queries()]
+    return [*panel_expressions(), *queries, *(rule["expr"] for rule in alert_rules())]
+
+
+def scraped(process: LeveretProcess) -> Iterator[tuple[str, set[str]]]:
+    """The names of series that the jobs bring, each with the names of its labels."""
+    for job in PROMETHEUS["scrape_configs"]:
+        query = urlencode(job.get("params", {}), doseq=True)
+        url = f"{process.prometheus_url}{job.get('metrics_path', '/metrics')}?{query}"
+        with urllib.request.urlopen(url, timeout=30) as response:
+            text = response.read().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                yield sample.name, {*sample.labels, "instance", "job"}
+
+
+@pytest.fixture
+def series(leveret_process: Callable[..., LeveretProcess]) -> dict[str, set[str]]:
+    """Those of a broker with a queue that has limits."""
+    process = leveret_process()
+    found: dict[str, set[str]] = {}
+    with Connection(process.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("bounded", arguments=[("x-max-length", "I", 2), ("x-max-length-bytes", "I", 1000)])
+        for name, labels in scraped(process):
+            # A job that asks for less than another must not hide what is missing.
+            found.setdefault(name, set()).update(labels)
+    return found
+
+
+def test_every_metric_and_label_is_scraped(series: dict[str, set[str]]) -> None:
+    assert len(expressions()) > 40
+    for expression in expressions():
+        names = _METRIC.findall(_PARTS.sub(" ", expression))
+        assert names, expression
+        for name in names:
+            assert name in _OWN or name in series, f"{name} in {expression}"
+        for name, matchers in re.findall(r"\b([a-z]+_[a-z_]+)\{([^}]*)\}", expression):
+            assert set(_MATCHER.findall(matchers)) <= series[name], expression
+
+
+def test_limits_are_shown(series: dict[str, set[str]]) -> None:
+    assert series["leveret_detailed_queue_max_length"] >= {"vhost", "queue"}
+    assert series["leveret_detailed_queue_max_length_bytes"] >= {"vhost", "queue"}
+
+
+def test_every_family_asked_for_exists(leveret_process: Callable[..., LeveretProcess]) -> None:
+    """Each of them alone brings something that no other one does."""
+    process = leveret_process()
+    (job,) = [job for job in PROMETHEUS["scrape_configs"] if "params" in job]
+
+    def answer(*families: str) -> str:
+        url = f"{process.prometheus_url}{job['metrics_path']}?{urlencode({'family': families}, doseq=True)}"
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return str(response.read().decode())
+
+    nothing = answer()
+    for family in job["params"]["family"]:
+        assert len(answer(family)) > len(nothing), family
+
+
+def test_expressions_are_balanced() -> None:
+    for expression in expressions():
+        for opening, closing in ("()", "{}", "[]"):
+            assert expression.count(opening) == expression.count(closing), expression
+
+
+def test_dashboard_is_whole() -> None:
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    variables = {each["name"] for each in DASHBOARD["templating"]["list"]}
+    for panel in panels:
+        assert panel["title"]
+        if panel["type"] != "row":
+            assert panel["description"], panel["title"]
+            assert panel["datasource"]["uid"] == "${datasource}"
+    used = set(re.findall(r"\$(?:\{)?([a-z]+)", "\n".join([*panel_expressions(), *variable_queries()])))
+    assert used <= variables
+
+
+def test_panels_do_not_overlap() -> None:
+    taken: dict[tuple[int, int], str] = {}
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        for x in range(place["x"], place["x"] + place["w"]):
+            for y in range(place["y"], place["y"] + place["h"]):
+                assert taken.setdefault((x, y), panel["title"]) == panel["title"]
+
+
+def test_data_source_is_the_one_provisioned() -> None:
+    provisioned = yaml.safe_load((DOCKER / "grafana/provisioning/datasources/prometheus.yaml").read_text("utf-8"))
+    (source,) = provisioned["datasources"]
+    (variable,) = [each for each in DASHBOARD["templating"]["list"] if each["type"] == "datasource"]
+    assert variable["current"]["value"] == source["uid"]
+    assert variable["query"] == source["type"]
+
+
+def test_rule_files_exist() -> None:
+    assert alert_rules()
+    for name in PROMETHEUS["rule_files"]:
+        assert (DOCKER / "prometheus" / name).is_file()
+    for rule in alert_rules():
+        assert rule["annotations"]["summary"]
+        assert rule["labels"]["severity"] in ("warning", "critical")
