@@ -10,6 +10,7 @@ from typing import Final
 from storage.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
 from storage.commit_group import CommitGroup
 from storage.data_directory import DataDirectory
+from storage.deleted_queues import forget_deleted
 from storage.event_log import EventLog, EventPosition, event_files, file_name
 from storage.files import Files
 from storage.segment_store import SegmentStore
@@ -81,7 +82,11 @@ class Checkpointer:
         """Write a checkpoint, and remove the files of the event log that nobody needs any more."""
         write_checkpoint(self._files, self._directory.checkpoints, octets)
         covered, self._covered = self._covered, position.file
+        oldest = 0
         for file, following in pairwise(event_files(self._files, self._directory.events)):
             # Its events are older than the first one of the file behind it.
             if file < covered and following < now - self._retention:
                 self._files.unlink(f"{self._directory.events}/{file_name(file)}")
+                oldest = following
+        if oldest:
+            forget_deleted(self._files, self._directory.events, oldest)

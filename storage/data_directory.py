@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -10,9 +11,13 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from storage.commit_group import CommitGroup
+from storage.deleted_queues import note_deleted
 from storage.directory_format import DirectoryFormat, pack_format, unpack_format
 from storage.files import Files, replace_file, write_file
 from storage.format import FORMAT_VERSION
+from storage.upgrade import UpgradeError, complete, upgrade
+
+_LOG: Final = logging.getLogger("leveret.storage")
 
 FORMAT_FILE: Final = "FORMAT"
 LOCK_FILE: Final = "LOCK"
@@ -50,18 +55,19 @@ class DataDirectory:
         clock: Microseconds since 1970.
     Raises:
         DirectoryInUseError: Another process has it open.
-        DataDirectoryError: It was written by a newer version, or its file FORMAT is damaged.
+        DataDirectoryError: It was written by a newer version, cannot be upgraded, or its file FORMAT is damaged.
         OSError: It cannot be read or written.
     """
 
     def __init__(self, files: Files, path: str, clock: Callable[[], int]) -> None:
         self._files = files
+        self._clock = clock
         self.path = path.rstrip("/") or "/"
         for name in ("events", "ckpt", "q", "redo", "trash"):
             files.make_directory(f"{self.path}/{name}")
         self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
         try:
-            self.format = self._read_format(clock)
+            self.format = self._read_format()
         except BaseException:
             self.close()
             raise
@@ -171,7 +177,14 @@ class DataDirectory:
         self.write_queue(record)
 
     def discard_queue(self, qid: int) -> None:
-        """Move a queue's directory into the trash."""
+        """Move a queue's directory into the trash, and note what it was called."""
+        record = self._read_queue(qid)
+        if record.attributes:
+            try:
+                note_deleted(self._files, self.events, qid, record.durable, record.attributes, self._clock())
+            except OSError:
+                # It serves readers alone.
+                pass
         self._files.rename(self.queue_path(qid), f"{self.trash}/{qid:08x}")
 
     def empty_trash(self) -> None:
@@ -183,13 +196,26 @@ class DataDirectory:
         """Let another process have it."""
         self._files.close(self._lock)
 
-    def _read_format(self, clock: Callable[[], int]) -> DirectoryFormat:
+    def _read_format(self) -> DirectoryFormat:
+        """The format, which is the current one then; it is upgraded if it is an older one."""
+        try:
+            if complete(self._files, self.path):
+                _LOG.warning("%s: completed an upgrade that was interrupted", self.path)
+            found = self._find_format()
+            if found.format < FORMAT_VERSION:
+                upgrade(self._files, self.path, found, FORMAT_VERSION)
+                found = self._find_format()
+        except UpgradeError as error:
+            raise DataDirectoryError(str(error)) from error
+        return found
+
+    def _find_format(self) -> DirectoryFormat:
         path = f"{self.path}/{FORMAT_FILE}"
         octets = self._files.read_all(path)
         if octets is None:
             if self._files.list_directory(f"{self.path}/q"):
                 raise DataDirectoryError(f"{path} is missing, but there are queues beside it; restore it from a backup")
-            octets = pack_format(os.urandom(16), clock())
+            octets = pack_format(os.urandom(16), self._clock())
             replace_file(self._files, self.path, FORMAT_FILE, octets)
         found = unpack_format(octets)
         if found is None:

@@ -6,6 +6,7 @@ import json
 from typing import NamedTuple
 
 from storage.data_directory import QUEUE_FILE
+from storage.deleted_queues import read_deleted
 from storage.files import Files
 
 
@@ -43,6 +44,19 @@ def read_queue_names(files: Files, path: str) -> dict[int, QueueName]:
             if octets is not None:
                 found[qid] = _queue_name(octets) or QueueName("", f"#{qid}", True, None)
     return found
+
+
+def read_deleted_names(files: Files, path: str) -> dict[int, QueueName]:
+    """The queues by number that have been deleted and of which there may be events still.
+
+    Args:
+        files: How to read.
+        path: The data directory.
+    """
+    return {
+        each["qid"]: QueueName(each["vhost"], each["name"], each.get("durable") is not False, None)
+        for each in read_deleted(files, f"{path}/events")
+    }
 
 
 def _queue_name(octets: bytes) -> QueueName | None:

@@ -132,12 +132,12 @@ class SegmentChain:
         ]
         if not dead:
             return True
-        if self.stream is Stream.DURABLE:
-            now = self._place.clock()
-            try:
-                self._manifest.append([each.edit(EditOp.DEL)._replace(max_arrived=now) for each in dead])
-            except OSError:
-                # They stay until there is room for this note: a file that is missing has to be explained.
+        try:
+            self._manifest.append(self._deletions(dead))
+        except OSError:
+            # They stay until there is room for this note: a file that is missing has to be explained. Of the spill
+            # stream only to who takes a snapshot at this moment.
+            if self.stream is Stream.DURABLE:
                 self.has_dead = True
                 return False
         if self._writer is not None and active in dead:
@@ -168,21 +168,22 @@ class SegmentChain:
             return False
         if copy is None:
             return True
+        edits = self._deletions(sources)
         if self.stream is Stream.DURABLE:
-            now = self._place.clock()
-            try:
-                self._manifest.append(
-                    [
-                        copy.edit(EditOp.COMPACTED if copy.settled else EditOp.SEAL),
-                        *[each.edit(EditOp.DEL)._replace(max_arrived=now) for each in sources],
-                    ]
-                )
-            except OSError:
-                return False
+            edits.insert(0, copy.edit(EditOp.COMPACTED if copy.settled else EditOp.SEAL))
+        try:
+            self._manifest.append(edits)
+        except OSError:
+            return False
         self._dropped += sources
         self.segments[at : at + len(sources)] = [copy]
         self._firsts[at : at + len(sources)] = [copy.first_seq]
         return True
+
+    def _deletions(self, segments: Sequence[Segment]) -> list[Edit]:
+        """What the manifest has to say of segments that go away; readers have to know when."""
+        now = self._place.clock()
+        return [each.edit(EditOp.DEL)._replace(max_arrived=now) for each in segments]
 
     def seal_active(self) -> None:
         """Begin the next segment with the next message."""
@@ -333,7 +334,7 @@ class _Synced:
 
 
 class _MoveAway:
-    """Moves the file of a dead segment into the trash; that of a spill stream is unlinked."""
+    """Moves the file of a dead segment into the trash, where readers find it for a while."""
 
     __slots__ = ("_place", "_segment")
 
@@ -343,7 +344,4 @@ class _MoveAway:
 
     def __call__(self) -> None:
         place, segment = self._place, self._segment
-        if segment.stream is Stream.DURABLE:
-            place.trash.put(place.directory, segment.name, place.clock())
-        else:
-            place.files.unlink(f"{place.directory}/{segment.name}")
+        place.trash.put(place.directory, segment.name, place.clock())

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
-from uuid import uuid4
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from storage.analytics.data_files import open_files
+from storage.analytics.moments import shared, take
 from storage.analytics.options import Options
 from storage.analytics.partitions import event_partitions, message_partitions, place_of, queue_partitions
 from storage.analytics.pruning import Pruning
 from storage.analytics.table_reading import read_partition
-from storage.reader import DamagedRecordError
-from storage.snapshot import Request, Snapshot, take_snapshot
-from storage.snapshot_lease import TIMEOUT
-
-_LOG: Final = logging.getLogger(__name__)
+from storage.snapshot import Snapshot
 
 
 class LeveretReader(DataSourceReader):
@@ -54,7 +47,7 @@ class LeveretReader(DataSourceReader):
             found = list(event_partitions(snapshot, place, limits, self._wanted(snapshot)))
         else:
             found = list(queue_partitions(snapshot, place))
-        if snapshot.lease is not None and not found:
+        if not found and not options.snapshot:
             snapshot.close()
         # Spark asks for one partition at least.
         return found or [InputPartition(None)]
@@ -67,45 +60,20 @@ class LeveretReader(DataSourceReader):
 
     def _take(self) -> Snapshot:
         options = self._options
-        files, path = open_files(options.path)
+        described = options.described if not self._pruning.names else None
+        if options.snapshot:
+            return shared(options, self._wants, described, self._session)
         events = options.table == "events"
-        request = Request(
-            messages=not events,
-            events=events,
-            as_of=options.as_of,
-            wanted=lambda vhost, name: options.wants(vhost, name) and self._pruning.wants(vhost, name),
-            described=options.described if not self._pruning.names else None,
-            purpose=f"analytics, table {options.table}",
-            timeout=options.lease_seconds or TIMEOUT,
-        )
-        snapshot = take_snapshot(path, request, files)
-        if snapshot.missing_segments or snapshot.damaged_events:
-            self._complain(snapshot)
-        if snapshot.lease is not None and self._session:
-            with open(os.path.join(self._session, uuid4().hex), "w", encoding="utf-8") as file:
-                file.write(snapshot.lease.path)
-        return snapshot
-
-    def _complain(self, snapshot: Snapshot) -> None:
-        """Say what is not as it was.
-
-        Raises:
-            DamagedRecordError: That is not to be passed over.
-        """
-        text = (
-            f"{self._options.path}: {snapshot.missing_segments} segment files of that moment are gone, and "
-            f"{snapshot.damaged_events} events are damaged"
-        )
-        if self._options.fail_fast:
-            snapshot.close()
-            raise DamagedRecordError(text)
-        _LOG.warning("%s", text)
+        return take(options, self._wants, described, not events, events, self._session)
 
     def _wanted(self, snapshot: Snapshot) -> frozenset[int] | None:
         """Numbers of the queues whose events are wanted; None if those of all are."""
         if self._options.vhost is None and self._options.queue is None and not self._pruning.names:
             return None
-        return frozenset(queue.qid for queue in snapshot.queues)
+        return frozenset(qid for qid, name in snapshot.names.items() if self._wants(name.vhost, name.name))
+
+    def _wants(self, vhost: str, queue: str) -> bool:
+        return self._options.wants(vhost, queue) and self._pruning.wants(vhost, queue)
 
 
 class PushdownReader(LeveretReader):

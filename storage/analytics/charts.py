@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -13,6 +14,8 @@ from storage.analytics.result_output import Rows
 _COLOURS: Final = ("#2f6690", "#d1495b", "#edae49", "#5b8e7d", "#7d5ba6", "#8d6a4f", "#3a7ca5", "#6c757d")
 #: More lines or colours than this cannot be told apart.
 _SERIES_MAX: Final = 8
+#: A line has so many points at least.
+_LINE_TIMES_MIN: Final = 4
 
 
 def script() -> str:
@@ -33,31 +36,46 @@ def bars_over_time(rows: Rows, time: str, value: str, series: Callable[[Mapping[
     figure = go.Figure()
     for name, points in _series(rows, time, value, series):
         times, values = zip(*sorted(points.items()), strict=True)
-        figure.add_bar(x=times, y=values, name=name)
+        figure.add_bar(x=times, y=values, name=name, width=50_000)
     figure.update_layout(barmode="stack")
+    _show_minutes(figure, {row[time] for row in rows})
     return _fragment(figure, unit)
 
 
 def lines_over_time(
-    rows: Rows, time: str, values: Sequence[str], series: Callable[[Mapping[str, Any]], str], unit: str
+    rows: Rows, time: str, values: Mapping[str, str], series: Callable[[Mapping[str, Any]], str], unit: str
 ) -> str:
-    """Lines, a colour a series and a dash a value column.
+    """Lines, a colour a series and a dash a value column; bars where it is about a few minutes only.
 
     Args:
         rows: The data.
         time: Column of the times.
-        values: Columns of the values; the first is drawn solid.
+        values: Columns of the values with what to call them; the first is drawn solid.
         series: Which series a row belongs to.
         unit: Title of the values' axis.
     """
     figure = go.Figure()
     dashes = ("solid", "dot", "dash")
-    for dash, value in zip(dashes, values, strict=False):
-        for at, (name, points) in enumerate(_series(rows, time, value, series)):
+    # Between two points there is no line to be seen; bars, of which the second ones are hatched.
+    few = len({row[time] for row in rows}) < _LINE_TIMES_MIN
+    totals = {name: sum(points.values()) for name, points in _series(rows, time, next(iter(values)), series)}
+    colours = {name: _COLOURS[at % len(_COLOURS)] for at, name in enumerate(totals)}
+    for (value, label), dash in zip(values.items(), dashes, strict=False):
+        for name, points in _series(rows, time, value, series):
             times, heights = zip(*sorted(points.items()), strict=True)
-            label = f"{name}, {value.replace('_', ' ')}" if len(values) > 1 else name
-            line = {"dash": dash, "color": _COLOURS[at % len(_COLOURS)]}
-            figure.add_scatter(x=times, y=heights, name=label, mode="lines+markers", line=line)
+            colour = colours.get(name, _COLOURS[-1])
+            if few:
+                pattern = "" if dash == "solid" else "/"
+                texts = [f"{time:%H:%M, %d %b %Y}" for time in times]
+                marker = {"color": colour, "pattern_shape": pattern}
+                figure.add_bar(x=texts, y=heights, name=f"{name}: {label}", marker=marker)
+                continue
+            line = {"dash": dash, "color": colour}
+            figure.add_scatter(x=times, y=heights, name=f"{name}: {label}", mode="lines", line=line)
+    if few:
+        figure.update_xaxes(type="category", categoryorder="category ascending")
+    else:
+        _show_minutes(figure, {row[time] for row in rows})
     return _fragment(figure, unit)
 
 
@@ -111,13 +129,23 @@ def _series(
     return found.items()
 
 
+def _show_minutes(figure: Any, times: set[datetime]) -> None:
+    """Have an axis of times that is not cut finer than what it shows."""
+    if not times:
+        return
+    first, last = min(times), max(times)
+    figure.update_xaxes(tickformat="%H:%M\n%d %b %Y")
+    if last - first < timedelta(minutes=10):
+        figure.update_xaxes(dtick=60_000, range=[first - timedelta(minutes=3), last + timedelta(minutes=3)])
+
+
 def _fragment(figure: Any, y_title: str, height: int = 340) -> str:
     figure.update_layout(
         template="plotly_white",
         colorway=_COLOURS,
         height=height,
         margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "traceorder": "normal"},
         font={"family": "system-ui, sans-serif", "size": 13},
         showlegend=len(figure.data) > 1,
     )

@@ -13,22 +13,35 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from storage.analytics.errors import AnalyticsError
+from storage.analytics.java_stderr import JavaStderr
 from storage.analytics.job_options import JobOptions
 from storage.analytics.jobs.registry import JOBS, SUMMARIES
 from storage.analytics.jobs.report import page
 from storage.analytics.progress import Progress
 from storage.analytics.result_output import FORMATS, rows_of, write_results
 from storage.analytics.session import register
+from storage.data_directory import DataDirectoryError
+from storage.reader import DamagedRecordError
+from storage.snapshot import SnapshotError
 
 _JAVA_MINIMUM: Final = 17
 #: Errors of the data source reach the caller inside of Spark's, with a Java stack behind them.
 _OURS: Final = re.compile(
     r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|OptionError|DamagedRecordError): (.+)"
 )
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
+_NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
+_HOW_TO_SHIP: Final = (
+    "this one's is sent to them by --py-files leveret.zip (made by python3 -m zipfile -c leveret.zip storage/), others "
+    "have to be installed there, or sent in an environment by --archives"
+)
+#: The last line of a traceback in Python, wherever Spark quotes it.
+_RAISED: Final = re.compile(r"^(?:[a-z_]+\.)*[A-Z]\w*(?:Error|Exception): .+", re.MULTILINE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,10 +84,17 @@ def check_java() -> None:
         raise AnalyticsError(f"{java} is Java {version[1]}, which is too old for Spark; {wanted}")
 
 
-def reason_of(error: PySparkException) -> str:
+def reason_of(error: Exception) -> str:
     """What is wrong, in a line, out of what Spark makes of it."""
-    found = _OURS.search(str(error))
-    return found[1] if found is not None else str(error).strip().splitlines()[0]
+    text = str(error)
+    found = _OURS.search(text)
+    if found is not None:
+        return found[1]
+    missing = _NO_MODULE.search(text)
+    if missing is not None:
+        return f"the workers do not have the Python package {missing[1]}; {_HOW_TO_SHIP}"
+    raised = _RAISED.findall(text)
+    return str(raised[-1] if raised else text.strip().splitlines()[0])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,12 +113,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format", choices=("table", "json", "csv", "parquet", "html"), help="table by default; html for report"
     )
-    parser.add_argument("--master", help="Spark's master; local[*] by default, or what spark-submit says")
+    parser.add_argument("--master", type=_master, help="Spark's master; local[*] by default, or what spark-submit says")
     parser.add_argument("--py-files", help="packages for the workers of a cluster, separated by commas")
+    parser.add_argument("--archives", help="environments for the workers of a cluster, as of spark-submit")
     parser.add_argument("--query", help="of the job sql")
     parser.add_argument("--hours", help="of the job capacity: how far to look back, 24 by default")
     parser.add_argument("--max-length", help="of the job capacity: limits to try, separated by commas")
     return parser
+
+
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is none of local[*], spark://HOST:PORT, k8s://URL and yarn")
+    return text
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -112,7 +139,9 @@ def _run(arguments: argparse.Namespace) -> int:
         {name: value for name, value in values.items() if value is not None},
     )
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    spark = _start(arguments.master or ("" if submitted else "local[*]"), arguments.py_files)
+    spark = _start(arguments.master or ("" if submitted else "local[*]"), arguments.py_files, arguments.archives)
+    if submitted:
+        sys.stderr = JavaStderr(spark.sparkContext._jvm)
     session = register(spark)
     try:
         _run_job(spark, arguments, options)
@@ -120,6 +149,8 @@ def _run(arguments: argparse.Namespace) -> int:
             sys.stderr.write(f"leveret-analytics: {session.damaged} damaged records were passed over\n")
     except PySparkException as error:
         raise AnalyticsError(reason_of(error)) from error
+    except (DataDirectoryError, SnapshotError, DamagedRecordError, OSError) as error:
+        raise AnalyticsError(str(error)) from error
     finally:
         session.close()
         spark.stop()
@@ -162,8 +193,10 @@ def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], pa
     paths.append(path)
 
 
-def _start(master: str, py_files: str | None) -> SparkSession:
+def _start(master: str, py_files: str | None, archives: str | None) -> SparkSession:
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    # What is wrong with a query is said once, in a line.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     # Workers on this machine run what this program runs on.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
@@ -183,6 +216,8 @@ def _start(master: str, py_files: str | None) -> SparkSession:
     }
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if archives:
+        settings["spark.archives"] = archives
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
@@ -190,6 +225,11 @@ def _start(master: str, py_files: str | None) -> SparkSession:
         for path in filter(None, (py_files or "").split(",")):
             spark.sparkContext.addPyFile(path)
         return spark
+    except Py4JError as error:
+        # It has given up on the master, and says so in its own log only.
+        if "stopped SparkContext" in str(error):
+            raise AnalyticsError(f"Spark does not start: no master answers at {master}") from error
+        raise AnalyticsError(f"Spark does not start: {' '.join(str(error).splitlines()[:2])}") from error
     except (PySparkException, OSError, RuntimeError) as error:
         raise AnalyticsError(f"Spark does not start: {str(error).splitlines()[0]}") from error
 

@@ -108,7 +108,8 @@ class EventStream:
     def _wanted(self, snapshot: Snapshot) -> frozenset[int] | None:
         if self._options.vhost is None and self._options.queue is None:
             return None
-        return frozenset(queue.qid for queue in snapshot.queues)
+        wants = self._options.wants
+        return frozenset(qid for qid, name in snapshot.names.items() if wants(name.vhost, name.name))
 
 
 def _to_json(position: EventPosition) -> dict[str, Any]:

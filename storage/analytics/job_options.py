@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +26,7 @@ class JobOptions:
         queue: Name of the queue, likewise.
         output: A directory to write to; None if there is none.
         values: What is said to one job alone, such as `query` or `max_length`.
+        snapshot: As of Session.snapshot(), for tables of one moment; None for a moment for each table.
     """
 
     data_dir: str
@@ -34,12 +35,19 @@ class JobOptions:
     queue: str | None = None
     output: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
+    snapshot: str | None = None
 
     @property
     def source_options(self) -> dict[str, str]:
         """The same for the data source."""
-        named = {"asOf": self.as_of, "vhost": self.vhost, "queue": self.queue}
+        named = {"asOf": self.as_of, "vhost": self.vhost, "queue": self.queue, "snapshot": self.snapshot}
         return {name: value for name, value in named.items() if value is not None}
+
+    def at_one_moment(self, spark: SparkSession) -> JobOptions:
+        """The same with a snapshot, so that all tables show the same moment."""
+        if self.snapshot is not None:
+            return self
+        return replace(self, snapshot=register(spark).snapshot(self.data_dir, **self.source_options))
 
     def table(self, spark: SparkSession, table: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
         """One of the tables, of which only some columns are read.

@@ -31,6 +31,7 @@ _NAMES: Final = (
     "firstseq",
     "lastseq",
     "pushdown",
+    "snapshot",
 )
 #: Seconds that the segments of a stream's last batch are kept when its query is not running.
 STREAM_TIMEOUT: Final = 86_400.0
@@ -55,6 +56,8 @@ class Options:
         pushdown: Whether conditions of the query decide what is read. Only for data frames that are used for one query:
             Spark up to 4.3 plans a data frame's next query without conditions as it has planned the last one with them.
         lease_seconds: How long a snapshot is kept when nobody reads it.
+        snapshot: What Session.snapshot() returned, for queries that are to see the same moment; empty for a moment of
+            the query's own.
     """
 
     path: str
@@ -70,6 +73,7 @@ class Options:
     fail_on_data_loss: bool = True
     limits: Limits = Limits()  # noqa: RUF009  It cannot be changed.
     pushdown: bool = False
+    snapshot: str = ""
 
     def wants(self, vhost: str, queue: str) -> bool:
         """Tell whether a queue is asked for."""
@@ -114,6 +118,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         _choice(found, "failondataloss", ("true", "false")) == "true",
         _limits(found),
         _choice(found, "pushdown", ("false", "true")) == "true",
+        found.get("snapshot", ""),
     )
 
 

@@ -27,8 +27,9 @@ section > p { color: #45525e; margin: 0 0 12px; max-width: 75ch; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 14px; width: 100%; }
 th { text-align: left; color: #5a6875; font-weight: 600; white-space: nowrap; }
-th, td { padding: 5px 12px 5px 0; border-bottom: 1px solid #e8ecf0; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
+th, td { padding: 5px 24px 5px 0; border-bottom: 1px solid #e8ecf0; }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.short { margin: 0; padding-left: 20px; }
 .none { color: #2d7a4f; } summary { cursor: pointer; color: #2f6690; margin-top: 10px; }
 footer { color: #5a6875; font-size: 14px; margin: 24px 0; }
 """
@@ -57,15 +58,25 @@ class Section:
     folded: bool = False
 
 
-def make_page(title: str, moment: str, figures: Sequence[tuple[str, str, bool]], sections: Sequence[Section]) -> str:
+def make_page(
+    title: str,
+    moment: str,
+    figures: Sequence[tuple[str, str, bool]],
+    findings: Sequence[str],
+    sections: Sequence[Section],
+) -> str:
     """Put a page together, which needs nothing but itself.
 
     Args:
         title: Its heading.
         moment: Of when it tells.
         figures: What to see first: a number, what it is, and whether it is bad.
+        findings: What stands out, in sentences.
         sections: The rest.
     """
+    short = "".join(f"<li>{html.escape(each)}</li>" for each in findings)
+    if short:
+        short = f'<section>\n<h2>In short</h2>\n<ul class="short">{short}</ul>\n</section>\n'
     tiles = "".join(
         f'<div class="{"bad" if bad else "good"}"><b>{html.escape(number)}</b><span>{html.escape(what)}</span></div>'
         for number, what, bad in figures
@@ -75,7 +86,7 @@ def make_page(title: str, moment: str, figures: Sequence[tuple[str, str, bool]],
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{_STYLE}</style>\n{script()}\n'
         f'</head>\n<body>\n<main>\n<h1>{html.escape(title)}</h1>\n<p class="moment">{html.escape(moment)}</p>\n'
-        f'<div class="figures">{tiles}</div>\n{parts}'
+        f'<div class="figures">{tiles}</div>\n{short}{parts}'
         "<footer>Read from the broker's files by leveret-analytics. No message was consumed. All times are UTC. "
         "Messages that a consumer holds without having acknowledged them count as waiting; transient "
         "messages that never left the broker's memory are in no file.</footer>\n</main>\n</body>\n</html>\n"

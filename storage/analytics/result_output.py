@@ -59,7 +59,8 @@ def as_csv(columns: Sequence[str], rows: Rows) -> str:
 
 def as_html_table(columns: Sequence[str], rows: Rows) -> str:
     """A table element."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    numbers = {name for name in columns if rows and _is_number(rows[0][name])}
+    head = "".join(f"<th{' class=number' if name in numbers else ''}>{html.escape(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(_html_cell(row[name]) for name in columns) + "</tr>\n" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
@@ -122,6 +123,10 @@ def _text(value: Any) -> str:
 
 
 def _html_cell(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not _is_number(value):
         return f"<td>{html.escape(_text(value))}</td>"
     return f'<td class="number">{value:,}</td>'
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

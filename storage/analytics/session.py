@@ -13,6 +13,8 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from storage.analytics.moments import share
+from storage.analytics.options import parse_options
 from storage.analytics.source import LeveretDataSource
 from storage.analytics.table_reading import damage_of
 from storage.snapshot_lease import TIMEOUT, Lease
@@ -49,13 +51,30 @@ class Session:
             self._damaged[path] = max(damage_of(path), self._damaged.get(path, 0))
         return sum(self._damaged.values())
 
+    def snapshot(self, data_dir: str, **options: str) -> str:
+        """Take one snapshot for several queries, so that all of them see the same moment.
+
+        Args:
+            data_dir: The data directory, or its URI.
+            options: Of the data source: `vhost`, `queue`, `asOf`, `mode`, `leaseSeconds`.
+        Returns:
+            What to say in the option `snapshot` of these queries. It holds until release(), or until nobody has read
+            it for ten minutes.
+        Raises:
+            DataDirectoryError: It is no data directory, or was written by a newer version.
+            SnapshotError: No snapshot can be taken, or there is no such queue.
+            OptionError: An option has no meaning.
+        """
+        return share(parse_options({**options, "path": data_dir}), self.directory)
+
     def release(self) -> None:
         """Give up all snapshots. Data frames that were made of them cannot be computed again."""
         self.damaged  # noqa: B018  The snapshots' directories go, and with them what they say of damage.
         for path in self._snapshots():
             Lease(path).release()
-        for name in os.listdir(self.directory):
-            os.unlink(os.path.join(self.directory, name))
+        for path, _, names in os.walk(self.directory):
+            for name in names:
+                os.unlink(os.path.join(path, name))
 
     def close(self) -> None:
         """Give up all snapshots, and stop looking after further ones."""
@@ -91,8 +110,10 @@ class Session:
 
     def _snapshots(self) -> list[str]:
         found: list[str] = []
-        for name in os.listdir(self.directory):
-            with open(os.path.join(self.directory, name), encoding="utf-8") as file:
+        for entry in os.scandir(self.directory):
+            if not entry.is_file():
+                continue
+            with open(entry.path, encoding="utf-8") as file:
                 path = file.read()
             if path and os.path.isdir(path):
                 found.append(path)

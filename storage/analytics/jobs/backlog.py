@@ -19,6 +19,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     Returns:
         `backlog` by queue and routing key, and `sizes`: messages by powers of two of their body lengths.
     """
+    options = options.at_one_moment(spark)
     messages = options.table(spark, "messages", _COLUMNS)
     backlog = messages.groupBy("vhost", "queue", "routing_key").agg(
         f.count("*").alias("messages"),

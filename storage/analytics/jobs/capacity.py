@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from storage.analytics.errors import OptionError
 from storage.analytics.job_options import JobOptions, Results
-from storage.analytics.jobs.throughput import moves_of
+from storage.analytics.jobs.throughput import EVENT_COLUMNS, moves_of
 from storage.analytics.options import parse_time
 
 _SCHEMA: Final = (
@@ -43,7 +43,9 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         limits = [int(each) for each in options.values.get("max_length", "").split(",") if each.strip()]
     except ValueError as error:
         raise OptionError(f"hours and max_length are numbers: {error}") from error
+    options = options.at_one_moment(spark)
     moves = moves_of(spark, options).where(~((f.col("way") == "out") & f.col("kind").isin(*_BY_LIMIT)))
+    moves = moves.unionAll(_refused(spark, options, moves.columns))
     now = f.unix_micros(f.current_timestamp())
     end = now if options.as_of is None else f.lit(parse_time(options.as_of))
     start = (end / 1_000_000 - hours * 3600).cast("bigint")
@@ -62,6 +64,12 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         .select("vhost", "queue", "outcome.*")
     )
     return {"capacity": capacity.orderBy("vhost", "queue", "max_length")}
+
+
+def _refused(spark: SparkSession, options: JobOptions, columns: Sequence[str]) -> DataFrame:
+    """What a full queue turned away, as if it had come and stayed."""
+    events = options.table(spark, "events", EVENT_COLUMNS).where("kind = 'refused'")
+    return events.withColumn("way", f.lit("in")).select(*columns)
 
 
 def _outcomes(rows: Sequence[Mapping[str, Any]], limits: Sequence[int]) -> Iterator[Row]:

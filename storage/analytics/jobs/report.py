@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from storage.analytics.charts import bars_over_time, curves, horizontal_bars, lines_over_time
+from storage.analytics.findings import findings, queue_text, reason_text
 from storage.analytics.job_options import JobOptions, Results
 from storage.analytics.jobs import backlog, capacity, deadletters, duplicates, latency, overflow, throughput
 from storage.analytics.report_page import Section, bytes_text, duration_text, make_page
@@ -24,6 +25,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         spark: The session.
         options: Which queues, and when.
     """
+    options = options.at_one_moment(spark)
     queues = options.table(spark, "queues").orderBy("vhost", "queue")
     found: dict[str, DataFrame] = {"queues": queues}
     for job in (backlog, overflow, throughput, latency, capacity, deadletters, duplicates):
@@ -57,14 +59,9 @@ def page(spark: SparkSession, options: JobOptions) -> str:
     ]
     sections = [*_now(rows, moment), _losses(rows), _flow(rows), _waits(rows), *_rest(rows)]
     title = "What waits, what was lost, and how long it took"
-    return make_page(title, f"As of {moment:%Y-%m-%d %H:%M:%S} UTC, {options.data_dir}", figures, sections)
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    """A queue's name; with its virtual host where that is not the usual one."""
-    if row["queue"] is None:
-        return "(deleted queue)"
-    return str(row["queue"]) if row["vhost"] == "/" else f"{row['vhost']}: {row['queue']}"
+    return make_page(
+        title, f"As of {moment:%Y-%m-%d %H:%M:%S} UTC, {options.data_dir}", figures, findings(rows, moment), sections
+    )
 
 
 def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
@@ -97,7 +94,7 @@ def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
                 "disk": "on disk",
                 "age": "oldest waits for",
             },
-            horizontal_bars(queues[:_BARS_MAX], _name, "messages", "messages waiting"),
+            horizontal_bars(queues[:_BARS_MAX], queue_text, "messages", "messages waiting"),
             "There is no queue.",
         ),
         Section(
@@ -112,7 +109,9 @@ def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
                 "body_bytes": "body bytes",
                 "oldest_at": "oldest since",
             },
-            horizontal_bars(keys, lambda row: f"{_name(row)} · {row['routing_key']}", "messages", "messages waiting"),
+            horizontal_bars(
+                keys, lambda row: f"{queue_text(row)} · {row['routing_key']}", "messages", "messages waiting"
+            ),
             "Nothing waits.",
             folded=True,
         ),
@@ -135,26 +134,27 @@ def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
 
 
 def _losses(rows: Mapping[str, Rows]) -> Section:
+    losses = [{**row, "queue": queue_text(row), "why": reason_text(row["reason"])} for row in rows["overflow"]]
     return Section(
         "What was dropped, and why",
-        "Messages that left a queue without having been consumed, or never got in. maxlen and maxlen_bytes: the "
-        "queue was longer than its limit. refused: a full queue turned the publisher away. expired: nobody "
-        "fetched them in time. What ends in +dead_letter was kept elsewhere, in a dead-letter queue.",
-        rows["overflow"],
+        "Messages that left a queue without having been consumed, or never got in: because the queue was longer than "
+        "its limit, or full so that the publisher was turned away, or because nobody fetched them in time. What was "
+        "dead-lettered is not lost; it was kept elsewhere, in a dead-letter queue.",
+        losses,
         {
             "minute": "minute",
             "vhost": "virtual host",
             "queue": "queue",
-            "reason": "reason",
+            "why": "why",
             "messages": "messages",
             "body_bytes": "body bytes",
             "mean_wait_ms": "mean wait, ms",
             "max_wait_ms": "longest wait, ms",
         },
         _chart(
-            rows["overflow"],
+            losses,
             lambda found: bars_over_time(
-                found, "minute", "messages", lambda row: f"{_name(row)}: {row['reason']}", "messages a minute"
+                found, "minute", "messages", lambda row: f"{row['queue']}: {row['why']}", "messages a minute"
             ),
         ),
         "No message was dropped, refused, expired or dead-lettered in the time that the broker keeps records of.",
@@ -166,8 +166,8 @@ def _flow(rows: Mapping[str, Rows]) -> Section:
     moves = rows["throughput"]
     return Section(
         "Coming and going",
-        "Messages a minute that came to each queue, and that left it in whatever way. Where more come than go, a "
-        "queue grows.",
+        "Messages a minute that came to each queue (solid), and that left it in whatever way (dotted or hatched). "
+        "Where more come than go, a queue grows.",
         moves,
         {
             "minute": "minute",
@@ -180,7 +180,9 @@ def _flow(rows: Mapping[str, Rows]) -> Section:
         },
         _chart(
             moves,
-            lambda found: lines_over_time(found, "minute", ("messages_in", "messages_out"), _name, "messages a minute"),
+            lambda found: lines_over_time(
+                found, "minute", {"messages_in": "came", "messages_out": "went"}, queue_text, "messages a minute"
+            ),
         ),
         "Nothing came or went.",
         folded=True,
@@ -190,8 +192,8 @@ def _flow(rows: Mapping[str, Rows]) -> Section:
 def _waits(rows: Mapping[str, Rows]) -> Section:
     return Section(
         "How long messages waited until they were done",
-        "Of the messages that consumers acknowledged: half waited less than the solid line, 99 of 100 less than "
-        "the dotted one. A rising line means that consumers fall behind.",
+        "Of the messages that consumers acknowledged: half waited less than what is drawn solid, 99 of 100 less than "
+        "what is dotted or hatched. Where it rises, consumers fall behind.",
         rows["latency"],
         {
             "minute": "minute",
@@ -205,7 +207,9 @@ def _waits(rows: Mapping[str, Rows]) -> Section:
         },
         _chart(
             rows["latency"],
-            lambda found: lines_over_time(found, "minute", ("p50_ms", "p99_ms"), _name, "milliseconds"),
+            lambda found: lines_over_time(
+                found, "minute", {"p50_ms": "half within", "p99_ms": "99 % within"}, queue_text, "milliseconds"
+            ),
         ),
         "No message was acknowledged.",
         folded=True,
@@ -217,7 +221,8 @@ def _rest(rows: Mapping[str, Rows]) -> list[Section]:
         Section(
             "What a length limit would have done",
             "The last 24 hours played again: had the queue been allowed this many messages, how many would it have "
-            "dropped? The smallest limit that drops none is the room that the queue needs.",
+            "dropped? The smallest limit that drops none is the room that the queue needs. What a limit has dropped or "
+            "refused in that time counts as if it had come and stayed.",
             rows["capacity"],
             {
                 "vhost": "virtual host",
@@ -230,7 +235,7 @@ def _rest(rows: Mapping[str, Rows]) -> list[Section]:
             _chart(
                 rows["capacity"],
                 lambda found: curves(
-                    found, "max_length", "dropped_percent", _name, ("limit, messages", "% of the messages dropped")
+                    found, "max_length", "dropped_percent", queue_text, ("limit, messages", "% of the messages dropped")
                 ),
             ),
             "Nothing came in that time.",

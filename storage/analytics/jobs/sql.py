@@ -23,6 +23,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     query = options.values.get("query", "").strip()
     if not query:
         raise OptionError("say what to ask: leveret-analytics sql --query 'select queue, messages from queues'")
+    options = options.at_one_moment(spark)
     for table in TABLES:
         options.table(spark, table).createOrReplaceTempView(table)
     return {"sql": spark.sql(query)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from storage.analytics.job_options import JobOptions, Results
 
 _MESSAGES = ("vhost", "queue", "enqueued_at", "body_bytes")
-_EVENTS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms")
+#: What is read of events.
+EVENT_COLUMNS: Final = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms")
 #: Events that are no departure from a queue.
 _STAYS = ("requeue", "refused", "unroutable", "queue_deleted")
 
@@ -42,6 +45,7 @@ def moves_of(spark: SparkSession, options: JobOptions) -> DataFrame:
 
     What waits tells when it came. What has gone tells when it went and how long it had waited, to a tenth or 100 ms.
     """
+    options = options.at_one_moment(spark)
     waiting = options.table(spark, "messages", _MESSAGES).select(
         "vhost",
         "queue",
@@ -51,7 +55,7 @@ def moves_of(spark: SparkSession, options: JobOptions) -> DataFrame:
         f.lit(1).cast("bigint").alias("messages"),
         "body_bytes",
     )
-    gone = options.table(spark, "events", _EVENTS).where(~f.col("kind").isin(*_STAYS))
+    gone = options.table(spark, "events", EVENT_COLUMNS).where(~f.col("kind").isin(*_STAYS))
     came = f.timestamp_micros(f.unix_micros("at") - f.col("wait_ms") * 1000)
     columns = ("vhost", "queue", "at", "kind", "way", "messages", "body_bytes")
     arrivals = gone.withColumn("at", came).withColumn("way", f.lit("in")).select(*columns)

@@ -156,6 +156,28 @@ def test_a_queue_that_is_gone_is_not_there(builder: DirectoryBuilder) -> None:
         assert [queue.name for queue in reader.queues] == ["keep"]
 
 
+def test_transient_messages_on_disk_are_kept_for_readers_too(builder: DirectoryBuilder) -> None:
+    store = builder.store(builder.queue("q", durable=False))
+    builder.publish(store, [b"x" * 200] * 20, delivery_mode=1)
+    cut = builder.tick()
+    (directory,) = Path(builder.path).glob("q/*")
+    spilled = sorted(path.name for path in directory.glob("*.spl"))
+    assert len(spilled) > 3
+    builder.settle(store, 12)
+    builder.engine.commit()
+    trash = sorted(path.name for path in (directory / "trash").iterdir())
+    assert trash
+    assert trash == spilled[: len(trash)]
+    # Nothing has been said of the next moment: the last one is read, with what has been thrown away since.
+    assert read(Path(builder.path)) == list(range(1, 21))
+    # What is gone for good, and lived then, is missed.
+    shutil.rmtree(directory / "trash")
+    with take_snapshot(builder.path, Request(as_of=cut)) as snapshot:
+        assert snapshot.missing_segments == len(trash)
+    builder.tick()
+    assert read(Path(builder.path)) == list(range(13, 21))
+
+
 def test_after_a_crash_and_recovery(builder: DirectoryBuilder, tmp_path: Path) -> None:
     store = builder.store(builder.queue("q"))
     builder.publish(store, [b"x" * 50] * 20)

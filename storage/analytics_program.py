@@ -1,0 +1,32 @@
+"""The program `leveret-analytics`, as far as it goes without the libraries that it needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+#: What the extra `analytics` installs.
+_LIBRARIES: Final = ("numpy", "plotly", "pyarrow", "pyspark")
+
+
+def main() -> int:
+    """Run a job; if libraries are missing, say how to get them.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        from storage.analytics.command import main as run
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in _LIBRARIES:
+            raise
+        sys.stderr.write(
+            f"leveret-analytics: the Python package {error.name} is missing; "
+            "install what the jobs need: pip install 'leveret[analytics]'\n"
+        )
+        return 1
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Jobs on a cluster whose workers have Spark, but nothing of the project; by the commands of README.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.analytics.command import main, reason_of
+from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment
+from tests.spark.directories import DirectoryBuilder
+
+# Each program starts a Java of its own, and so do the master and the workers.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    builder = DirectoryBuilder(tmp_path_factory.mktemp("data"))
+    for name in ("a", "b"):
+        builder.publish(builder.store(builder.queue(name)), [b"%03d" % number for number in range(200)])
+    builder.tick()
+    builder.close()
+    return builder.path
+
+
+def commands() -> list[str]:
+    """Those of README.md."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (block,) = re.findall(r"^```sh\n([^`]*spark-submit[^`]*)^```$", readme, re.MULTILINE)
+    return str(block).splitlines()
+
+
+def run(command: str, given: dict[str, str]) -> str:
+    """Run a command with some of its words replaced; what it prints."""
+    for text, replacement in given.items():
+        command = command.replace(text, replacement)
+    done = subprocess.run(
+        shlex.split(command),
+        cwd=ROOT,
+        env=driver_environment({"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_workers_know_nothing_of_the_project() -> None:
+    command = [PYTHON, "-c", "import pyspark, pyarrow, numpy; import storage"]
+    done = subprocess.run(command, cwd="/", env=worker_environment(), capture_output=True, text=True, check=False)
+    assert "No module named 'storage'" in done.stderr
+
+
+def test_the_commands_of_the_readme(master: str, directory: str, tmp_path: Path) -> None:
+    given = {
+        "/mnt/leveret": directory,
+        "spark://master:7077": master,
+        "leveret.zip": str(tmp_path / "leveret.zip"),
+        ".venv/bin/": f"{os.path.dirname(sys.executable)}/",
+    }
+    pack, program, submit = commands()
+    assert run(pack, given) == ""
+    lines: list[dict[str, Any]] = [json.loads(line) for line in run(submit, given).splitlines()]
+    assert [(row["queue"], row["messages"], row["body_bytes"]) for row in lines] == [("a", 200, 600), ("b", 200, 600)]
+    rows = [line.split()[:4] for line in run(program, given).splitlines()]
+    assert ["/", "a", "k", "200"] in rows
+    assert ["/", "b", "k", "200"] in rows
+    assert list((Path(directory) / "snap").iterdir()) == []
+
+
+def test_what_workers_lack_is_said() -> None:
+    text = (
+        "An exception was thrown from the Python worker:\nTraceback\nModuleNotFoundError: No module named 'storage.x'"
+    )
+    said = reason_of(Exception(text))
+    assert said.startswith(
+        "the workers do not have the Python package storage; this one's is sent to them by --py-files"
+    )
+
+
+def test_a_master_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["backlog", "--data-dir", "/tmp", "--master", "host:7077"])
+    assert raised.value.code == 2
+    assert "'host:7077' is none of local[*], spark://HOST:PORT" in capsys.readouterr().err

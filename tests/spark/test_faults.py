@@ -1,0 +1,105 @@
+"""What `leveret-analytics` says when something is wrong: one line, status 1, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from pyspark.sql import SparkSession
+
+from storage.analytics import Session, command
+from tests.spark.directories import DirectoryBuilder
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory `data`, one of a newer format `newer`, and a damaged one `damaged`."""
+    path = tmp_path_factory.mktemp("faults")
+    for name in ("data", "damaged"):
+        builder = DirectoryBuilder(path / name)
+        builder.publish(builder.store(builder.queue("orders")), [b"%04d" % number for number in range(50)])
+        builder.tick()
+        builder.close()
+    victim = min((path / "damaged").glob("q/*/*.seg"))
+    victim.write_bytes(victim.read_bytes().replace(b"0010", b"0x10"))
+    (path / "newer").mkdir()
+    crc = crc32(f"9 9 {'ab' * 16} 1".encode())
+    fields = {"format": 9, "min_reader": 9, "store_id": "ab" * 16, "created": 1, "crc": crc}
+    (path / "newer" / "FORMAT").write_text(json.dumps(fields))
+    return path
+
+
+@pytest.fixture
+def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the program use the session that is there, and leave it."""
+    monkeypatch.setattr(command, "_start", lambda *_: spark)
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+    monkeypatch.setattr(Session, "close", Session.release)
+
+
+@pytest.mark.usefixtures("shared_spark")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            "backlog --data-dir {}/nowhere",
+            "{}/nowhere is not a data directory of Leveret: there is no file FORMAT in it",
+        ),
+        ("overflow --data-dir {}", "{} is not a data directory of Leveret: there is no file FORMAT in it"),
+        ("overflow --data-dir {}/newer", "was written in format 9, and this version reads up to format 1; upgrade"),
+        ("backlog --data-dir {}/newer", "was written in format 9, and this version reads up to format 1; upgrade"),
+        ("backlog --data-dir {}/data --queue mail", "{}/data has no queue 'mail'; queues there: orders"),
+        ("latency --data-dir {}/data --queue mail", "{}/data has no queue 'mail'; queues there: orders"),
+        ("report --data-dir {}/data --vhost x --queue mail", "has no queue 'mail' in virtual host 'x'; queues there:"),
+        ("backlog --data-dir {}/data --as-of 2001-01-01", "{}/data knows nothing of 2001-01-01 00:00:00 UTC or before"),
+        ("backlog --data-dir {}/data --format parquet", "Parquet is written to files; say where: --output DIR"),
+        ("capacity --data-dir {}/data --hours many", "hours and max_length are numbers"),
+        ("sql --data-dir {}/data --query select+nothing+from+queues", "[UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
+        ("backlog --data-dir s4://bucket/data", "s4://bucket/data cannot be reached"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    directory: Path, capfd: pytest.CaptureFixture[str], arguments: str, text: str
+) -> None:
+    given = [word.format(directory).replace("+", " ") for word in arguments.split()]
+    assert command.main(given) == 1
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    *_, last = said.err.splitlines()
+    assert last.startswith("leveret-analytics: ")
+    assert text.format(directory) in last
+
+
+@pytest.mark.usefixtures("shared_spark")
+def test_damage_is_counted(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["backlog", "--data-dir", f"{directory}/damaged", "--format", "json"]) == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out)["messages"] == 49
+    assert said.err.endswith("leveret-analytics: 1 damaged records were passed over\n")
+
+
+def test_without_libraries_it_says_how_to_get_them(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "storage.analytics_program", "backlog", "--data-dir", str(directory)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "leveret-analytics: the Python package pyspark is missing; install what the jobs need: "
+        "pip install 'leveret[analytics]'\n"
+    )

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from storage.analytics import register
+from tests.spark.live_broker import BOUND, counted, live_broker
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+ROUNDS = int(os.environ.get("LIVE_ROUNDS", "3"))
+
+
+def test_jobs_count_what_a_broker_under_load_held_at_the_tick(spark: SparkSession, tmp_path: Path) -> None:
+    with live_broker(tmp_path) as broker:
+        with broker.load():
+            deadline = time.monotonic() + 60
+            while broker.published < 3 * BOUND and time.monotonic() < deadline:
+                time.sleep(0.05)
+            cuts = set()
+            for _ in range(ROUNDS):
+                cut, by_messages, by_queues = counted(spark, broker.data_dir)
+                model = broker.model_at(cut)
+                assert by_messages == model
+                assert by_queues == model
+                assert model["bounded"][0] <= BOUND
+                cuts.add(cut)
+                register(spark).release()
+        assert len(cuts) == ROUNDS
+        assert list((tmp_path / "data" / "snap").iterdir()) == []
