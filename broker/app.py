@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
-import ssl
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from socket import socket
 from typing import Final
 
+from broker.addresses import address_of, bind, reason_of, written
 from broker.auth.accounts import Accounts
-from broker.config.options import Settings
+from broker.config.declaration import values
+from broker.config.listening import Planned, planned
+from broker.config.options import OPTIONS, Settings
 from broker.core.broker import Broker
 from broker.core.disk import Disk, DiskError, disk_free_limit
 from broker.core.memory import MemoryMonitor, available_memory
@@ -29,7 +30,7 @@ from broker.session.listener import Listener
 from broker.session.server import Server
 from broker.tls import Tls, TlsError
 from broker.version import VERSION
-from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase
+from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
 log = logging.getLogger("leveret")
 
@@ -65,9 +66,9 @@ class App:
         self.addresses = self.node.addresses
         access = Access(self.accounts, self.broker)
         context = Context(self.broker, self.accounts, self.node, settings, access, self._save_definitions)
-        self._management = HttpServer(management_app(context))
+        self._management = HttpServer(management_app(context), settings)
         self._sampler = Sampler(self.broker, self.node)
-        self._prometheus = HttpServer(prometheus_app(context))
+        self._prometheus = HttpServer(prometheus_app(context), settings)
         self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._disk: Disk | None = None
@@ -87,35 +88,44 @@ class App:
             self._disk = Disk(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
         except DiskError as error:
             raise StartError(str(error)) from error
+        # The store may need more than is configured.
+        self.node.disk_free_limit = self._disk.engine.disk.limit
         self._definitions = DefinitionsKeeper(_open_database(self.settings.data_dir), self.broker, self.accounts)
         found = self._definitions.restore()
         self.broker.storage.forget_unknown()
-        load_definitions(self.settings, self.broker, self.accounts, is_new=not found)
-        self._definitions.save()
+        keeper = self._definitions
+        keeper.note_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
+        keeper.save()
         self._watch_memory()
-        self._sampler.start()
-        settings = self.settings
-        tls = self._tls = _make_tls(settings)
-        amqp, management, prometheus = self._listener.start, self._management.start, self._prometheus.start
-        for name, start, port, option, context in (
-            ("amqp", amqp, settings.port, "--port", None),
-            ("management", management, settings.management_port, "--management-port", None),
-            ("prometheus", prometheus, settings.prometheus_port, "--prometheus-port", None),
-            ("amqps", amqp, settings.amqps_port, "--amqps-port", tls),
-            ("management-tls", management, settings.management_tls_port, "--management-tls-port", tls),
-        ):
-            if port is not None:
-                encrypted = None if context is None else context.context
-                self.addresses[name] = await _listen(start, settings.host, port, option, encrypted)
+        if not self.settings.management_agent.disable_metrics_collector:
+            self._sampler.start()
+        await self._listen()
+
+    async def _listen(self) -> None:
+        servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
+        sockets = planned(self.settings)
+        if any(each.encrypted for each in sockets):
+            self._tls = _make_tls(self.settings)
+        for each in sockets:
+            addresses = self.addresses.setdefault(each.name, [])
+            for sock in _bind(each, self._free_port(each), self.settings.tcp_listen_options.backlog):
+                await servers.get(each.name, self._listener).start(sock, self._tls if each.encrypted else None)
+                addresses.append(address_of(sock))
+
+    def _free_port(self, wanted: Planned) -> int:
+        """The port to take: where any will do, the one that the same has on another address."""
+        found = self.addresses[wanted.name]
+        is_other_address = found and wanted.endpoint.host not in [host for host, _ in found]
+        return wanted.endpoint.port or (found[0][1] if is_other_address else 0)
 
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
         self._sampler.stop()
         if self._watch is not None:
             self._watch.cancel()
-        await self._prometheus.stop()
-        await self._management.stop()
-        await self._listener.stop(self.settings.shutdown_timeout / 1000)
+        # All have the same time: clients of the one do not wait for those of the other.
+        seconds = self.settings.shutdown_timeout / 1000
+        await asyncio.gather(self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds))
         if self._disk is not None:
             self._save_definitions()
             self._disk.close()
@@ -130,20 +140,30 @@ class App:
         Args:
             settings: The new configuration.
         """
+        self._report_what_needs_a_restart(settings)
         logging.getLogger().setLevel(settings.log_level.upper())
         self.node.memory_limit = self._memory.limit = _memory_limit(settings)
         self._pager.threshold = int(self._memory.limit * settings.vm_memory_high_watermark_paging_ratio)
         if self._disk is not None:
             self._disk.engine.disk.limit = disk_free_limit(settings)
+            self.node.disk_free_limit = self._disk.engine.disk.limit
         if self._tls is not None:
             try:
                 self._tls.reload(settings.ssl_options)
             except TlsError as error:
                 log.error("the certificates stay as they were: %s", error)
 
+    def _report_what_needs_a_restart(self, settings: Settings) -> None:
+        before, after = values(self.settings), values(settings)
+        changed = [name for name in OPTIONS if not OPTIONS[name].reloadable and before[name] != after[name]]
+        if changed:
+            log.warning("changed in the configuration, but not in force before a restart: %s", ", ".join(changed))
+
     def ready_line(self) -> str:
         """What the program prints when it serves."""
-        where = " ".join(f"{name}={host}:{port}" for name, (host, port) in self.addresses.items())
+        where = " ".join(
+            f"{name}={','.join(written(*each) for each in found)}" for name, found in self.addresses.items()
+        )
         return f"leveret {VERSION} ready {where} data={self.settings.data_dir}"
 
     def _make_durable(self) -> None:
@@ -179,34 +199,27 @@ def _open_database(data_dir: Path) -> DefinitionsDatabase:
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         return DefinitionsDatabase(data_dir / "definitions.sqlite")
-    except DefinitionsDamagedError as error:
+    except (DefinitionsDamagedError, DefinitionsVersionError) as error:
         raise StartError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         raise StartError(f"cannot use the data directory {data_dir}: {error}; choose another --data-dir") from error
 
 
-def _make_tls(settings: Settings) -> Tls | None:
-    """What ports for TLS encrypt with; None if there is no such port."""
-    if settings.amqps_port is None and settings.management_tls_port is None:
-        return None
+def _make_tls(settings: Settings) -> Tls:
+    """What ports for TLS encrypt with."""
     try:
         return Tls(settings.ssl_options)
     except TlsError as error:
         raise StartError(str(error)) from error
 
 
-async def _listen(
-    start: Callable[[str, int, ssl.SSLContext | None], Awaitable[tuple[str, int]]],
-    host: str,
-    port: int,
-    option: str,
-    tls: ssl.SSLContext | None,
-) -> tuple[str, int]:
+def _bind(wanted: Planned, port: int, backlog: int) -> list[socket]:
+    host = wanted.endpoint.host
     try:
-        return await start(host, port, tls)
+        return bind(host, port, backlog)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StartError(f"cannot listen on {host}:{port}: {reason}; choose another --host or {option}") from error
+        where = written(host, port)
+        raise StartError(f"cannot listen on {where}: {reason_of(error)}; choose another {wanted.option}") from error
 
 
 def _memory_limit(settings: Settings) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -33,6 +34,14 @@ from storage.definitions import DefinitionsDatabase
 RABBITMQ_VERSION: Final = "3.10.8"
 
 
+#: Under which the digest of the file that was imported last is kept.
+_IMPORT: Final = "import"
+#: What JSON calls the types of Python.
+_KINDS: Final[Mapping[type, str]] = {
+    list: "list", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null",
+}  # fmt: skip
+
+
 class DefinitionsKeeper:
     """Keeps definitions in a data directory.
 
@@ -47,6 +56,8 @@ class DefinitionsKeeper:
         self._broker = broker
         self._accounts = accounts
         self._saved = -1
+        #: What load_definitions() returned when it last imported the file.
+        self.imported = ""
 
     def restore(self) -> bool:
         """Load what is kept, and keep all changes from now on; return whether anything was there."""
@@ -56,9 +67,17 @@ class DefinitionsKeeper:
             for _, document in self._database.load("accounts"):
                 load_accounts(self._accounts, document, self._broker.vhosts)
             self._saved = self._accounts.generation
+            for _, noted in self._database.load(_IMPORT):
+                self.imported = noted["digest"]
         self._broker.record_to(self._database)
         self._broker.global_parameters.identify()
         return found
+
+    def note_import(self, digest: str) -> None:
+        """Keep what load_definitions() has returned for the next start."""
+        if digest and digest != self.imported:
+            self.imported = digest
+            self._database.put(_IMPORT, (), {"digest": digest})
 
     def save(self) -> None:
         """Make all changes durable."""
@@ -73,28 +92,41 @@ class DefinitionsKeeper:
         self._database.close()
 
 
-def load_definitions(settings: Settings, broker: Broker, accounts: Accounts, is_new: bool) -> None:
+def load_definitions(settings: Settings, broker: Broker, accounts: Accounts, is_new: bool, imported: str = "") -> str:
     """Load the definitions that the configuration names.
 
     Args:
         settings: The configuration.
         broker: Gets virtual hosts and what is in them.
         accounts: Gets users and permissions.
-        is_new: The data directory was empty: make the default virtual host and user first.
+        is_new: The data directory was empty: make the default virtual host first, and the default user, unless the
+            file has vhosts or users of its own, as RabbitMQ does.
+        imported: What this has returned for the file that was imported last; "" for none.
+    Returns:
+        A digest of the file; "" without one.
     Raises:
-        DefinitionsError: A definition is wrong; the text names section, entry and what would be right.
+        DefinitionsError: A definition is wrong; the text names file, section, entry and what would be right.
     """
+    path = settings.load_definitions
+    digest, document = ("", {}) if path is None else _read(path)
     if is_new:
-        broker.add_vhost(settings.default_vhost)
-        _add_default_user(settings, accounts)
-    if settings.load_definitions is not None:
-        import_definitions(_read(settings.load_definitions), broker, accounts)
+        has_users = any(_objects(document, "users"))
+        if not has_users or not any(_objects(document, "vhosts")):
+            broker.add_vhost(settings.default_vhost)
+        if not has_users:
+            _add_default_user(settings, accounts)
+    if path is not None and not (settings.skip_unchanged_definitions and digest == imported):
+        try:
+            import_definitions(document, broker, accounts)
+        except DefinitionsError as error:
+            raise DefinitionsError(f"{path}: {error}", error.reason) from error
     if settings.definitions:
         import_definitions(settings.definitions, broker, accounts)
     if settings.policies:
         load_policies(
             broker, {"policies": [{"vhost": settings.default_vhost, **policy} for policy in settings.policies]}
         )
+    return digest
 
 
 def _add_default_user(settings: Settings, accounts: Accounts) -> None:
@@ -202,13 +234,19 @@ def _objects(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str,
     return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """A digest of the file, and the document in it."""
     try:
-        document = json.loads(path.read_bytes())
+        octets = path.read_bytes()
+        document = json.loads(octets)
     except OSError as error:
         raise DefinitionsError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise DefinitionsError(f"{path} is no JSON: {error}") from error
+    except json.JSONDecodeError as error:
+        raise DefinitionsError(f"{path}:{error.lineno}:{error.colno}: is no JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise DefinitionsError(f"{path}: is no JSON: {error}") from error
     if not isinstance(document, dict):
-        raise DefinitionsError(f"{path} must hold a JSON object")
-    return document
+        raise DefinitionsError(
+            f"{path}: must hold a JSON object, such as RabbitMQ exports, not a {_KINDS[type(document)]}"
+        )
+    return hashlib.sha256(octets).hexdigest(), document

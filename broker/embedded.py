@@ -26,9 +26,11 @@ from uuid import uuid4
 
 import uvloop
 
+from broker.addresses import written
 from broker.app import App, StartError
 from broker.config.errors import DefinitionsError
-from broker.config.load import Given, load
+from broker.config.given import Given
+from broker.config.load import load
 from broker.config.options import Settings
 
 #: Seconds that starting and stopping in a thread may take.
@@ -72,9 +74,11 @@ class Leveret:
             raise
         settings = self._settings
         user = f"{quote(settings.default_user, safe='')}:{quote(settings.default_pass, safe='')}"
-        (host, port), (http_host, http_port) = app.addresses["amqp"], app.addresses["management"]
-        self.url = f"amqp://{user}@{host}:{port}/{quote(settings.default_vhost, safe='')}"
-        self.http_url = f"http://{user}@{http_host}:{http_port}"
+        self.http_url = f"http://{user}@{written(*app.addresses['management'][0])}"
+        vhost = quote(settings.default_vhost, safe="")
+        # With listeners.tcp: none there is the encrypted port alone.
+        scheme = "amqp" if "amqp" in app.addresses else "amqps"
+        self.url = f"{scheme}://{user}@{written(*app.addresses[scheme][0])}/{vhost}"
 
     async def stop(self) -> None:
         """Stop it, and forget its data if they were temporary. It may be called twice."""

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import resource
 import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from broker.app import App, StartError
 from broker.config.errors import ConfigError
 from broker.config.options import Settings
+from broker.garbage import GarbageCollection
 
 log = logging.getLogger("leveret")
-
-#: Objects between two runs of the cyclic garbage collector. Messages are no garbage and form no cycles, but
-#: every collection would walk all that wait in queues.
-_GC_THRESHOLD: Final = (200_000, 50, 1_000)
 
 
 async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> None:
@@ -35,6 +30,7 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     _prepare()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    GarbageCollection(loop.call_soon).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, number, stopping)
     app = App(settings)
@@ -72,10 +68,7 @@ def _stop(number: int, stopping: asyncio.Event) -> None:
 
 
 def _prepare() -> None:
-    """Allow as many open files as the system lets us, and keep the garbage collector off the messages."""
+    """Allow as many open files as the system lets us."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLD)

@@ -6,12 +6,18 @@ Source: https://www.rabbitmq.com/docs/ssl
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
 from broker.config.options import SslOptions
 
 _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+#: Takes what OpenSSL wants to tell the client whose handshake fails in this context.
+ALERTS: Final[ContextVar[list[bytes] | None]] = ContextVar("ALERTS", default=None)
 
 
 class TlsError(Exception):
@@ -27,13 +33,11 @@ class Tls:
         TlsError: They cannot be used.
 
     Attributes:
-        context: For listening sockets. It stays when the certificate is replaced.
+        context: For the next connection.
     """
 
     def __init__(self, options: SslOptions) -> None:
-        self._current = _make_context(options)
         self.context = _make_context(options)
-        self.context.sni_callback = self._choose
 
     def reload(self, options: SslOptions) -> None:
         """Use what the files hold now for new connections; those that are open stay as they are.
@@ -41,19 +45,76 @@ class Tls:
         Raises:
             TlsError: They cannot be used; nothing has changed.
         """
-        self._current = _make_context(options)
+        self.context = _make_context(options)
 
-    def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        """A handshake begins, whether or not the client names a server: let it use the newest certificate."""
-        connection.context = self._current
+
+class _Connection(ssl.SSLObject):
+    """Keeps what a failed handshake leaves to be sent: loops throw it away, and the client would not learn why."""
+
+    outgoing: ssl.MemoryBIO
+    alerts: list[bytes] | None
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            if self.alerts is not None:
+                self.alerts.append(self.outgoing.read())
+            raise
+
+
+class _Context(ssl.SSLContext):
+    """Makes such connections."""
+
+    sslobject_class = _Connection
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Make a connection out of two buffers."""
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(made, _Connection)
+        made.outgoing, made.alerts = outgoing, ALERTS.get()
+        return made
+
+
+def problems_of(options: SslOptions) -> Iterator[tuple[str, str]]:
+    """All that is wrong with the options and the files that they name.
+
+    Yields:
+        The option's dotted name, and what is wrong, which begins with that name.
+    """
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
+    found: dict[str, str] = {}
+    for step in _STEPS:
+        try:
+            step(context, options)
+        except TlsError as error:
+            found.setdefault(str(error).partition(":")[0], str(error))
+    yield from found.items()
 
 
 def _make_context(options: SslOptions) -> ssl.SSLContext:
-    if options.certfile is None or options.keyfile is None:
-        raise TlsError("TLS needs ssl_options.certfile and ssl_options.keyfile")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
+    for step in _STEPS:
+        step(context, options)
+    return context
+
+
+def _set_versions(context: ssl.SSLContext, options: SslOptions) -> None:
     versions = [_VERSIONS[name] for name in options.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def _set_ciphers(context: ssl.SSLContext, options: SslOptions) -> None:
     if options.honor_cipher_order:
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     try:
@@ -61,27 +122,59 @@ def _make_context(options: SslOptions) -> ssl.SSLContext:
             context.set_ciphers(":".join(options.ciphers))
     except ssl.SSLError as error:
         raise TlsError(f"ssl_options.ciphers: OpenSSL has none of {', '.join(options.ciphers)}") from error
+
+
+def _check_certificate(context: ssl.SSLContext, options: SslOptions) -> None:
+    _check_given("certfile", options.certfile)
+
+
+def _check_key(context: ssl.SSLContext, options: SslOptions) -> None:
+    _check_given("keyfile", options.keyfile)
+
+
+def _set_certificate(context: ssl.SSLContext, options: SslOptions) -> None:
+    certificate, key = _check_given("certfile", options.certfile), _check_given("keyfile", options.keyfile)
     # Without a function OpenSSL would ask for the password on the terminal.
-    _load(context, options.certfile, options.keyfile, options.password or "")
+    password = options.password or ""
+    try:
+        context.load_cert_chain(certificate, key, lambda: password)
+    except ssl.SSLError as error:
+        raise TlsError(_explain(certificate, key, error)) from error
+
+
+def _set_authorities(context: ssl.SSLContext, options: SslOptions) -> None:
     if options.cacertfile is not None:
         _load_authorities(context, options.cacertfile)
+
+
+def _set_verification(context: ssl.SSLContext, options: SslOptions) -> None:
     if options.verify == "verify_peer":
         if options.cacertfile is None:
             raise TlsError("ssl_options.verify: verify_peer needs ssl_options.cacertfile")
         context.verify_mode = ssl.CERT_REQUIRED if options.fail_if_no_peer_cert else ssl.CERT_OPTIONAL
     elif options.fail_if_no_peer_cert:
-        raise TlsError("ssl_options.fail_if_no_peer_cert needs ssl_options.verify: verify_peer")
-    return context
+        raise TlsError("ssl_options.fail_if_no_peer_cert: it needs ssl_options.verify: verify_peer")
 
 
-def _load(context: ssl.SSLContext, certificate: Path, key: Path, password: str) -> None:
-    for name, path in (("certfile", certificate), ("keyfile", key)):
-        _check_readable(name, path)
+_STEPS: Final = (
+    _set_versions,
+    _set_ciphers,
+    _check_certificate,
+    _check_key,
+    _set_certificate,
+    _set_authorities,
+    _set_verification,
+)
+
+
+def _explain(certificate: Path, key: Path, error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"ssl_options.keyfile: {key} is not the key of the certificate in {certificate}"
     try:
-        context.load_cert_chain(certificate, key, lambda: password)
-    except ssl.SSLError as error:
-        reason = error.reason or "wrong password, or no PEM file"
-        raise TlsError(f"ssl_options: cannot use {certificate} with {key}: {reason}") from error
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(certificate)
+    except ssl.SSLError:
+        return f"ssl_options.certfile: {certificate} holds no certificate in PEM form"
+    return f"ssl_options.keyfile: {key} holds no private key in PEM form, or ssl_options.password is not its password"
 
 
 def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
@@ -89,7 +182,14 @@ def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
-        raise TlsError(f"ssl_options.cacertfile: {path} holds no certificate in PEM form: {error.reason}") from error
+        raise TlsError(f"ssl_options.cacertfile: {path} holds no certificate in PEM form") from error
+
+
+def _check_given(name: str, path: Path | None) -> Path:
+    if path is None:
+        raise TlsError(f"ssl_options.{name}: TLS needs ssl_options.certfile and ssl_options.keyfile")
+    _check_readable(name, path)
+    return path
 
 
 def _check_readable(name: str, path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -36,6 +36,10 @@ insert or ignore into summary select 0, count(*), coalesce(sum(crc), 0) from def
 
 class DefinitionsDamagedError(Exception):
     """The database cannot be believed; the text says why and what to do, in one line."""
+
+
+class DefinitionsVersionError(Exception):
+    """A newer version has written the database; the text says what to do, in one line."""
 
 
 class Journal(Protocol):
@@ -86,6 +90,7 @@ class DefinitionsDatabase:
         path: The database file; made if it is not there.
     Raises:
         DefinitionsDamagedError: It is damaged.
+        DefinitionsVersionError: A newer version has written it.
         sqlite3.Error: It cannot be opened.
     """
 
@@ -105,8 +110,10 @@ class DefinitionsDatabase:
             self._migrate()
             self._database.executescript(_SCHEMA)
             self._check()
-        except (sqlite3.Error, DefinitionsDamagedError, ValueError) as error:
+        except (sqlite3.Error, DefinitionsDamagedError, DefinitionsVersionError, ValueError) as error:
             self._database.close()
+            if isinstance(error, DefinitionsVersionError):
+                raise
             if _is_damage(error):
                 raise DefinitionsDamagedError(self._advice(error)) from error
             raise
@@ -165,14 +172,43 @@ class DefinitionsDatabase:
         self._database.close()
 
     def _migrate(self) -> None:
-        """Add the checksums to a database that was made before there were any."""
-        columns = [name for _, name, *_ in self._database.execute("pragma table_info(definitions)")]
-        if columns and "crc" not in columns:
-            self._database.create_function("crc_of", 3, _crc, deterministic=True)
-            self._database.executescript(
-                "begin; alter table definitions add column crc integer not null default 0;"
-                "update definitions set crc = crc_of(kind, key, value); commit"
+        """Bring an older schema to the current one, in one transaction; a copy of the old database is made first.
+
+        Raises:
+            DefinitionsVersionError: It is a newer one.
+            sqlite3.Error: It cannot be done; nothing has changed.
+        """
+        (version,) = self._database.execute("pragma user_version").fetchone()
+        if version > _SCHEMA_VERSION:
+            raise DefinitionsVersionError(
+                f"{self._path} was written by a newer version of Leveret (schema {version}, this one knows"
+                f" {_SCHEMA_VERSION}); use that version or another data directory"
             )
+        is_new = self._database.execute("select 1 from sqlite_schema limit 1").fetchone() is None
+        if version == _SCHEMA_VERSION:
+            return
+        if not is_new:
+            self._back_up(version)
+        self._database.create_function("crc_of", 3, _crc, deterministic=True)
+        self._database.execute("begin immediate")
+        try:
+            for step in () if is_new else _STEPS[version:]:
+                step(self._database)
+            self._database.execute(f"pragma user_version = {_SCHEMA_VERSION}")
+            self._database.execute("commit")
+        except sqlite3.Error:
+            if self._database.in_transaction:
+                self._database.execute("rollback")
+            raise
+
+    def _back_up(self, version: int) -> None:
+        """Copy the database as it is, unless there is such a copy."""
+        backup = self._path.with_suffix(f".schema-{version}{self._path.suffix}")
+        if not backup.exists():
+            draft = backup.with_suffix(".tmp")
+            draft.unlink(missing_ok=True)
+            self._database.execute("vacuum into ?", (str(draft),))
+            draft.replace(backup)
 
     def _check(self) -> None:
         """Read all of it once.
@@ -215,6 +251,19 @@ class DefinitionsDatabase:
                 " (queues declared since then are lost with their messages)"
             )
         return f"{path} is damaged ({why}); restore it from a backup, or {instead}"
+
+
+def _add_checksums(database: sqlite3.Connection) -> None:
+    """To schema 1: each row has a checksum. The first databases had no version either."""
+    columns = [name for _, name, *_ in database.execute("pragma table_info(definitions)")]
+    if columns and "crc" not in columns:
+        database.execute("alter table definitions add column crc integer not null default 0")
+        database.execute("update definitions set crc = crc_of(kind, key, value)")
+
+
+#: What brings a database from the schema of its index to the next one.
+_STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_add_checksums,)
+_SCHEMA_VERSION: Final = len(_STEPS)
 
 
 def _copy_of(path: Path) -> Path:

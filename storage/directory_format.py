@@ -18,9 +18,16 @@ class DirectoryFormat(NamedTuple):
     created: int
 
 
-def pack_format(store_id: bytes, created: int) -> bytes:
-    """The contents of a new directory's file FORMAT."""
-    found = DirectoryFormat(FORMAT_VERSION, FORMAT_VERSION, store_id, created)
+def pack_format(store_id: bytes, created: int, version: int | None = None) -> bytes:
+    """The contents of a file FORMAT.
+
+    Args:
+        store_id: 16 random bytes.
+        created: When the directory was made, in microseconds since 1970.
+        version: Of the format; by default that of a new directory.
+    """
+    version = FORMAT_VERSION if version is None else version
+    found = DirectoryFormat(version, version, store_id, created)
     fields = found._asdict() | {"store_id": store_id.hex(), "features": [], "crc": _format_crc(found)}
     return json.dumps(fields).encode() + b"\n"
 

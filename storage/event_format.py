@@ -49,6 +49,8 @@ class EventKind(IntEnum):
     TRANSIENT_DROPPED = 11
     #: Put at the tail again, under another number.
     RETURNED = 12
+    #: Put into another queue by someone who moves messages.
+    MOVED = 13
     REQUEUE = 20
     REFUSED = 21
     UNROUTABLE = 22

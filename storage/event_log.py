@@ -229,7 +229,7 @@ class EventLog:
 
 
 def _lives_on(event: Event) -> bool:
-    return bool(event.flags & DEAD_LETTERED) or event.kind == EventKind.RETURNED
+    return bool(event.flags & DEAD_LETTERED) or event.kind in (EventKind.RETURNED, EventKind.MOVED)
 
 
 def file_name(time: int) -> str:

@@ -22,7 +22,7 @@ from storage.event_format import EVENT_BYTES
 from storage.event_log import event_files, file_name
 from storage.files import DiskFiles, Files
 from storage.format import FORMAT_VERSION
-from storage.queue_names import QueueName, read_queue_names
+from storage.queue_names import QueueName, read_deleted_names, read_queue_names
 from storage.snapshot_cut import Cut, last_tick, latest_cut, oldest_time
 from storage.snapshot_dead import DeadAtCut, bounds_of, dead_at
 from storage.snapshot_lease import TIMEOUT, Lease, remove_dead_snapshots, take_lease
@@ -143,8 +143,8 @@ class Snapshot:
     Attributes:
         store_id: Names the data directory.
         cut: The moment.
-        names: Virtual host and name of all queues, by number.
-        queues: Those that were wanted.
+        names: Virtual host and name of all queues, by number; those included that are gone and have events still.
+        queues: Those that were wanted and are there.
         events: The event log up to the cut, oldest first.
         lease: Keeps the links; None if there are none.
         damaged_events: Events that could not be read.
@@ -260,7 +260,9 @@ class _Taking:
         cut = self._find_cut(stale)
         self.cut = cut
         names = read_queue_names(files, self.path)
-        wanted = self._wanted(names)
+        # In this order: whatever is deleted in between has been noted before its directory went.
+        deleted = read_deleted_names(files, self.path)
+        wanted = self._wanted(names, deleted)
         try:
             self._take_lease()
             keys = [(qid, each) for qid in (wanted if request.messages else ()) for each in self._priorities(qid)]
@@ -287,8 +289,9 @@ class _Taking:
         except BaseException:
             self._drop_lease()
             raise
+        views = list(queues.values())
         return Snapshot(
-            self.format.store_id, cut, names, list(queues.values()), event_views, self.lease, dead.damaged, missing
+            self.format.store_id, cut, deleted | names, views, event_views, self.lease, dead.damaged, missing
         )
 
     def _store_view(
@@ -306,12 +309,16 @@ class _Taking:
         views = views_of(self.files, linked[key], known[key], store, None if self.request.dead_too else what)
         return StoreView(store.priority, views, bounds_of(what.delivered), what.next_seq)
 
-    def _wanted(self, names: Mapping[int, QueueName]) -> dict[int, QueueName]:
-        wanted = self.request.wanted
+    def _wanted(self, names: Mapping[int, QueueName], deleted: Mapping[int, QueueName]) -> dict[int, QueueName]:
+        request, wanted = self.request, self.request.wanted
         found = {qid: name for qid, name in names.items() if wanted is None or wanted(name.vhost, name.name)}
-        if not found and self.request.described is not None:
+        # Of what is gone there are events.
+        there = bool(found) or (
+            request.events and wanted is not None and any(wanted(each.vhost, each.name) for each in deleted.values())
+        )
+        if not there and request.described is not None:
             known = ", ".join(sorted({name.name for name in names.values()})[:10]) or "none at all"
-            raise NoSuchQueueError(f"{self.path} has no queue {self.request.described}; queues there: {known}")
+            raise NoSuchQueueError(f"{self.path} has no queue {request.described}; queues there: {known}")
         return found
 
     def _find_cut(self, stale: Cut | None) -> Cut:

@@ -125,21 +125,24 @@ class Accounts:
         self._topic_permissions = {key: value for key, value in self._topic_permissions.items() if key[0] != name}
         self._changed()
 
-    def authenticate(self, username: str, password: bytes, peer_is_loopback: bool, protocol: str = AMQP) -> User | None:
+    def authenticate(
+        self, username: str, password: bytes, peer_is_loopback: bool, protocol: str | None = AMQP
+    ) -> User | None:
         """Who a client is. The attempt is counted.
 
         Args:
             username: Who it says it is.
             password: As it came; an empty one is refused, whatever the user's is.
             peer_is_loopback: It connects from this machine.
-            protocol: How it connects, see AuthAttempts.
+            protocol: How it connects, see AuthAttempts; None is no attempt that counts.
         Returns:
             The user; None for a wrong name or password, and for a loopback user from elsewhere.
         """
         user = self._recognise(username, password)
         if user is not None and username in self._loopback_users and not peer_is_loopback:
             user = None
-        self.attempts.count(protocol, user is not None)
+        if protocol is not None:
+            self.attempts.count(protocol, user is not None)
         return user
 
     def recognise(self, username: str, peer_is_loopback: bool, protocol: str = AMQP) -> User | None:

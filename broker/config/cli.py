@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker.config.errors import ConfigError, UsageError
-from broker.config.load import CONFIG_FILE_VARIABLE, Given, load
+from broker.config.given import Given
+from broker.config.load import CONFIG_FILE_VARIABLE, Reading, read
 from broker.config.options import OPTIONS
 from broker.version import VERSION
 
@@ -33,12 +34,34 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         ConfigError: The environment or the file cannot be used.
         SystemExit: 0, after `--help` or `--version`.
     """
+    reading = gather(argv, environ)
+    if reading.problems:
+        raise reading.problems[0]
+    return reading.settings()
+
+
+def gather(argv: Sequence[str], environ: Mapping[str, str]) -> Reading:
+    """Read the command line, the environment and the file that they name, and find all that is wrong with them.
+
+    Args:
+        argv: The arguments, without the program's name.
+        environ: The environment.
+
+    Returns:
+        What was given, and what is wrong.
+
+    Raises:
+        UsageError: The command line cannot be taken apart.
+        SystemExit: 0, after `--help` or `--version`.
+    """
     parser = _parser()
     arguments, surplus = parser.parse_known_args(argv)
-    if surplus:
-        raise UsageError(f"unknown argument {surplus[0]!r}{_advice(parser, surplus[0])}")
     file = arguments.config or environ.get(CONFIG_FILE_VARIABLE)
-    return load(Path(file) if file else None, environ, arguments.given)
+    reading = read(Path(file) if file else None, environ, arguments.given)
+    unknown = [UsageError(f"unknown argument {each!r}{_advice(parser, each)}") for each in surplus]
+    # As ever, the command line comes first: what is wrong with it may have made the rest wrong.
+    reading.problems[:0] = unknown
+    return reading
 
 
 def parse_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
@@ -88,7 +111,9 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="leveret",
         description="An AMQP 0-9-1 broker.",
-        epilog="Every option can also be set in the file and by the environment, as LEVERET_PORT=5672.",
+        epilog="Every option can also be set in the file and by the environment, as LEVERET_PORT=5672. `leveret"
+        " check-config` with the same options tells all that is wrong with them and starts nothing, with --print what"
+        " is in force; `leveret config-reference` describes all options.",
         allow_abbrev=False,
     )
     parser.set_defaults(given=[])

@@ -31,6 +31,7 @@ class Option:
         flag: Its own command-line flag; empty where there is only `--set`.
         metavar: How the flag's value is called in the help text.
         secret: Whether its value stays out of messages.
+        reloadable: Whether SIGHUP puts another value in force.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Option:
     flag: str
     metavar: str
     secret: bool
+    reloadable: bool
 
     @property
     def environment(self) -> str:
@@ -47,7 +49,16 @@ class Option:
         return _ENVIRONMENT_PREFIX + self.name.replace(".", "_").upper()
 
 
-def option(kind: Kind[T], default: T, help: str, *, flag: str = "", metavar: str = "VALUE", secret: bool = False) -> T:
+def option(
+    kind: Kind[T],
+    default: T,
+    help: str,
+    *,
+    flag: str = "",
+    metavar: str = "VALUE",
+    secret: bool = False,
+    reloadable: bool = False,
+) -> T:
     """Declare one option as a field of a dataclass; its name is the field's.
 
     Args:
@@ -57,11 +68,12 @@ def option(kind: Kind[T], default: T, help: str, *, flag: str = "", metavar: str
         flag: Its own command-line flag; empty for none.
         metavar: How the flag's value is called in the help text.
         secret: Whether its value stays out of messages.
+        reloadable: Whether SIGHUP puts another value in force.
 
     Returns:
         The dataclass field, which type checkers take for its default.
     """
-    declared = Option("", kind, default, help, flag, metavar, secret)
+    declared = Option("", kind, default, help, flag, metavar, secret, reloadable)
     if isinstance(default, Mapping):
         # dataclasses refuse a default that can be changed; each Settings gets its own.
         factory = partial(copy.copy, default)
@@ -120,3 +132,23 @@ def build(settings: type[T], values: Mapping[str, object], prefix: str = "") -> 
         elif name in values:
             arguments[field.name] = values[name]
     return settings(**arguments)
+
+
+def values(settings: object, prefix: str = "") -> dict[str, object]:
+    """Take settings apart again.
+
+    Args:
+        settings: What build() made.
+        prefix: What comes before the names, with its dot.
+
+    Returns:
+        All values by dotted name, in the order of declaration.
+    """
+    found: dict[str, object] = {}
+    for field in dataclasses.fields(cast("Any", settings)):
+        value = getattr(settings, field.name)
+        if _GROUP in field.metadata:
+            found.update(values(value, f"{prefix}{field.name}."))
+        else:
+            found[prefix + field.name] = value
+    return found

@@ -70,6 +70,24 @@ class SyncRule:
         return f"interval({self.interval})" if self.interval else self.mode
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where to listen.
+
+    Attributes:
+        host: An address or a name; empty for those that the option `host` names.
+        port: 0..65535; 0 takes a free one.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        if not self.host:
+            return str(self.port)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
 def text(*, empty: bool = False) -> Kind[str]:
     """A string.
 
@@ -254,6 +272,30 @@ def names(*choices: str, empty: bool = True) -> Kind[tuple[str, ...]]:
     return Kind(read, what + (", or none" if empty else ""))
 
 
+def endpoints() -> Kind[tuple[Endpoint, ...] | None]:
+    """Addresses and ports to listen on, or none of them, or nothing said.
+
+    Returns:
+        The kind.
+    """
+
+    def read(value: object) -> tuple[Endpoint, ...] | None:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            value = _read_yaml(value) if value.rstrip().endswith("]") else _split(value)
+        elif isinstance(value, int):
+            value = [value]
+        elif isinstance(value, dict):
+            # RabbitMQ's listeners.tcp.1, listeners.tcp.default and so on.
+            value = list(value.values())
+        if not isinstance(value, list):
+            raise ValueError(value)
+        return tuple(dict.fromkeys(map(_read_endpoint, value)))
+
+    return Kind(read, "a list of PORT, ADDRESS:PORT or [IPV6-ADDRESS]:PORT, or none")
+
+
 def path() -> Kind[Path]:
     """A path; a leading `~` is the home directory.
 
@@ -326,6 +368,18 @@ def _parse_digits(written: str) -> int:
     if not re.fullmatch("[0-9]{1,20}", written.strip()):
         raise ValueError(written)
     return int(written)
+
+
+def _read_endpoint(value: object) -> Endpoint:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(value)
+    # RabbitMQ writes ::1:5672 without brackets: the port is behind the last colon.
+    host, colon, port = str(value).strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if (colon and not host) or "[" in host or "]" in host or " " in host:
+        raise ValueError(value)
+    return Endpoint(host, _read_whole(0, 65535, _parse_digits, port))
 
 
 def _split(written: str) -> list[str]:

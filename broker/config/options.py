@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.config import kinds
 from broker.config.declaration import Option, declared, group, option
-from broker.config.kinds import ProductVersion, SyncRule
+from broker.config.kinds import Endpoint, ProductVersion, SyncRule
 
 _PORT: Final = kinds.integer(0, 65535)
 # The empty pattern allows nothing.
@@ -35,12 +35,16 @@ class MemoryHighWatermark:
     """How much memory the broker may take before it stops reading from publishers."""
 
     relative: float = option(
-        kinds.real(0.0, 1.0), 0.4, "Memory alarm above this share of the machine's (or container's) memory."
+        kinds.real(0.0, 1.0),
+        0.4,
+        "Memory alarm above this share of the machine's (or container's) memory.",
+        reloadable=True,
     )
     absolute: int | None = option(
         kinds.optional(kinds.size(1, 2**63 - 1), "none"),
         None,
         "Memory alarm above this size; comes before the relative one.",
+        reloadable=True,
     )
 
 
@@ -52,11 +56,13 @@ class DiskFreeLimit:
         kinds.size(0, 2**63 - 1),
         50_000_000,
         "Disk alarm below this much free space; never below what the store may need, three segments and 32 MiB.",
+        reloadable=True,
     )
     relative: float | None = option(
         kinds.optional(kinds.real(0.0, 1000.0), "none"),
         None,
         "Disk alarm below this share of the machine's (or container's) memory; comes before the absolute one.",
+        reloadable=True,
     )
 
 
@@ -65,28 +71,62 @@ class SslOptions:
     """How connections are encrypted, and what is asked of clients."""
 
     certfile: Path | None = option(
-        kinds.optional(kinds.path(), "none"), None, "The broker's certificate with its chain, a PEM file."
+        kinds.optional(kinds.path(), "none"),
+        None,
+        "The broker's certificate with its chain, a PEM file.",
+        reloadable=True,
     )
-    keyfile: Path | None = option(kinds.optional(kinds.path(), "none"), None, "Its private key, a PEM file.")
+    keyfile: Path | None = option(
+        kinds.optional(kinds.path(), "none"), None, "Its private key, a PEM file.", reloadable=True
+    )
     password: str | None = option(
-        kinds.optional(kinds.text()), None, "Password of the key file, if it has one.", secret=True
+        kinds.optional(kinds.text()), None, "Password of the key file, if it has one.", secret=True, reloadable=True
     )
     cacertfile: Path | None = option(
-        kinds.optional(kinds.path(), "none"), None, "Authorities whose client certificates count, a PEM file."
+        kinds.optional(kinds.path(), "none"),
+        None,
+        "Authorities whose client certificates count, a PEM file.",
+        reloadable=True,
     )
     verify: str = option(
-        kinds.choice("verify_none", "verify_peer"), "verify_none", "Whether to ask clients for a certificate."
+        kinds.choice("verify_none", "verify_peer"),
+        "verify_none",
+        "Whether to ask clients for a certificate.",
+        reloadable=True,
     )
     fail_if_no_peer_cert: bool = option(
-        kinds.boolean(), False, "Refuse clients without a certificate; with verify_peer only."
+        kinds.boolean(), False, "Refuse clients without a certificate; with verify_peer only.", reloadable=True
     )
     versions: tuple[str, ...] = option(
-        kinds.names("tlsv1.2", "tlsv1.3", empty=False), ("tlsv1.2", "tlsv1.3"), "Versions of TLS to speak."
+        kinds.names("tlsv1.2", "tlsv1.3", empty=False),
+        ("tlsv1.2", "tlsv1.3"),
+        "Versions of TLS to speak; older ones are not spoken.",
+        reloadable=True,
     )
     ciphers: tuple[str, ...] = option(
-        kinds.names(), (), "Cipher suites of TLS 1.2, as OpenSSL names them; none leaves the choice to OpenSSL."
+        kinds.names(),
+        (),
+        "Cipher suites of TLS 1.2, as OpenSSL names them; none leaves the choice to OpenSSL.",
+        reloadable=True,
     )
-    honor_cipher_order: bool = option(kinds.boolean(), False, "Prefer the broker's order of cipher suites.")
+    honor_cipher_order: bool = option(
+        kinds.boolean(), False, "Prefer the broker's order of cipher suites.", reloadable=True
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listeners:
+    """Where AMQP is listened for, where one port on all addresses of `host` is not enough."""
+
+    tcp: tuple[Endpoint, ...] | None = option(
+        kinds.endpoints(),
+        None,
+        'Addresses and ports for AMQP, such as `["127.0.0.1:5672", "[::1]:5672"]`; comes before `port`; none listens'
+        " on none.",
+    )
+    ssl: tuple[Endpoint, ...] | None = option(
+        kinds.endpoints(), None, "Addresses and ports for AMQP over TLS, likewise; comes before `amqps_port`."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +204,51 @@ class Prometheus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cors:
+    """Which pages of other origins may use the HTTP API."""
+
+    allow_origins: tuple[str, ...] = option(
+        kinds.names(), (), "Origins whose pages may use the HTTP API, such as `https://console.example`; `*` for all."
+    )
+    max_age: int = option(
+        kinds.duration(0, _COUNT_MAX, "s"), 1800, "Time for which browsers may remember what such pages may do."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Management:
+    """How the HTTP API and the UI are served."""
+
+    path_prefix: str = option(kinds.text(empty=True), "", "Path in front of all others, such as `/broker`.")
+    disable_stats: bool = option(
+        kinds.boolean(), False, "Leave statistics out of all answers, as `?disable_stats=true` does for one."
+    )
+    enable_queue_totals: bool = option(
+        kinds.boolean(), False, "Where statistics are left out, show the numbers of messages of queues all the same."
+    )
+    cors: Cors = group(Cors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementAgent:
+    """What is measured for the HTTP API."""
+
+    disable_metrics_collector: bool = option(
+        kinds.boolean(), False, "Take no samples for rates and histories, and leave statistics out of all answers."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The configuration of one broker; `Settings()` is all defaults."""
 
-    host: str = option(kinds.text(), "0.0.0.0", "Address to listen on.", flag="--host", metavar="H")
+    host: tuple[str, ...] = option(
+        kinds.names(empty=False),
+        ("0.0.0.0",),
+        "Addresses to listen on, one or several; `::` is all of IPv6 and of IPv4.",
+        flag="--host",
+        metavar="H",
+    )
     port: int = option(_PORT, 5672, "Port for AMQP; 0 takes a free one.", flag="--port", metavar="N")
     amqps_port: int | None = option(
         kinds.optional(_PORT, "none"),
@@ -208,6 +289,7 @@ class Settings:
         kinds.choice("debug", "info", "warning", "error"),
         "info",
         "Least severe messages to log.",
+        reloadable=True,
         flag="--log-level",
         metavar="L",
     )
@@ -280,9 +362,17 @@ class Settings:
         kinds.real(0.0, 1.0),
         0.5,
         "Queues page messages out to disk above this share of the memory watermark.",
+        reloadable=True,
     )
     disk_free_limit: DiskFreeLimit = group(DiskFreeLimit)
+    listeners: Listeners = group(Listeners)
     tcp_listen_options: TcpListenOptions = group(TcpListenOptions)
+    proxy_protocol: bool = option(
+        kinds.boolean(),
+        False,
+        "Every AMQP connection comes through a proxy and begins with its PROXY protocol header, version 1 or 2,"
+        " which says where the client is.",
+    )
     ssl_options: SslOptions = group(SslOptions)
     ssl_handshake_timeout: int = option(
         kinds.duration(1, _COUNT_MAX, "ms"), 5_000, "Time that a client has for the TLS handshake."
@@ -298,12 +388,23 @@ class Settings:
 
     storage: Storage = group(Storage)
     compat: Compat = group(Compat)
+    management: Management = group(Management)
+    management_agent: ManagementAgent = group(ManagementAgent)
     prometheus: Prometheus = group(Prometheus)
 
     load_definitions: Path | None = option(
         kinds.optional(kinds.path(), "none"),
         None,
-        "JSON file of definitions to import at every start, as exported by RabbitMQ.",
+        "JSON file of definitions to import at every start, as exported by RabbitMQ. If it has users, a new data"
+        " directory gets no default user; likewise vhosts.",
+        flag="--import-definitions",
+        metavar="FILE",
+    )
+    skip_unchanged_definitions: bool = option(
+        kinds.boolean(),
+        False,
+        "Do not import that file again while it is as it was when it was last imported (RabbitMQ's"
+        " definitions.skip_if_unchanged).",
     )
     definitions: Mapping[str, object] = option(
         kinds.document(),

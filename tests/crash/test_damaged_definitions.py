@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase
+from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
 DEFINITIONS: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {
     ("vhost", ("/",)): {},
@@ -112,3 +113,55 @@ def test_without_a_copy_the_error_says_so(tmp_path: Path) -> None:
     path.write_bytes(b"nonsense" * 512)
     with pytest.raises(DefinitionsDamagedError, match="or use another data directory"):
         DefinitionsDatabase(path)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "definitions.sqlite"
+    DefinitionsDatabase(path).close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("pragma user_version = 2")
+    with pytest.raises(DefinitionsVersionError, match=r"newer version of Leveret \(schema 2, this one knows 1\)"):
+        DefinitionsDatabase(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("pragma user_version = 1")
+    DefinitionsDatabase(path).close()
+
+
+def test_an_older_schema_is_kept_as_a_copy(tmp_path: Path) -> None:
+    path = tmp_path / "definitions.sqlite"
+    database = DefinitionsDatabase(path)
+    database.put("vhost", ("/",), {"a": 1})
+    database.close()
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("pragma user_version = 0")
+    for _ in range(2):
+        database = DefinitionsDatabase(path)
+        assert list(database.load("vhost")) == [(("/",), {"a": 1})]
+        database.close()
+    with closing(sqlite3.connect(tmp_path / "definitions.schema-0.sqlite")) as raw:
+        assert raw.execute("pragma user_version").fetchone() == (0,)
+        assert raw.execute("select count(*) from definitions").fetchone() == (1,)
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("pragma user_version").fetchone() == (1,)
+
+
+def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "definitions.sqlite"
+    database = DefinitionsDatabase(path)
+    database.put("vhost", ("/",), {})
+    database.close()
+
+    def drop(raw: sqlite3.Connection) -> None:
+        raw.execute("delete from definitions")
+
+    def fail(raw: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as newer:
+        newer.setattr("storage.definitions._STEPS", (drop, drop, fail))
+        newer.setattr("storage.definitions._SCHEMA_VERSION", 3)
+        with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+            DefinitionsDatabase(path)
+    database = DefinitionsDatabase(path)
+    assert list(database.load("vhost")) == [(("/",), {})]
+    database.close()

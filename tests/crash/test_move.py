@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import threading
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import pika
 import pytest
 
+from storage.event_format import EVENT_BYTES, EventKind, unpack_event
 from tests.conformance.http_api import HttpApi, path
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -73,3 +75,26 @@ def test_what_was_moved_is_there_and_what_was_not_too(tmp_path: Path, moved_befo
         assert max(Counter(moved).values()) == 1
         # Not settled before the crash was what the last batch has moved, and what the disk did not know yet.
         assert len(moved) + len(left) < 2 * _COUNT
+
+
+def _events(process: LeveretProcess) -> Counter[EventKind]:
+    """How many messages left their queues, by kind of event."""
+    found: Counter[EventKind] = Counter()
+    for file in process.data_dir.rglob("ev-*"):
+        octets = file.read_bytes()
+        salt = zlib.crc32(octets[16:32])
+        for at in range(EVENT_BYTES, len(octets) - EVENT_BYTES + 1, EVENT_BYTES):
+            event = unpack_event(octets, at, salt)
+            assert event is not None
+            found[EventKind(event.kind)] += event.length
+    return found
+
+
+def test_the_event_log_says_that_they_moved(tmp_path: Path) -> None:
+    with LeveretProcess(tmp_path) as process:
+        _fill(process, "dead")
+        api = HttpApi(Management(process.http_url))
+        reply = api.ask("POST", path("queues", "/", "dead", "move-messages"), {"to": "work", "limit": 300})
+        assert reply.document["moved"] == 300
+    left = _events(process)
+    assert (left[EventKind.MOVED], left[EventKind.ACK]) == (300, 0)

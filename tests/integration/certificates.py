@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -38,15 +39,24 @@ class Authority:
         self.file = folder / "authority.pem"
         self._authority.cert_pem.write_to_path(str(self.file))
 
-    def issue(self, *names: str, common_name: str | None = None, organization: str | None = None) -> Issued:
+    def issue(
+        self,
+        *names: str,
+        common_name: str | None = None,
+        organization: str | None = None,
+        expires: datetime | None = None,
+    ) -> Issued:
         """Issue a certificate.
 
         Args:
             names: Host names and addresses it is for.
             common_name: Whom it names.
             organization: And of which organization.
+            expires: Until when it is valid; as long as trustme has it by default.
         """
-        made = self._authority.issue_cert(*names, common_name=common_name, organization_name=organization)
+        made = self._authority.issue_cert(
+            *names, common_name=common_name, organization_name=organization, not_after=expires
+        )
         self._count += 1
         issued = Issued(self._folder / f"{self._count}.pem", self._folder / f"{self._count}.key")
         issued.certificate.write_bytes(b"".join(each.bytes() for each in made.cert_chain_pems))

@@ -179,6 +179,51 @@ def test_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
         assert f"received {number.name}, stopping" in program.log()
 
 
+def test_a_client_that_answers_is_not_waited_for(tmp_path: Path) -> None:
+    """Also after a time when nobody was connected."""
+    with running(tmp_path, "--set", "shutdown_timeout=60000") as program:
+        Connection(program.url).close()
+        connection = Connection(program.url)
+        started = time.monotonic()
+        program.signal(signal.SIGTERM)
+        connection.wire.expect_close(320, _SHUTDOWN)
+        connection.wire.send(commands.Connection.CloseOk())
+        connection.wire.expect_eof()
+        connection.abort()
+        assert program.wait() == (0, "")
+        assert time.monotonic() - started < 5
+        assert "did not end" not in program.log()
+
+
+def test_a_publisher_that_is_sending_learns_why(tmp_path: Path) -> None:
+    """A connection that is closed while its client sends is reset, and the client may not see what came before."""
+    with running(tmp_path) as program:
+        publisher = Connection(program.url)
+        channel = publisher.channel()
+        channel.queue_declare("q")
+        for _ in range(50):
+            channel.publish("", "q", bytes(100_000))
+        program.signal(signal.SIGTERM)
+        wait_until(lambda: "stopping" in program.log(), "the signal")
+        for _ in range(50):
+            channel.publish("", "q", bytes(100_000))
+        publisher.wire.expect_close(320, _SHUTDOWN)
+        publisher.wire.send(commands.Connection.CloseOk())
+        publisher.abort()
+        assert program.wait() == (0, "")
+
+
+def test_an_http_client_that_does_not_read_has_the_same_deadline(tmp_path: Path) -> None:
+    with running(tmp_path, "--set", "shutdown_timeout=500") as program:
+        host, port = program.addresses["management"].rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=10) as idle:
+            idle.sendall(b"POST /api/definitions HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n{")
+            started = time.monotonic()
+            program.signal(signal.SIGTERM)
+            assert program.wait() == (0, "")
+        assert time.monotonic() - started < 10
+
+
 def test_stop_without_connections(tmp_path: Path) -> None:
     with running(tmp_path, "--log-level", "warning") as program:
         program.signal(signal.SIGTERM)

@@ -152,7 +152,7 @@ def test_flags_exist() -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     texts = [shown.stdout]
     # A flag in code without a program's name may be leveretctl's too.
-    for command in ("list_queues", "set_policy", "move_messages"):
+    for command in ("list_queues", "set_policy", "list_losses", "move_messages"):
         help_of = [sys.executable, "-m", "broker.management.cli", "help", command]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)
     documented = {flag for text in texts for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text)}

@@ -31,7 +31,7 @@ class ThreadedBroker:
 
     def __init__(self, data_dir: Path, **options: Any) -> None:
         self._settings = Settings(
-            host="127.0.0.1", port=0, management_port=0, prometheus_port=0, data_dir=data_dir, **options
+            host=("127.0.0.1",), port=0, management_port=0, prometheus_port=0, data_dir=data_dir, **options
         )
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
@@ -60,7 +60,7 @@ class ThreadedBroker:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self.app = App(self._settings)
         await self.app.start()
-        host, port = self.app.addresses["amqp"]
+        [(host, port)] = self.app.addresses["amqp"]
         self.url = f"amqp://guest:guest@{host}:{port}/%2F"
         self._started.set()
         await self._stopping.wait()

@@ -19,7 +19,7 @@ class Management:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
-        self.base = urlunsplit((parts.scheme, f"{parts.hostname}:{parts.port or 15672}", "", "", ""))
+        self.base = urlunsplit((parts.scheme, f"{_bracketed(parts.hostname)}:{parts.port or 15672}", "", "", ""))
         self.authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
     def request(self, method: str, *path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
@@ -47,3 +47,8 @@ class Management:
         with urllib.request.urlopen(request, timeout=30) as response:
             data = response.read()
         return json.loads(data) if data else None
+
+
+def _bracketed(host: str | None) -> str:
+    """A host as URLs have it."""
+    return f"[{host}]" if host is not None and ":" in host else str(host)

@@ -220,3 +220,35 @@ def test_dry_run_of_any_other_command_only_says_what_it_would_do(ctl: Leveretctl
     ran = ctl("purge_queue", "-p", vhost, "q", "--dry-run")
     assert ran == Ran(0, f"Purging queue 'q' in vhost '{vhost}' ...\n", "")
     assert counts(ctl, vhost) == {"q": 2}
+
+
+def test_list_losses(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
+    channel.queue_declare("bounded", arguments=[("x-max-length", "I", 1)])
+    channel.queue_declare("kept")
+    publish(channel, "bounded", 4)
+    publish(channel, "kept", 1)
+    publish(channel, "nowhere", 1)
+    assert ctl("list_losses", "-p", vhost, "kind", "name", "lost", "maxlen", "unroutable") == Ran(
+        0,
+        f"Listing losses in vhost {vhost} ...\n"
+        "kind\tname\tlost\tmaxlen\tunroutable\n"
+        "queue\tbounded\t3\t3\t0\n"
+        "exchange\t\t1\t0\t1\n",
+        "",
+    )
+    rows = json.loads(ctl.output("list_losses", "-p", vhost, "--age", "3600", "--formatter=json"))
+    assert [(row["name"], row["state"], row["lost"]) for row in rows] == [("bounded", "present", 3), ("", "present", 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (("--age", "86401"), 64, "The age must be 1 to 86400 seconds"),
+        (("names",), 64, "Info key(s) names are not supported"),
+        (("-p", "there-is-none"), 69, "Virtual host 'there-is-none' does not exist"),
+    ],
+)
+def test_losses_that_cannot_be_listed(ctl: Leveretctl, arguments: tuple[str, ...], status: int, text: str) -> None:
+    ran = ctl("list_losses", "-q", *arguments)
+    assert (ran.status, ran.out) == (status, "")
+    assert text in ran.err

@@ -18,7 +18,7 @@ def test_all_flags() -> None:
     ports = "--port 0 --management-port 1 --prometheus-port=2"
     argv = f"--host 127.0.0.1 {ports} --data-dir /srv/data --log-level debug"
     assert parse(argv.split(), {}) == Settings(
-        host="127.0.0.1",
+        host=("127.0.0.1",),
         port=0,
         management_port=1,
         prometheus_port=2,
@@ -83,7 +83,7 @@ def test_a_bad_file_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as left:
         parse_or_exit(["--config", str(file)], {})
     assert left.value.code == 1
-    assert capsys.readouterr().err == f"leveret: {file}: unknown option 'prot'; did you mean 'port'?\n"
+    assert capsys.readouterr().err == f"leveret: {file}:1: unknown option 'prot'; did you mean 'port'?\n"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

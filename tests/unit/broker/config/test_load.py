@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.errors import ConfigError, UsageError
-from broker.config.load import Given, load
+from broker.config.given import Given
+from broker.config.load import load, read
 from broker.config.options import Settings
 
 
@@ -99,7 +100,7 @@ def test_an_empty_file_is_all_defaults(file: Path, content: str) -> None:
 def test_what_a_file_may_not_hold(file: Path, content: str, parts: list[str]) -> None:
     file.write_text(content)
     text = refusal(file)
-    assert text.startswith(f"{file}: ")
+    assert text.startswith((f"{file}:1: ", f"{file}: has to be a mapping"))
     for part in parts:
         assert part in text
 
@@ -161,3 +162,44 @@ def test_a_misspelt_variable_is_refused(variable: str, meant: str) -> None:
 def test_a_fault_of_the_command_line_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="--set: unknown option 'prot'; did you mean 'port'"):
         load(None, {}, [Given("prot", "1", "--set", UsageError)])
+
+
+def test_all_that_is_wrong_with_its_line(file: Path) -> None:
+    file.write_text(
+        "# two lines\n\n"
+        "prot: 1\n"
+        "tcp_listen_options:\n"
+        "  backlog: 0\n"
+        "  nodelay: true\n"
+        "compat: 1\n"
+        "heartbeat: 5\n"
+        "heartbeat: 6\n"
+        "channel_max: 2001-99-99\n"
+    )
+    environ = {"LEVERET_PORTT": "1", "LEVERET_FRAME_MAX": "1"}
+    reading = read(file, environ, [Given("heartbaet", "1", "--set", UsageError)])
+    assert [str(problem).split(";")[0] for problem in reading.problems] == [
+        f"{file}:3: unknown option 'prot'",
+        f"{file}:5: tcp_listen_options.backlog: 0 (int) is not allowed",
+        f"{file}:7: compat is a group",
+        f"{file}:9: heartbeat is given twice, first in line 8",
+        f"{file}:10: channel_max: is not YAML: month must be in 1..12",
+        "LEVERET_PORTT: unknown environment variable",
+        "LEVERET_FRAME_MAX: frame_max: '1' is not allowed",
+        "--set: unknown option 'heartbaet'",
+    ]
+    assert reading.values == {"tcp_listen_options.nodelay": True, "heartbeat": 5}
+    assert reading.origins == {"tcp_listen_options.nodelay": f"{file}:6", "heartbeat": f"{file}:8"}
+
+
+def test_anchors_and_merged_mappings(file: Path) -> None:
+    file.write_text("tcp_listen_options: &o {backlog: 7}\ndefault_pass: &p secret\ncluster_name: *p\n")
+    settings = load(file, {})
+    assert (settings.tcp_listen_options.backlog, settings.cluster_name) == (7, "secret")
+    file.write_text("tcp_listen_options: {<<: {backlog: 9}, nodelay: false}\n")
+    assert load(file, {}).tcp_listen_options.backlog == 9
+
+
+def test_a_file_that_is_nested_too_deeply(file: Path) -> None:
+    file.write_text("definitions: " + "[" * 1500)
+    assert refusal(file) == f"{file}: is nested too deeply"

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from broker.config.options import OPTIONS
-from broker.config.reference import render
+from broker.config.reference import page, render
 
 
 def test_every_option_has_its_row_in_order() -> None:
@@ -13,7 +15,7 @@ def test_every_option_has_its_row_in_order() -> None:
 
 def test_every_row_has_all_columns() -> None:
     for row, option in zip(render().splitlines()[2:], OPTIONS.values(), strict=True):
-        assert row.count(" | ") == 5
+        assert row.count(" | ") == 6
         assert f"`{option.environment}`" in row
         assert option.help in row
         assert option.flag in row
@@ -25,3 +27,8 @@ def test_defaults_carry_their_units() -> None:
     assert "| `heartbeat` | `60` s |" in text
     assert "| `connection_max` | none |" in text
     assert '| `loopback_users` | `["guest"]` |' in text
+
+
+def test_the_page_in_the_project_is_the_current_one() -> None:
+    """`leveret config-reference > CONFIGURATION.md` brings it up to date."""
+    assert (Path(__file__).parents[4] / "CONFIGURATION.md").read_text("utf-8") == page()

@@ -67,6 +67,14 @@ def test_a_loopback_user_from_elsewhere(access: Access) -> None:
     assert reason(refusal) == "Login failed"
 
 
+def test_every_attempt_counts_once(access: Access, broker: MemoryBroker) -> None:
+    for password in ("guest", "wrong"):
+        with pytest.raises(web.HTTPUnauthorized):
+            access.require(request("guest", password), "management")
+    counted = broker.accounts.attempts.by_protocol["http"]
+    assert (counted.failed, counted.succeeded) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("header", "status"),
     [

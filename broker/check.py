@@ -1,0 +1,188 @@
+"""The command `leveret check-config`: finds all that is wrong with a configuration, and starts nothing.
+
+Its arguments are the broker's. It exits with 0 if the broker would start with them as far as can be seen, otherwise
+with what the broker would exit with: 1, or 2 if it is the command line that is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TextIO, cast
+from urllib.parse import quote
+
+from broker.addresses import bind, reason_of
+from broker.auth.accounts import Accounts
+from broker.auth.definitions import load as load_accounts
+from broker.config.cli import gather
+from broker.config.effective import render
+from broker.config.errors import ConfigError, DefinitionsError, UsageError
+from broker.config.listening import Planned, planned
+from broker.config.load import Reading
+from broker.config.options import OPTIONS, Settings
+from broker.core.broker import Broker
+from broker.core.timers import Timers
+from broker.core.turn import Turn
+from broker.definitions import load_definitions
+from broker.management.http.certificates import valid_until
+from broker.tls import problems_of
+from storage.directory_format import unpack_format
+from storage.format import FORMAT_VERSION
+
+#: As in the command line: shows the configuration that is in force.
+_PRINT: Final = "--print"
+
+
+def check_config(argv: Sequence[str], environ: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+    """Check a configuration.
+
+    Args:
+        argv: The command line behind `check-config`: the broker's options, and `--print`.
+        environ: The environment.
+        out: Takes what is in force, with `--print`, or a line that says that all is well.
+        err: Takes the problems, one a line.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        reading = gather([each for each in argv if each != _PRINT], environ)
+    except UsageError as error:
+        err.write(f"leveret: {error}\n")
+        return error.exit_status
+    problems: list[ConfigError] = list(reading.problems)
+    settings = reading.settings()
+    # What could not be read has its default here, which may not be meant.
+    doubtful = bool(problems)
+    for option, text in _problems(settings):
+        if not (doubtful and option not in reading.origins):
+            problems.append(_placed(reading, option, text))
+    for problem in problems:
+        err.write(f"leveret: {problem}\n")
+    if problems:
+        return max(problem.exit_status for problem in problems)
+    out.write(render(settings, reading.origins) if _PRINT in argv else "the configuration can be used\n")
+    return 0
+
+
+def _placed(reading: Reading, option: str, text: str) -> ConfigError:
+    """A problem with the place of the option that it comes from."""
+    origin = reading.origins.get(option)
+    kind = UsageError if origin is not None and origin.startswith("--") else ConfigError
+    return kind(f"{origin}: {text}" if origin else text)
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What is wrong with options together, or with what they name: option and text."""
+    sockets = planned(settings)
+    yield from _socket_problems(sockets)
+    if any(each.encrypted for each in sockets):
+        yield from problems_of(settings.ssl_options)
+        yield from _expired(settings)
+    yield from _directory_problems(settings.data_dir)
+    yield from _definitions_problems(settings)
+
+
+def _socket_problems(sockets: list[Planned]) -> Iterator[tuple[str, str]]:
+    ports = Counter((each.endpoint.host, each.endpoint.port) for each in sockets if each.endpoint.port)
+    for (host, port), count in ports.items():
+        if count > 1:
+            users = [each for each in sockets if (each.endpoint.host, each.endpoint.port) == (host, port)]
+            names = " and ".join(each.name for each in users)
+            yield _option_of(users[-1]), f"{names} cannot both have port {port} on {host}"
+    for host, wanted in {each.endpoint.host: each for each in sockets}.items():
+        try:
+            for sock in bind(host, 0, 1):
+                sock.close()
+        except OSError as error:
+            option = _option_of(wanted) if wanted.option.startswith("listeners") else "host"
+            yield option, f"{option}: cannot listen on {host}: {reason_of(error)}"
+
+
+def _option_of(socket: Planned) -> str:
+    return socket.option.split("--")[-1].replace("-", "_")
+
+
+def _expired(settings: Settings) -> Iterator[tuple[str, str]]:
+    now = datetime.now(UTC)
+    for name in ("certfile", "cacertfile"):
+        path: Path | None = getattr(settings.ssl_options, name)
+        option = f"ssl_options.{name}"
+        try:
+            ends = [] if path is None else valid_until(path)
+        except (OSError, ValueError, StopIteration):
+            # Said already, by what has tried to use it.
+            continue
+        if ends and min(ends) < now:
+            yield option, f"{option}: {path} has expired on {min(ends):%Y-%m-%d}"
+
+
+def _directory_problems(path: Path) -> Iterator[tuple[str, str]]:
+    existing = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not existing.is_dir():
+        yield "data_dir", f"data_dir: {existing} is not a directory"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield "data_dir", f"data_dir: {existing} cannot be written to"
+    else:
+        try:
+            found = unpack_format((path / "FORMAT").read_bytes())
+        except OSError:
+            return
+        if found is None:
+            yield "data_dir", f"data_dir: {path / 'FORMAT'} is damaged; restore it from a backup"
+        elif found.min_reader > FORMAT_VERSION:
+            yield "data_dir", f"data_dir: {path} was written by a newer version (format {found.format})"
+
+
+def _definitions_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Import them into a broker that nobody uses."""
+    for option in ("load_definitions", "definitions", "policies"):
+        others = {name: OPTIONS[name].default for name in ("load_definitions", "definitions", "policies")}
+        del others[option]
+        try:
+            asyncio.run(_try_import(_with(settings, others)))
+        except DefinitionsError as error:
+            yield option, f"{option}: {error}" if option == "load_definitions" else str(error)
+
+
+def _with(settings: Settings, changes: Mapping[str, object]) -> Settings:
+    return dataclasses.replace(settings, **cast("Any", changes))
+
+
+async def _try_import(settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    broker, accounts = Broker(Turn(loop.call_soon), Timers(loop.call_later)), Accounts(settings.loopback_users)
+    is_new = not _add_what_is_there(settings.data_dir / "definitions.sqlite", broker, accounts)
+    logging.disable()
+    try:
+        load_definitions(settings, broker, accounts, is_new=is_new)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _add_what_is_there(path: Path, broker: Broker, accounts: Accounts) -> bool:
+    """Add the vhosts and users of the data directory, which definitions may speak of; return whether there were any."""
+    if not path.exists():
+        return False
+    query = "select kind, key, value from definitions where kind in ('vhost', 'accounts') order by kind desc"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+            rows = database.execute(query).fetchall()
+    except sqlite3.Error:
+        # Whether it can be used is found out at the start, which says it better.
+        return False
+    for kind, key, value in rows:
+        if kind == "vhost":
+            broker.add_vhost(json.loads(key)[0])
+        else:
+            load_accounts(accounts, json.loads(value), broker.vhosts)
+    return bool(rows)

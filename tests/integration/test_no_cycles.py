@@ -1,0 +1,63 @@
+"""What ends goes at once: the garbage collector, which would hold everybody up, has nothing to do."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from broker.core.queues.queue import Queue
+from broker.embedded import LeveretThread
+from broker.session.channel import Channel
+from broker.session.connection import Connection
+from broker.session.delivery import ChannelConsumer
+from tests.integration.waiting import wait_until
+from tests.support import wire
+
+
+@pytest.fixture
+def broker() -> Iterator[LeveretThread]:
+    with LeveretThread() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def alive(*kinds: type) -> list[str]:
+    return [type(each).__name__ for each in gc.get_objects() if type(each) in kinds]
+
+
+def use(broker: LeveretThread, *, politely: bool) -> None:
+    connection = wire.Connection(broker.url)
+    channel = connection.channel()
+    for name, durable in (("transient", False), ("durable", True)):
+        arguments = [("x-message-ttl", "I", 60_000), ("x-expires", "I", 60_000)]
+        channel.queue_declare(name, durable=durable, arguments=arguments)
+        channel.publish("", name, b"x", {"delivery_mode": 2})
+        channel.consume(name)
+        channel.next_delivery()
+    channel.confirm_select()
+    with pytest.raises(wire.ChannelClosed):
+        channel.queue_declare("nowhere", passive=True)
+    again = connection.channel()
+    again.queue_delete("transient")
+    again.queue_delete("durable")
+    if politely:
+        connection.close()
+    else:
+        connection.abort()
+
+
+@pytest.mark.parametrize("politely", [True, False])
+def test_connections_channels_and_queues(broker: LeveretThread, politely: bool) -> None:
+    before = alive(Queue, Channel, Connection, ChannelConsumer)
+    for _ in range(3):
+        use(broker, politely=politely)
+    wait_until(lambda: alive(Queue, Channel, Connection, ChannelConsumer) == before, "everything that ended to go")
