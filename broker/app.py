@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from functools import cached_property
 from pathlib import Path
 from socket import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.addresses import address_of, bind, reason_of, written
 from broker.auth.accounts import Accounts
@@ -23,19 +24,25 @@ from broker.core.stats.sampler import Sampler
 from broker.core.timers import Timers
 from broker.core.turn import Turn
 from broker.definitions import DefinitionsKeeper, load_definitions
-from broker.management.http.access import Access
-from broker.management.http.context import Context
-from broker.management.http.server import HttpServer, management_app, prometheus_app
+from broker.management.listener import HttpListener
 from broker.session.listener import Listener
 from broker.session.server import Server
 from broker.tls import Tls, TlsError
 from broker.version import VERSION
 from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
+if TYPE_CHECKING:
+    from broker.management.http.context import Context
+    from broker.management.http.server import HttpServer
+
 log = logging.getLogger("leveret")
 
 #: How often the memory in use is compared with the watermark, in seconds.
 _MEMORY_LOOK_SECONDS: Final = 1.0
+#: And after so many received bytes: a part of what is left up to the watermark, within bounds.
+_LOOKS: Final = 4
+_LOOK_BYTES_MIN: Final = 2 * 1024 * 1024
+_LOOK_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class StartError(Exception):
@@ -47,9 +54,10 @@ class App:
 
     Args:
         settings: Its configuration.
+        http_at_once: Make what serves HTTP at the start, not when somebody asks it.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, http_at_once: bool = True) -> None:
         self.settings = settings
         loop = asyncio.get_running_loop()
         self.broker = Broker(
@@ -64,11 +72,9 @@ class App:
             disk_free_limit=disk_free_limit(settings),
         )
         self.addresses = self.node.addresses
-        access = Access(self.accounts, self.broker)
-        context = Context(self.broker, self.accounts, self.node, settings, access, self._save_definitions)
-        self._management = HttpServer(management_app(context), settings)
+        self._management = HttpListener(self._make_management, http_at_once)
         self._sampler = Sampler(self.broker, self.node)
-        self._prometheus = HttpServer(prometheus_app(context), settings)
+        self._prometheus = HttpListener(self._make_prometheus, http_at_once)
         self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._disk: Disk | None = None
@@ -96,10 +102,31 @@ class App:
         keeper = self._definitions
         keeper.note_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
         keeper.save()
+        self.server.watch = self._look_at_memory
         self._watch_memory()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
         await self._listen()
+
+    # Imported when they are wanted; see HttpListener.
+
+    def _make_management(self) -> HttpServer:
+        from broker.management.http.server import HttpServer, management_app
+
+        return HttpServer(management_app(self._context), self.settings)
+
+    def _make_prometheus(self) -> HttpServer:
+        from broker.management.http.server import HttpServer, prometheus_app
+
+        return HttpServer(prometheus_app(self._context), self.settings)
+
+    @cached_property
+    def _context(self) -> Context:
+        from broker.management.http.access import Access
+        from broker.management.http.context import Context
+
+        access = Access(self.accounts, self.broker)
+        return Context(self.broker, self.accounts, self.node, self.settings, access, self._save_definitions)
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
@@ -188,11 +215,17 @@ class App:
             self._unsaved = False
 
     def _watch_memory(self) -> None:
+        self._look_at_memory()
+        self._pager.relieve(self._memory.used)
+        self._watch = self.server.loop.call_later(_MEMORY_LOOK_SECONDS, self._watch_memory)
+
+    def _look_at_memory(self) -> None:
         if self._memory.look():
             state = "set" if self.broker.alarms.any else "cleared"
             log.warning("memory alarm %s (limit %d bytes)", state, self._memory.limit)
-        self._pager.relieve(self._memory.used)
-        self._watch = self.server.loop.call_later(_MEMORY_LOOK_SECONDS, self._watch_memory)
+        # A message takes more memory than its bytes on the wire, so that looks get denser towards the limit.
+        room = (self._memory.limit - self._memory.used) / _LOOKS
+        self.server.watch_after(min(max(room, _LOOK_BYTES_MIN), _LOOK_BYTES_MAX))
 
 
 def _open_database(data_dir: Path) -> DefinitionsDatabase:

@@ -66,7 +66,7 @@ class Leveret:
         """
         if self._temporary is not None:
             self._temporary.mkdir(mode=0o700)
-        self._app = app = App(self._settings)
+        self._app = app = App(self._settings, http_at_once=False)
         try:
             await app.start()
         except BaseException:

@@ -54,7 +54,8 @@ def _reload(app: App, read_settings: Callable[[], Settings]) -> None:
         log.error("the configuration stays as it was: %s", error)
     else:
         app.reload(settings)
-        log.info("configuration reloaded")
+        # Whoever has asked for it wants to know, whatever the level is now.
+        log.warning("configuration reloaded")
 
 
 def _stop(number: int, stopping: asyncio.Event) -> None:

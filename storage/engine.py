@@ -289,11 +289,9 @@ class StorageEngine:
         Args:
             clean: Nothing is done after it.
         """
+        # Recovery has no use for those of queues that end with the process, but readers have.
         stores = (
-            (queue.qid, priority, store)
-            for queue in self.queues.values()
-            if queue.durable
-            for priority, store in queue.stores.items()
+            (queue.qid, priority, store) for queue in self.queues.values() for priority, store in queue.stores.items()
         )
         group = CommitGroup()
         self._checkpointer.add(group, stores, clean)

@@ -135,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         counters = self.output.counters
         counters.recv_oct += nbytes
         counters.recv_cnt += 1
+        self.server.note_received(nbytes)
         octets = bytes(self.server.read_buffer[:nbytes])
         if self.state is ConnectionState.AWAIT_HEADER and self._handshake is not None:
             octets = self._handshake.receive_header(octets)
@@ -326,17 +327,16 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         self._timer = self.server.loop.call_later(seconds, self.drop)
 
-    def drop(self) -> None:
-        """Drop the socket; what was sent before still goes out."""
+    def drop(self, at_once: bool = False) -> None:
+        """Drop the socket; what was sent before still goes out, unless it has to be at once."""
         self.reader.deafen()
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if at_once:
+            self._transport.abort()
+        else:
             self.output.flush()
             self._transport.close()
-
-    def abort(self) -> None:
-        """Drop the socket, and what was to be sent."""
-        if self._transport is not None:
-            self._transport.abort()
 
     def _end(self) -> None:
         """Give up all that the connection holds in the broker."""

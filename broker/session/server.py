@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import platform
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.auth.accounts import Accounts
@@ -39,6 +41,9 @@ class Server:
         sockets: All open connections, also those that have not opened a virtual host.
         all_gone: Set once the last connection has gone; the listener waits for it when it stops.
         read_buffer: What connections read into, one at a time.
+        received: Bytes that all connections have received.
+        watch_at: When they are as many, watch() is called once.
+        watch: Looks at the memory, soon: what comes in fast may fill it between two regular looks.
     """
 
     def __init__(self, settings: Settings, broker: Broker, accounts: Accounts, loop: asyncio.AbstractEventLoop) -> None:
@@ -49,8 +54,22 @@ class Server:
         self.sockets: set[Connection] = set()
         self.all_gone = asyncio.Event()
         self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
+        self.received = 0
+        self.watch_at = math.inf
+        self.watch: Callable[[], object] = lambda: None
         if settings.cluster_name:
             broker.default_cluster_name = settings.cluster_name
+
+    def watch_after(self, byte_count: float) -> None:
+        """Have watch() called after so many more bytes."""
+        self.watch_at = self.received + byte_count
+
+    def note_received(self, byte_count: int) -> None:
+        """A connection has received something."""
+        self.received += byte_count
+        if self.received >= self.watch_at:
+            self.watch_at = math.inf
+            self.loop.call_soon(self.watch)
 
     @property
     def cluster_name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,11 @@ class RemoteFiles(DiskFiles):
         """The names in a directory, sorted; none if there is no such directory."""
         selector = fs.FileSelector(path, allow_not_found=True)
         return sorted(each.base_name for each in self._system.get_file_info(selector))
+
+
+def absolute(location: str) -> str:
+    """A path that does not depend on where a process was started; URIs as they are."""
+    return location if "://" in location else os.path.abspath(location)
 
 
 def open_files(location: str) -> tuple[RemoteFiles | None, str]:

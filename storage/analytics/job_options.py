@@ -9,6 +9,7 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 
 from storage.analytics.columns import TABLES
+from storage.analytics.data_files import absolute
 from storage.analytics.session import register
 
 #: What a job makes: data frames by name, the one that it is about first.
@@ -38,6 +39,11 @@ class JobOptions:
     snapshot: str | None = None
 
     @property
+    def location(self) -> str:
+        """The data directory as whoever works elsewhere finds it, too."""
+        return absolute(self.data_dir)
+
+    @property
     def source_options(self) -> dict[str, str]:
         """The same for the data source."""
         named = {"asOf": self.as_of, "vhost": self.vhost, "queue": self.queue, "snapshot": self.snapshot}
@@ -47,7 +53,7 @@ class JobOptions:
         """The same with a snapshot, so that all tables show the same moment."""
         if self.snapshot is not None:
             return self
-        return replace(self, snapshot=register(spark).snapshot(self.data_dir, **self.source_options))
+        return replace(self, snapshot=register(spark).snapshot(self.location, **self.source_options))
 
     def table(self, spark: SparkSession, table: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
         """One of the tables, of which only some columns are read.
@@ -62,4 +68,4 @@ class JobOptions:
         reader = spark.read.format("leveret").options(table=table, **self.source_options, **options)
         if columns:
             reader = reader.schema(", ".join(f"`{name}` {TABLES[table][name]}" for name in columns))
-        return reader.load(self.data_dir)
+        return reader.load(self.location)

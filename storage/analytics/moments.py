@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
-from storage.analytics.data_files import open_files
+from storage.analytics.data_files import absolute, open_files
 from storage.analytics.errors import AnalyticsError
 from storage.analytics.options import Options
 from storage.reader import DamagedRecordError
@@ -68,6 +68,7 @@ def take(options: Options, wants: Wants, described: str | None, messages: bool, 
 
 def share(options: Options, session: str) -> str:
     """Take a snapshot of messages and events for several queries; return what to call it in their options."""
+    options = replace(options, path=absolute(options.path))
     snapshot = take(options, options.wants, options.described, True, True, session)
     name = uuid4().hex
     os.makedirs(os.path.join(session, _SHARED), 0o700, exist_ok=True)
@@ -89,7 +90,7 @@ def shared(options: Options, wants: Wants, described: str | None, session: str) 
     with open(path, "rb") as file:
         # Written by this session, into a directory of its own.
         location, found = pickle.load(file)
-    if location != options.path:
+    if location != absolute(options.path):
         raise AnalyticsError(f"snapshot '{options.snapshot}' is one of {location}, not of {options.path}")
     snapshot: Snapshot = replace(found, queues=[each for each in found.queues if wants(each.vhost, each.name)])
     if described is not None and not any(wants(each.vhost, each.name) for each in snapshot.names.values()):

@@ -16,6 +16,10 @@ _SECONDS = 1200
 _MEASURED = pytest.StashKey[dict[str, str]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--analytics", action="store_true", help="build and test the image of the Spark jobs as well")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MEASURED] = {}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.java_tls import JavaTls
 from tests.integration.restart_control import RestartControl
 from tests.support.leveret_process import LeveretProcess
 
@@ -20,12 +21,16 @@ _MAVEN_SECONDS = 540
 
 @contextmanager
 def _broker_options(given_url: str | None, directory: Path) -> Iterator[list[str]]:
-    """Give Maven's options that name the broker; a given one cannot be restarted."""
+    """Give Maven's options that name the broker; a given one cannot be restarted, and has no certificates of ours."""
     if given_url:
         yield [f"-Dbroker.url={given_url}"]
         return
-    with LeveretProcess(directory) as process, RestartControl(process.restart) as control:
-        yield [f"-Dbroker.url={process.url}", f"-Dbroker.control={control.address}"]
+    tls = JavaTls(directory)
+    with (
+        LeveretProcess(directory, arguments=tls.broker_arguments()) as process,
+        RestartControl(process.restart) as control,
+    ):
+        yield [f"-Dbroker.url={process.url}", f"-Dbroker.control={control.address}", *tls.maven_options()]
 
 
 def _tests_run(reports: Path) -> int:

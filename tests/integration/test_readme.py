@@ -76,6 +76,20 @@ def test_configuration_starts_a_broker(tmp_path: Path, content: str) -> None:
         connection.channel()
 
 
+def test_check_of_a_configuration(tmp_path: Path) -> None:
+    """With a file from the README, as the README shows it; what it prints can be used again."""
+    command = shlex.split(_containing("sh", "check-config --config"))
+    assert command.pop(0) == ".venv/bin/leveret"
+    file = tmp_path / command[command.index("--config") + 1]
+    file.write_text(_containing("yaml", "users:"))
+    checked = run(*[str(file) if word == file.name else word for word in command])
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert f"heartbeat: 30  # {file}:" in checked.stdout
+    again = tmp_path / "again.yaml"
+    again.write_text(checked.stdout)
+    assert load(again, {}).definitions == load(file, {}).definitions
+
+
 def test_configured_user_and_heartbeat(tmp_path: Path) -> None:
     file = tmp_path / "leveret.yaml"
     file.write_text(_containing("yaml", "users:"))

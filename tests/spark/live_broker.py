@@ -73,6 +73,13 @@ class LiveBroker:
             time.sleep(0.05)
         raise AssertionError(f"nothing is known of {cut}")
 
+    def await_full(self) -> None:
+        """Return once a tick has been told at which the bounded queue was full."""
+        deadline = time.monotonic() + _PATIENCE
+        while f"[{BOUND}," not in self.model.read_text("utf-8"):
+            assert time.monotonic() < deadline, "it does not get full"
+            time.sleep(0.05)
+
     @contextmanager
     def load(self) -> Iterator[None]:
         """Publish and consume as fast as it goes."""

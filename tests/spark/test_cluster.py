@@ -19,7 +19,7 @@ from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_envi
 from tests.spark.directories import DirectoryBuilder
 
 # Each program starts a Java of its own, and so do the master and the workers.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 

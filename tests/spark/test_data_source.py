@@ -134,6 +134,57 @@ def test_a_newer_format_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         load(spark, str(tmp_path)).count()
 
 
+def test_queries_can_share_a_moment(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    store = builder.store(builder.queue("q"))
+    builder.publish(store, [b"x"] * 10)
+    builder.tick()
+    moment = register(spark).snapshot(str(tmp_path))
+    builder.publish(store, [b"x"] * 10)
+    builder.settle(store, 5)
+    builder.tick()
+    path = str(tmp_path)
+    assert load(spark, path, "seq bigint").count() == 15
+    assert load(spark, path, "seq bigint", snapshot=moment).count() == 10
+    assert load(spark, path, table="events", snapshot=moment).count() == 0
+    assert load(spark, path, table="queues", snapshot=moment, queue="q").collect()[0].messages == 10
+    for options, text in (
+        ({"snapshot": moment, "queue": "p"}, "has no queue 'p'"),
+        ({"snapshot": "no/such"}, "there is no snapshot 'no/such' in this session"),
+    ):
+        with pytest.raises(PySparkException, match=text):
+            load(spark, path, **options).count()
+    with pytest.raises(PySparkException, match=f"snapshot '{moment}' is one of {tmp_path}, not of {tmp_path}/q"):
+        load(spark, f"{path}/q", snapshot=moment).count()
+    register(spark).release()
+    with pytest.raises(PySparkException, match="there is no snapshot"):
+        load(spark, path, snapshot=moment).count()
+    builder.close()
+
+
+def test_events_have_the_names_of_deleted_queues(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    queue = builder.queue("gone", "v")
+    builder.publish(builder.store(queue), [b"x"] * 10)
+    builder.settle(builder.store(queue), 4)
+    builder.engine.delete_queue(queue)
+    builder.tick()
+    builder.close()
+    rows = load(spark, str(tmp_path), table="events", queue="gone").collect()
+    assert [(row.vhost, row.queue, row.kind, row.messages) for row in rows] == [
+        ("v", "gone", "ack", 4),
+        ("v", "gone", "queue_deleted", 6),
+    ]
+    with pytest.raises(PySparkException, match="has no queue 'gone'"):
+        load(spark, str(tmp_path), queue="gone").count()
+
+
+def test_a_copy_on_another_file_system(spark: SparkSession, directory: str) -> None:
+    # It is not one of PyArrow's: fsspec reads it, in whatever process.
+    assert load(spark, f"local://{directory}", "seq bigint").count() == 550
+    assert load(spark, f"file://{directory}", "seq bigint", queue="a").count() == 150
+
+
 def test_wrong_columns_are_refused(spark: SparkSession, directory: str) -> None:
     with pytest.raises(PySparkException, match="column seq string was asked for, but it is bigint"):
         load(spark, directory, "seq string").count()

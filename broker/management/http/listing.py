@@ -24,7 +24,7 @@ _key: Final = itemgetter(0, 1)
 _UNRANKED: Final = (0, 0)
 
 #: A slice of a list takes so long at the most, in seconds; then everybody else has a turn.
-_SLICE_SECONDS: Final = 0.003
+_SLICE_SECONDS: Final = 0.002
 _PAGE_SIZE: Final = 100
 _PAGE_SIZE_MAX: Final = 500
 #: So many objects are sorted at once.

@@ -124,6 +124,7 @@ class HttpServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=timeout)
         self._listening: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
+        self._setting_up = asyncio.Lock()
 
     async def start(self, sock: socket, tls: Tls | None = None) -> None:
         """Listen, on one more socket if it has been called before.
@@ -132,28 +133,41 @@ class HttpServer:
             sock: Bound, and closed in the end.
             tls: Encrypts what goes over it; None for no encryption.
         """
-        if self._runner.server is None:
-            await self._runner.setup()
-        make = self._runner.server
-        assert make is not None
         if tls is None:
-            backlog = self._settings.tcp_listen_options.backlog
+            make, backlog = await self._ready(), self._settings.tcp_listen_options.backlog
             self._listening.append(await asyncio.get_running_loop().create_server(make, sock=sock, backlog=backlog))
         else:
-            acceptor = Acceptor(partial(self._encrypt, make, tls))
+            acceptor = Acceptor(partial(self.take, tls))
             acceptor.start(sock)
             self._acceptors.append(acceptor)
 
-    async def _encrypt(self, make: web.Server, tls: Tls, sock: socket) -> None:
-        peer = "?"
+    async def take(self, tls: Tls | None, sock: socket) -> None:
+        """Serve an accepted connection.
+
+        Args:
+            tls: Encrypts what goes over it; None for no encryption.
+            sock: The connection's, closed in the end.
+        """
+        make, peer = await self._ready(), "?"
         try:
             peer = written(*sock.getpeername()[:2])
-            await encrypt(sock, make, tls, self._settings.ssl_handshake_timeout / 1000)
+            if tls is None:
+                await asyncio.get_running_loop().connect_accepted_socket(make, sock)
+            else:
+                await encrypt(sock, make, tls, self._settings.ssl_handshake_timeout / 1000)
         except HandshakeFailed as failure:
             log.error("closing HTTPS connection from %s: TLS: %s", peer, failure)
         except OSError:
             # It has gone again.
             sock.close()
+
+    async def _ready(self) -> web.Server:
+        """What makes the protocols of connections."""
+        async with self._setting_up:
+            if self._runner.server is None:
+                await self._runner.setup()
+        assert self._runner.server is not None
+        return self._runner.server
 
     async def stop(self) -> None:
         """Listen no more, and end what is under way within the shutdown timeout."""

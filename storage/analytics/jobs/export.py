@@ -28,7 +28,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         raise OptionError("an export goes on from the last one, so that it has no --as-of")
     register(spark)
     source = spark.readStream.format("leveret").options(**options.source_options)
-    messages = source.option("maxRecordsPerTrigger", options.values.get("max_records", "100000")).load(options.data_dir)
+    messages = source.option("maxRecordsPerTrigger", options.values.get("max_records", "100000")).load(options.location)
     query = (
         messages.withColumn("date", f.to_date("enqueued_at"))
         .writeStream.partitionBy("vhost", "queue", "date")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
@@ -29,6 +30,9 @@ _VIEW: Final[View[Binding]] = View(
         "routing_key": lambda binding: binding.identity.routing_key,
     },
 )
+#: What the filter looks at: the end that is not known, and the routing key.
+_FROM: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.destination} {binding.identity.routing_key}")
+_TO: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.source} {binding.identity.routing_key}")
 
 
 class Bindings:
@@ -79,7 +83,7 @@ class Bindings:
     async def list_of_queue(self, request: web.Request) -> web.Response:
         """The bindings of a queue."""
         _, vhost = self._access.require_vhost(request)
-        return await list_answer(request, _bindings_to(vhost, "q", request.match_info["name"]), _VIEW)
+        return await list_answer(request, _bindings_to(vhost, "q", request.match_info["name"]), _TO, paginated=True)
 
     async def list_of_source(self, request: web.Request) -> web.Response:
         """The bindings that start at an exchange."""
@@ -87,13 +91,13 @@ class Bindings:
         name = exchange_name(request.match_info["name"])
         exchange = vhost.topology.exchanges.get(name)
         bindings: Iterable[Binding] = () if exchange is None else list(exchange.bindings.values())
-        return await list_answer(request, _default_bindings(vhost) if not name else bindings, _VIEW)
+        return await list_answer(request, _default_bindings(vhost) if not name else bindings, _FROM, paginated=True)
 
     async def list_of_destination(self, request: web.Request) -> web.Response:
         """The bindings that lead to an exchange."""
         _, vhost = self._access.require_vhost(request)
         name = exchange_name(request.match_info["name"])
-        return await list_answer(request, _bindings_to(vhost, "e", name), _VIEW)
+        return await list_answer(request, _bindings_to(vhost, "e", name), _TO, paginated=True)
 
 
 def _default_bindings(vhost: VirtualHost) -> Iterator[Binding]:

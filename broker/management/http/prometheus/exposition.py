@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -62,7 +63,9 @@ class Exposition:
             prefix: Comes before all names.
         """
         columns = [[self.text([metric])] for metric in family.families((), prefix)]
-        async for batch in in_slices(_batches(family.objects(broker, vhosts))):
+        items = family.objects(broker, vhosts)
+        await asyncio.sleep(0)
+        async for batch in in_slices(_batches(items)):
             for column, metric in zip(columns, family.families(batch, prefix), strict=True):
                 column.append(_without_comments(self.text([metric])))
         # All samples of a metric have to stand together.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from operator import add as plus
 from typing import Any, Final
@@ -37,6 +38,7 @@ class Totals:
     async def count(self) -> Counted:
         """Add up all counters; others have a turn in between."""
         counted = Counted(self._broker)
+        await asyncio.sleep(0)
         await take_slowly(counted.steps())
         return counted
 

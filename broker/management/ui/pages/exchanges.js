@@ -1,47 +1,34 @@
 /** The list of exchanges. */
 
-import { exchangeAddress, address } from "../parts/address.js";
-import { badge } from "../parts/badge.js";
 import { h, patch } from "../parts/element.js";
-import { plain, rate } from "../parts/format.js";
-import { emptyState, heading } from "../parts/layout.js";
+import { number } from "../parts/format.js";
+import { emptyState, heading, valueTable } from "../parts/layout.js";
+import { rateColumn } from "../parts/rate_column.js";
 import { Table } from "../parts/table.js";
+import { ExchangeDeclaration } from "./exchange_declaration.js";
+import { FEATURE_FIELDS, exchangeFeatures, exchangeLink, exchangeType, policyLink } from "./exchange_features.js";
 
 const COLUMNS = [
   { key: "vhost", label: "Virtual host", sort: "vhost", cell: (exchange) => exchange.vhost },
-  {
-    key: "name",
-    label: "Name",
-    sort: "name",
-    fields: ["name", "vhost"],
-    fixed: true,
-    cell: ({ vhost, name }) => h("a", { href: exchangeAddress(vhost, name) }, name || "(AMQP default)"),
-  },
-  { key: "type", label: "Type", sort: "type", cell: (exchange) => exchange.type },
-  { key: "features", label: "Features", fields: ["durable", "auto_delete", "internal", "arguments"], cell: features },
+  { key: "name", label: "Name", sort: "name", fields: ["name", "vhost"], fixed: true, cell: ({ vhost, name }) => exchangeLink(vhost, name) },
+  { key: "type", label: "Type", sort: "type", cell: ({ type }) => exchangeType(type) },
+  { key: "features", label: "Features", fields: FEATURE_FIELDS, cell: exchangeFeatures },
+  { key: "arguments", label: "Arguments", hidden: true, cell: (exchange) => valueTable(exchange.arguments) },
   { key: "policy", label: "Policy", sort: "policy", fields: ["policy", "vhost"], cell: policyLink },
   rateColumn("publish_in", "Rate in", "Messages published to the exchange"),
   rateColumn("publish_out", "Rate out", "Messages that the exchange has routed, once for each target"),
+  countColumn("message_stats.publish_in", "Total in", "Messages published to the exchange since the start", true),
+  countColumn("message_stats.publish_out", "Total out", "Messages that the exchange has routed since the start, once for each target", true),
+  countColumn("loss_stats.lost", "Unroutable", "Messages that no queue took since the start: dropped, or returned to the publisher", false, lost),
 ];
 
-function rateColumn(figure, label, title) {
-  const path = `message_stats.${figure}_details.rate`;
-  return { key: figure, label, title, numeric: true, sort: path, fields: [path], cell: ({ message_stats: stats }) => rate(stats?.[`${figure}_details`]?.rate ?? 0) };
+function countColumn(path, label, title, hidden = false, show = number) {
+  const [group, figure] = path.split(".");
+  return { key: path, label, title, numeric: true, hidden, sort: path, cell: (exchange) => show(exchange[group]?.[figure] ?? 0) };
 }
 
-function features(exchange) {
-  const given = Object.entries(exchange.arguments ?? {}).map(([name, value]) => `${name}: ${plain(value)}`);
-  return [
-    exchange.durable ? badge("D", "durable") : null,
-    exchange.auto_delete ? badge("AD", "auto-delete: deleted when the last binding to it goes") : null,
-    exchange.internal ? badge("I", "internal: takes messages from other exchanges only") : null,
-    exchange.arguments?.["alternate-exchange"] ? badge("AE", `alternate-exchange: ${exchange.arguments["alternate-exchange"]}`) : null,
-    given.length > 0 ? badge("Args", given.join("\n")) : null,
-  ];
-}
-
-function policyLink({ vhost, policy }) {
-  return policy ? h("a", { href: address("policies", vhost, policy) }, policy) : null;
+function lost(count) {
+  return count > 0 ? h("span", { class: "bad" }, number(count)) : number(count);
 }
 
 function nothing() {
@@ -60,7 +47,11 @@ export default {
       load: (query) => context.api.get(context.vhost === "" ? ["exchanges"] : ["exchanges", context.vhost], query),
       empty: nothing,
     });
-    patch(context.root, heading("Exchanges"), table.element);
-    return () => table.refresh();
+    const declaration = new ExchangeDeclaration(context);
+    patch(context.root, heading("Exchanges"), table.element, declaration.element);
+    return async () => {
+      declaration.update();
+      await table.refresh();
+    };
   },
 };

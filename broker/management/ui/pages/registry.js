@@ -39,7 +39,24 @@
 /** Rows: path with parameters after colons, the tab it belongs to, the module. */
 export const PAGES = [
   { path: "", tab: "Overview", load: () => import("./overview.js") },
+  { path: "connections", tab: "Connections", load: () => import("./connections.js") },
+  { path: "connections/:name", tab: "Connections", load: () => import("./connection.js") },
+  { path: "channels", tab: "Channels", load: () => import("./channels.js") },
+  { path: "channels/:name", tab: "Channels", load: () => import("./channel.js") },
   { path: "exchanges", tab: "Exchanges", load: () => import("./exchanges.js") },
+  { path: "exchanges/:vhost/:name", tab: "Exchanges", load: () => import("./exchange.js") },
+  { path: "queues", tab: "Queues", load: () => import("./queues.js") },
+  { path: "queues/:vhost/:name", tab: "Queues", load: () => import("./queue.js") },
+  { path: "policies", tab: "Policies", load: () => import("./policies.js") },
+  { path: "policies/:vhost/:name", tab: "Policies", load: () => import("./policy.js") },
+  { path: "losses", tab: "Losses", load: () => import("./losses.js") },
+  { path: "users", tab: "Admin", load: () => import("./users.js") },
+  { path: "users/:name", tab: "Admin", load: () => import("./user.js") },
+  { path: "vhosts", tab: "Admin", load: () => import("./vhosts.js") },
+  { path: "vhosts/:name", tab: "Admin", load: () => import("./vhost.js") },
+  { path: "limits", tab: "Admin", load: () => import("./limits.js") },
+  { path: "operator-policies", tab: "Admin", load: () => import("./operator_policies.js") },
+  { path: "operator-policies/:vhost/:name", tab: "Admin", load: () => import("./operator_policy.js") },
 ];
 
 /** Tabs in their order; `tag`: who sees them. Those whose page is not in PAGES are not shown. */

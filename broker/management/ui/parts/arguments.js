@@ -10,20 +10,27 @@ const READERS = { String: (text) => text, Number: readNumber, Boolean: readBoole
 export class ArgumentsField {
   /**
    * @param {string} id for the elements' ids; the label's is `${id}-label`
-   * @param {{value?: Object, suggestions?: Object[]}} field `suggestions`: `{key, label, type, hint}`, a button each
+   * @param {{value?: Object, suggestions?: Object[]}} field `suggestions`: see offer()
    */
   constructor(id, { value = {}, suggestions = [] }) {
     this.rows = h("div", { class: "arguments-rows" });
+    this.chips = h("div", { class: "chips" });
+    this.element = h("div", { class: "arguments", role: "group", "aria-labelledby": `${id}-label`, own: true }, this.rows, this.chips);
+    this.offer(suggestions);
+    this.write(value);
+  }
+
+  /**
+   * Offer these names, a button each, instead of those before.
+   *
+   * @param {Array<{key: string, label?: string, type?: string, value?: string, hint?: string, placeholder?: string}>} suggestions
+   *   `hint`: what it is for, on hover; `placeholder`: which values it takes
+   */
+  offer(suggestions) {
     const buttons = suggestions.map((each) =>
       h("button", { type: "button", class: "chip", title: each.hint ?? each.key, on: { click: () => this.suggest(each) } }, each.label ?? each.key),
     );
-    this.element = h(
-      "div",
-      { class: "arguments", role: "group", "aria-labelledby": `${id}-label`, own: true },
-      this.rows,
-      buttons.length > 0 ? h("div", { class: "chips" }, h("span", { class: "muted" }, "Add: "), buttons) : null,
-    );
-    this.write(value);
+    this.chips.replaceChildren(...(buttons.length > 0 ? [h("span", { class: "muted" }, "Add: "), ...buttons] : []));
   }
 
   /** @returns {HTMLInputElement} where the focus goes if something is wrong */
@@ -79,12 +86,14 @@ export class ArgumentsField {
     this.rows.lastElementChild.querySelector("input").focus();
   }
 
-  suggest({ key, type = "String", value = "" }) {
+  suggest({ key, type = "String", value = "", placeholder = "value" }) {
     const there = [...this.rows.children].find((row) => row.querySelector("input").value === key);
     const last = this.rows.lastElementChild;
     const row = there ?? this.addRow(key, value, type);
     if (there === undefined && last.querySelector("input").value === "") this.rows.append(last);
-    row.querySelectorAll("input")[1].focus();
+    const input = row.querySelectorAll("input")[1];
+    input.placeholder = placeholder;
+    input.focus();
   }
 }
 

@@ -26,13 +26,33 @@ export function badge(text, title, kind = "plain") {
 export function fillBar(used, limit, format, { label = "Used", note = "" } = {}) {
   if (!(limit >= 0) || limit === null) return h("span", { class: "muted" }, "no limit");
   const share = limit === 0 ? 1 : used / limit;
-  const percent = share >= 0.9995 || share < 0.0005 ? Math.round(share * 100) : Number((share * 100).toPrecision(2));
+  const text = `${format(used)} of ${format(limit)}, ${inPercent(share)}`;
+  return bar(share, note === "" ? text : `${text} (${note})`, `${label}: ${text}`);
+}
+
+/**
+ * The same where only the share is known.
+ *
+ * @param {number|null} percent null without a limit
+ * @param {string} [label] what is measured, for screen readers
+ * @returns {HTMLElement}
+ */
+export function percentBar(percent, label = "Used") {
+  if (percent === null || percent === undefined) return h("span", { class: "muted" }, "no limit");
+  const text = inPercent(percent / 100);
+  return bar(percent / 100, `${text} of the limit that is nearest`, `${label}: ${text}`);
+}
+
+function inPercent(share) {
+  return `${share >= 0.9995 || share < 0.0005 ? Math.round(share * 100) : Number((share * 100).toPrecision(2))}%`;
+}
+
+function bar(share, title, label) {
   const kind = share >= 1 ? "full" : share >= 0.8 ? "nearly" : "";
-  const text = `${format(used)} of ${format(limit)}, ${percent}%`;
   return h(
     "span",
-    { class: `fill ${kind}`, title: note === "" ? text : `${text} (${note})`, role: "img", "aria-label": `${label}: ${text}` },
+    { class: `fill ${kind}`, title, role: "img", "aria-label": label },
     h("span", { class: "fill-track" }, h("span", { class: "fill-used", style: { "--share": `${Math.min(100, share * 100)}%` } })),
-    h("span", { class: "fill-text", "aria-hidden": "true" }, `${percent}%`),
+    h("span", { class: "fill-text", "aria-hidden": "true" }, inPercent(share)),
   );
 }

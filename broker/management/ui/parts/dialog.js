@@ -26,12 +26,13 @@ export function showDialog(title, ...content) {
 /**
  * Ask before something is done, do it, and stay open with the API's words if it is refused.
  *
- * @param {{title: string, name: string, text?: string, verb: string, action: function(): Promise}} question
+ * @param {{title: string, name: string, text?: string, details?: Node[], isHarmless?: boolean, verb: string, action: function(): Promise}} question
  *   `title`: "Delete queue"; `name`: of the object, shown large as it is; `text`: what will be lost;
- *   `verb`: what the button says; `action`: does it
+ *   `details`: more than a text, for which the dialog is wide; `isHarmless`: nothing is lost; `verb`: what the button
+ *   says; `action`: does it
  * @returns {Promise<boolean>} whether it has been done
  */
-export function confirmAction({ title, name, text = "", verb, action }) {
+export function confirmAction({ title, name, text = "", details = null, isHarmless = false, verb, action }) {
   return new Promise((resolve) => {
     const refused = new Notice("error");
     let isDone = false;
@@ -47,16 +48,18 @@ export function confirmAction({ title, name, text = "", verb, action }) {
         button.disabled = false;
       }
     };
-    const button = h("button", { type: "button", class: "danger", on: { click: act } }, verb);
+    const button = h("button", { type: "button", class: isHarmless ? "main" : "danger", on: { click: act } }, verb);
     const cancel = h("button", { type: "button", autofocus: true, on: { click: () => dialog.close() } }, "Cancel");
     const dialog = showDialog(
       title,
       h("p", { class: "dialog-name" }, name),
       text === "" ? null : h("p", null, text),
+      details,
       refused.element,
       h("p", { class: "buttons" }, button, cancel),
     );
+    dialog.classList.toggle("wide", details !== null);
     dialog.addEventListener("close", () => resolve(isDone));
-    cancel.focus();
+    (isHarmless ? button : cancel).focus();
   });
 }

@@ -19,7 +19,8 @@ export class Form {
    *   `name`; `label`; `kind`: text (default), number, password, select, checkbox, textarea, file or arguments;
    *   `value`: what it holds at first; `required`; `hint`: a line below; `options`: of a select, texts or
    *   `{value, label}`; `suggestions`: texts for a text field, `{key, label, type, hint}` for arguments;
-   *   `check(value, values)`: what is wrong with it, or null; `wide`: takes the whole width
+   *   `check(value, values)`: what is wrong with it, or null; `wide`: takes the whole width;
+   *   `editor(id)`: makes what stands in for a control, like ArgumentsField
    * @param {string} description.submit what the button says
    * @param {function(Object): Promise<string|void>} description.action takes the values by name – texts, numbers
    *   (null for none), booleans, objects (arguments), File – and returns what to say when it is done
@@ -45,15 +46,14 @@ export class Form {
 
   makeField(field) {
     const id = `${this.id}-${field.name}`;
-    const isArguments = field.kind === "arguments";
     const made = { ...field, error: h("span", { class: "field-error", id: `${id}-error` }) };
-    made.editor = isArguments ? new ArgumentsField(id, field) : null;
-    made.control = isArguments ? made.editor.element : makeControl(id, field);
+    made.editor = makeEditor(id, field);
+    made.control = made.editor?.element ?? makeControl(id, field);
     made.control.setAttribute("aria-describedby", `${id}-hint ${id}-error`);
     const words = [field.label, field.required ? h("span", { class: "required", title: "required" }, " *") : null];
-    const label = isArguments ? h("span", { class: "label", id: `${id}-label` }, words) : h("label", { for: id }, words);
+    const label = made.editor ? h("span", { class: "label", id: `${id}-label` }, words) : h("label", { for: id }, words);
     const hint = h("span", { class: "hint", id: `${id}-hint` }, field.hint ?? "");
-    made.row = h("div", { class: `field ${field.wide || isArguments ? "wide" : ""}` }, label, made.control, hint, made.error);
+    made.row = h("div", { class: `field ${field.wide || made.editor ? "wide" : ""}` }, label, made.control, hint, made.error);
     return made;
   }
 
@@ -124,4 +124,9 @@ export class Form {
       this.button.disabled = false;
     }
   }
+}
+
+function makeEditor(id, field) {
+  if (field.editor) return field.editor(id);
+  return field.kind === "arguments" ? new ArgumentsField(id, field) : null;
 }

@@ -38,6 +38,8 @@ export class Table {
    *   use_regex, sort, sort_reverse, columns) and returns the page; of a list without pages: a plain list
    * @param {function(): Node} description.empty what is shown if there are no objects at all; see emptyState()
    * @param {string} [description.caption] for screen readers; default: id
+   * @param {string} [description.place] what its filter, order and page are remembered by, if there is one such table
+   *   for each of many objects; default: id
    * @param {string} [description.sort] key of the column sorted by at first
    * @param {string[]} [description.needs] fields that rows need beside those of the columns
    * @param {string} [description.filterLabel] what the filter looks at; default "Filter by name"
@@ -45,9 +47,9 @@ export class Table {
    */
   constructor(description) {
     this.description = { caption: description.id, needs: [], filterLabel: "Filter by name", filtered: true, ...description };
-    const { id, sort = "" } = this.description;
-    this.state = left.get(id) ?? { page: 1, pageSize: 100, name: "", regex: false, sort, reverse: false };
-    left.set(id, this.state);
+    const { id, sort = "", place = id } = this.description;
+    this.state = left.get(place) ?? { page: 1, pageSize: 100, name: "", regex: false, sort, reverse: false };
+    left.set(place, this.state);
     this.data = null;
     this.choice = new ColumnChoice(id, description.columns, () => this.refresh());
     this.pager = new Pager(this.state, () => this.refresh());

@@ -1,0 +1,58 @@
+/** Columns about channels, for the lists in which they stand. */
+
+import { address } from "../parts/address.js";
+import { badge } from "../parts/badge.js";
+import { clientState } from "../parts/client_state.js";
+import { h } from "../parts/element.js";
+import { number } from "../parts/format.js";
+import { rateColumn } from "../parts/rate_column.js";
+
+/**
+ * The columns.
+ *
+ * @param {{within?: "connection"}} [place] a list below its connection need not say what they have in common
+ * @returns {import("../parts/table.js").Column[]}
+ */
+export function channelColumns({ within } = {}) {
+  const isAlone = within !== "connection";
+  return [
+    isAlone ? { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost } : null,
+    isAlone
+      ? { key: "name", label: "Channel", sort: "name", fixed: true, cell: ({ name }) => h("a", { href: address("channels", name) }, name) }
+      : { key: "number", label: "Channel", sort: "number", fixed: true, fields: ["number", "name"], cell: ({ name, number: of }) => h("a", { href: address("channels", name) }, `(${of})`) },
+    isAlone ? { key: "user", label: "User", sort: "user", cell: ({ user }) => user } : null,
+    { key: "mode", label: "Mode", fields: ["confirm", "transactional"], cell: channelMode },
+    { key: "state", label: "State", sort: "state", fields: ["state", "idle_since"], cell: clientState },
+    count("messages_unconfirmed", "Unconfirmed", "Published, and not confirmed yet"),
+    { key: "prefetch", label: "Prefetch", title: "How much may be delivered and not acknowledged yet", numeric: true, sort: "prefetch_count", fields: ["prefetch_count", "global_prefetch_count"], cell: channelPrefetch },
+    count("messages_unacknowledged", "Unacked", "Delivered, and not acknowledged yet"),
+    count("messages_uncommitted", "Uncommitted", "Published in the transaction that is open", { hidden: true }),
+    count("acks_uncommitted", "Acks uncommitted", "Acknowledged in the transaction that is open", { hidden: true }),
+    count("consumer_count", "Consumers", "Consumers on the channel"),
+    rateColumn("publish", "Publish", "Messages published by the client"),
+    rateColumn("confirm", "Confirm", "Messages confirmed to the client"),
+    rateColumn("drop_unroutable", "Unroutable (drop)", "Messages that no queue took", { hidden: true }),
+    rateColumn("return_unroutable", "Unroutable (return)", "Messages that no queue took, sent back because they were mandatory", { hidden: true }),
+    rateColumn("deliver_get", "Deliver / get", "Messages delivered to consumers, or fetched"),
+    rateColumn("redeliver", "Redeliver", "Messages delivered once more", { hidden: true }),
+    rateColumn("ack", "Ack", "Messages acknowledged"),
+  ].filter((column) => column !== null);
+}
+
+function count(key, label, title, more = {}) {
+  return { key, label, title, numeric: true, sort: key, cell: (channel) => number(channel[key]), ...more };
+}
+
+/** Badges for what a channel guarantees to its publisher. @param {Object} channel as in the API */
+export function channelMode({ confirm, transactional }) {
+  return [
+    confirm ? badge("C", "confirm: the broker confirms what it has taken charge of") : null,
+    transactional ? badge("T", "transactional: publishes and acknowledgements count once they are committed") : null,
+  ];
+}
+
+/** The prefetch limits of a channel. @param {Object} channel as in the API */
+export function channelPrefetch({ prefetch_count: each, global_prefetch_count: all }) {
+  const parts = [each > 0 ? `${each} per consumer` : null, all > 0 ? `${all} global` : null].filter((part) => part !== null);
+  return parts.length > 0 ? parts.join(", ") : h("span", { class: "muted" }, "no limit");
+}

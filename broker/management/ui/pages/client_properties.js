@@ -1,0 +1,35 @@
+/** What a client says about itself. */
+
+import { h } from "../parts/element.js";
+import { plain } from "../parts/format.js";
+import { emptyState, properties } from "../parts/layout.js";
+
+/** Those that people look for come first; the others follow as the client has them. */
+const FIRST = ["connection_name", "product", "version", "platform"];
+
+/**
+ * The client properties of a connection, with what the client can do.
+ *
+ * @param {Object<string, *>} [table] as in the API
+ * @returns {HTMLElement}
+ */
+export function clientProperties(table = {}) {
+  const { capabilities, ...others } = table;
+  const names = [...FIRST.filter((name) => name in others), ...Object.keys(others).filter((name) => !FIRST.includes(name))];
+  const rows = names.map((name) => [name.replaceAll("_", " "), plain(others[name]), name]);
+  if (capabilities !== undefined) rows.push(["capabilities", capabilityList(capabilities), "What the client can do"]);
+  return rows.length === 0 ? emptyState("The client says nothing about itself.") : properties(rows);
+}
+
+function capabilityList(capabilities) {
+  if (capabilities === null || typeof capabilities !== "object" || Array.isArray(capabilities)) return plain(capabilities);
+  const entries = Object.entries(capabilities);
+  if (entries.length === 0) return h("span", { class: "muted" }, "none");
+  return h("ul", { class: "capabilities" }, entries.map(([name, value]) => h("li", { key: name }, ...capability(name, value))));
+}
+
+function capability(name, value) {
+  if (value === true) return [h("span", { class: "good", "aria-hidden": "true" }, "✓ "), name];
+  if (value === false) return [h("span", { class: "muted", "aria-hidden": "true" }, "✗ "), h("span", { class: "muted" }, `${name}: no`)];
+  return [`${name}: ${plain(value)}`];
+}

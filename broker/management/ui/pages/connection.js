@@ -1,0 +1,94 @@
+/** One connection. */
+
+import { address } from "../parts/address.js";
+import { Chart } from "../parts/chart.js";
+import { clientState } from "../parts/client_state.js";
+import { h, patch } from "../parts/element.js";
+import { ago, bytes, number, shortBytes } from "../parts/format.js";
+import { emptyState, heading, properties, section } from "../parts/layout.js";
+import { RangeChoice } from "../parts/range.js";
+import { rates } from "../parts/series.js";
+import { Table } from "../parts/table.js";
+import { channelColumns } from "./channel_columns.js";
+import { clientProperties } from "./client_properties.js";
+import { closeForm } from "./connection_close.js";
+
+const DATA = [
+  ["recv_oct", "From client", "bytes that the broker receives"],
+  ["send_oct", "To client", "bytes that the broker sends"],
+];
+const WARNINGS = {
+  blocked: "A resource alarm is set and this connection publishes: the broker does not read from it until the alarm is over.",
+  blocking: "A resource alarm is set: this connection will be blocked as soon as it publishes.",
+  flow: "This connection publishes faster than the broker can take, and is slowed down.",
+};
+
+export default {
+  title: ({ name }) => `Connection ${name}`,
+
+  mount(context) {
+    const { api, params, root, user } = context;
+    const range = new RangeChoice(() => context.refresh());
+    const data = new Chart({ title: "Data rates", format: (value) => `${shortBytes(value)}/s`, base: 1024 });
+    const channels = channelTable(context);
+    const close = closeForm(context);
+
+    return async () => {
+      const [connection] = await Promise.all([api.get(["connections", params.name], range.query), channels.refresh()]);
+      data.update(DATA.map(([name, label, title]) => ({ label, title, points: rates(connection[`${name}_details`]) })));
+      patch(
+        root,
+        heading(["Connection ", connection.name, " ", h("small", null, connection.user_provided_name)], range.element),
+        warning(connection.state),
+        h("div", { class: "charts" }, data.element, details(connection, user)),
+        section("Channels", channels.element),
+        section("Client", clientProperties(connection.client_properties)),
+        user.may("administrator") || connection.user === user.name ? section("Close this connection", close.element) : null,
+      );
+    };
+  },
+};
+
+function warning(state) {
+  return state in WARNINGS ? h("p", { class: "notice warning", key: "warning" }, WARNINGS[state]) : null;
+}
+
+function channelTable(context) {
+  return new Table({
+    id: "connection channels",
+    caption: "channels",
+    filtered: false,
+    columns: channelColumns({ within: "connection" }),
+    needs: ["name", "number"],
+    rowKey: ({ number: of }) => String(of),
+    load: (query) => context.api.get(["connections", context.params.name, "channels"], query),
+    empty: () => emptyState("The connection has no channel.", "The client opens one before it publishes, consumes or declares anything."),
+  });
+}
+
+function details(connection, user) {
+  const { peer_host: peer, peer_port: peerPort, host, port } = connection;
+  return properties([
+    ["State", clientState(connection)],
+    ["User", user.may("administrator") ? h("a", { href: address("users", connection.user) }, connection.user) : connection.user],
+    ["Virtual host", connection.vhost],
+    ["Connected", ago(connection.connected_at)],
+    ["Peer", `${peer}:${peerPort}`, "The client's side"],
+    ["Local", `${host}:${port}`, "The broker's side"],
+    ["Protocol", connection.protocol],
+    ["Authentication", connection.auth_mechanism],
+    ["TLS", connection.ssl ? [connection.ssl_protocol, ", ", connection.ssl_cipher] : "none"],
+    ["Peer certificate", certificate(connection)],
+    ["Heartbeat", connection.timeout > 0 ? `${connection.timeout}s` : "off", "Longest silence before the other side is taken for dead"],
+    ["Frame max", bytes(connection.frame_max)],
+    ["Channel max", number(connection.channel_max)],
+    ["Received", bytes(connection.recv_oct)],
+    ["Sent", bytes(connection.send_oct)],
+    ["Waiting to be sent", connection.send_pend > 0 ? bytes(connection.send_pend) : null, "Bytes that the client has not taken yet"],
+  ]);
+}
+
+function certificate({ peer_cert_subject: subject, peer_cert_issuer: issuer, peer_cert_validity: validity }) {
+  if (!subject) return null;
+  return properties([["Subject", subject], ["Issuer", issuer], ["Valid", validity]]);
+}

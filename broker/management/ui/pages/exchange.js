@@ -1,0 +1,105 @@
+/** One exchange. */
+
+import { Chart } from "../parts/chart.js";
+import { h, patch } from "../parts/element.js";
+import { number, shortRate } from "../parts/format.js";
+import { folded, heading, properties, section, valueTable } from "../parts/layout.js";
+import { PublishForm } from "../parts/publish_form.js";
+import { RangeChoice } from "../parts/range.js";
+import { rates } from "../parts/series.js";
+import { BindingForm, bindingsFrom, bindingsTo } from "./exchange_bindings.js";
+import { deleteForm } from "./exchange_delete.js";
+import { alternateLink, exchangeFeatures, exchangeType, policyLink } from "./exchange_features.js";
+
+const RATES = [
+  ["publish_in", "In", "published to the exchange"],
+  ["publish_out", "Out", "routed by the exchange, once for each target"],
+];
+const LOSSES = [
+  ["drop_unroutable", "Dropped", "dropped: no queue took them"],
+  ["return_unroutable", "Returned", "returned to the publisher: no queue took them, and they were mandatory"],
+];
+const DEFAULT = "amq.default";
+
+export default {
+  title: ({ name }) => `Exchange ${name}`,
+
+  mount(context) {
+    const { vhost } = context.params;
+    // In addresses the default exchange has a name; what comes from the API about it has none.
+    const name = context.params.name === DEFAULT ? "" : context.params.name;
+    const range = new RangeChoice(() => context.refresh());
+    const charts = {
+      rates: new Chart({ title: "Message rates", format: shortRate, empty: "Nothing has been published here yet." }),
+      losses: new Chart({ title: "Unroutable", format: shortRate }),
+    };
+    const publish = new PublishForm(context, { vhost, exchange: name });
+    const parts = { charts, range, publish: folded("Publish a message", publish.element), ...(name === "" ? {} : named(context, name)) };
+
+    return async () => {
+      const [exchange] = await Promise.all([
+        context.api.get(["exchanges", vhost, name || DEFAULT], range.query),
+        parts.to?.refresh(),
+        parts.from?.refresh(),
+      ]);
+      draw(charts, exchange);
+      parts.binding?.describe(exchange.type);
+      show(context, exchange, parts);
+    };
+  },
+};
+
+/** What the default exchange does not have: its bindings are those of the queues' names, and it stays. */
+function named(context, name) {
+  const binding = new BindingForm(context, name);
+  return {
+    to: bindingsTo(context, name),
+    from: bindingsFrom(context, name),
+    binding,
+    bind: folded("Add a binding", binding.element),
+    remove: name.startsWith("amq.") ? null : section("Delete this exchange", deleteForm(context, name).element),
+  };
+}
+
+function draw(charts, { message_stats: stats = {}, loss_stats: losses = {} }) {
+  charts.rates.update(RATES.map(([figure, label, title]) => ({ label, title, points: rates(stats[`${figure}_details`]) })));
+  charts.losses.update(LOSSES.map(([figure, label, title], index) => ({ label, title, colour: 8 - index * 6, points: rates(losses[`${figure}_details`]) })));
+}
+
+function show({ root }, exchange, { charts, range, publish, to, from, bind, remove }) {
+  const { name, vhost, loss_stats: losses } = exchange;
+  patch(
+    root,
+    heading([`Exchange ${name || "(AMQP default)"} `, h("small", null, `in virtual host ${vhost}`)], range.element),
+    h("div", { class: "charts" }, charts.rates.element, losses ? charts.losses.element : null, details(exchange)),
+    from ? section("Bindings from this exchange", from.element) : implicit(),
+    bind,
+    to ? section("Bindings to this exchange", to.element) : null,
+    publish,
+    remove,
+  );
+}
+
+function implicit() {
+  return section("Bindings", h("p", null, "Every queue of the virtual host is bound to the default exchange with its own name as routing key. This cannot be changed."));
+}
+
+function details(exchange) {
+  const { message_stats: stats = {}, loss_stats: losses = {}, arguments: given } = exchange;
+  const marks = exchangeFeatures(exchange).filter((each) => each !== null);
+  return properties([
+    ["Type", exchangeType(exchange.type)],
+    ["Features", marks.length > 0 ? marks : null],
+    ["Arguments", valueTable(given)],
+    ["Alternate exchange", alternateLink(exchange), "It gets what this exchange cannot route"],
+    ["Policy", policyLink(exchange) ?? h("span", { class: "muted" }, "none")],
+    ["Published in", number(stats.publish_in ?? 0), "Messages published to the exchange since the start"],
+    ["Routed out", number(stats.publish_out ?? 0), "Once for each target, since the start"],
+    ["Unroutable, dropped", lost(losses.drop_unroutable), "Messages that no queue took"],
+    ["Unroutable, returned", lost(losses.return_unroutable), "Mandatory messages that no queue took, sent back to their publisher"],
+  ]);
+}
+
+function lost(count = 0) {
+  return count > 0 ? h("strong", { class: "bad" }, number(count)) : number(0);
+}

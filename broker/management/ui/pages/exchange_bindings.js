@@ -1,0 +1,120 @@
+/** The bindings of an exchange: those that lead to it, those that lead away from it, and making new ones. */
+
+import { address } from "../parts/address.js";
+import { confirmAction } from "../parts/dialog.js";
+import { h } from "../parts/element.js";
+import { Form } from "../parts/form.js";
+import { emptyState, valueTable } from "../parts/layout.js";
+import { Table } from "../parts/table.js";
+import { exchangeLink } from "./exchange_features.js";
+
+const NEEDS = ["source", "vhost", "destination", "destination_type", "routing_key", "properties_key"];
+/** What a binding takes, by the type of the exchange. */
+const HINTS = {
+  direct: "Messages with this very routing key are taken.",
+  fanout: "It does not matter: all messages are taken.",
+  topic: "A pattern: * stands for one word, # for any number of words, as in orders.*.eu",
+  headers: "It does not matter: the arguments say which headers a message has to have.",
+};
+const MATCH = [
+  { key: "x-match", label: "x-match: all", value: "all", hint: "A message has to have all headers that the other arguments name" },
+  { key: "x-match", label: "x-match: any", value: "any", hint: "A message has to have one of the headers that the other arguments name" },
+];
+
+/** The table of bindings from the exchange. @returns {Table} */
+export function bindingsFrom(context, name) {
+  return bindingTable(context, name, "source", {
+    end: { key: "destination", label: "To", sort: "destination", fixed: true, cell: target },
+    empty: () => emptyState("Nothing is bound to this exchange.", "What is published here is lost, unless there is an alternate exchange. Add a binding below."),
+  });
+}
+
+/** The table of bindings to the exchange. @returns {Table} */
+export function bindingsTo(context, name) {
+  return bindingTable(context, name, "destination", {
+    end: { key: "source", label: "From", sort: "source", fixed: true, cell: ({ vhost, source }) => exchangeLink(vhost, source) },
+    empty: () => emptyState("No other exchange leads here.", "Bind this one on the page of the other exchange."),
+  });
+}
+
+function bindingTable(context, name, side, { end, empty }) {
+  const { vhost } = context.params;
+  return new Table({
+    id: `bindings ${side}`,
+    // Each exchange begins with the first page and no filter.
+    place: JSON.stringify([side, vhost, name]),
+    caption: side === "source" ? "bindings from this exchange" : "bindings to this exchange",
+    filterLabel: "Filter by name or routing key",
+    filtered: side === "source",
+    columns: [
+      end,
+      { key: "routing_key", label: "Routing key", sort: "routing_key", cell: ({ routing_key: key }) => key },
+      { key: "arguments", label: "Arguments", cell: ({ arguments: given }) => valueTable(given) },
+      { key: "unbind", label: "Action", fields: [], fixed: true, cell: (binding) => unbindButton(context, binding) },
+    ],
+    needs: NEEDS,
+    rowKey: ({ source, destination_type: kind, destination, properties_key: key }) => JSON.stringify([source, kind, destination, key]),
+    load: (query) => context.api.get(["exchanges", vhost, name, "bindings", side], query),
+    empty,
+  });
+}
+
+function target({ vhost, destination, destination_type: kind }) {
+  if (kind === "exchange") return [exchangeLink(vhost, destination), h("span", { class: "muted" }, " exchange")];
+  return h("a", { href: address("queues", vhost, destination) }, destination);
+}
+
+function unbindButton(context, binding) {
+  return h("button", { type: "button", class: "quiet", on: { click: () => unbind(context, binding) } }, "Unbind …");
+}
+
+async function unbind({ api, refresh, say }, { vhost, source, destination, destination_type: kind, routing_key: key, properties_key: props }) {
+  const isDone = await confirmAction({
+    title: "Remove binding",
+    name: `${source} → ${destination}`,
+    text: key === "" ? "It has no routing key." : `Routing key: ${key}`,
+    verb: "Unbind",
+    action: () => api.delete(["bindings", vhost, "e", source, kind[0], destination, props]),
+  });
+  if (!isDone) return;
+  say("The binding has been removed.");
+  await refresh();
+}
+
+/** The form to bind a queue or an exchange to the exchange of the page; `element` stays the same. */
+export class BindingForm {
+  /**
+   * @param {Object} context of the page
+   * @param {string} name of the exchange
+   */
+  constructor(context, name) {
+    this.context = context;
+    this.name = name;
+    this.form = new Form({
+      fields: [
+        { name: "kind", label: "To", kind: "select", options: [{ value: "q", label: "queue" }, { value: "e", label: "exchange" }], value: "q" },
+        { name: "destination", label: "Name", required: true },
+        { name: "key", label: "Routing key" },
+        { name: "arguments", label: "Arguments", kind: "arguments" },
+      ],
+      submit: "Bind",
+      action: (values) => this.bind(values),
+    });
+    this.element = this.form.element;
+  }
+
+  /** Say what the routing key does. @param {string} type of the exchange */
+  describe(type) {
+    if (type === this.type) return;
+    this.type = type;
+    this.element.querySelector("[id$='-key-hint']").textContent = HINTS[type] ?? "";
+    this.form.fields.find(({ name }) => name === "arguments").editor.offer(type === "headers" ? MATCH : []);
+  }
+
+  async bind({ kind, destination, key, arguments: given }) {
+    const { api, params, refresh } = this.context;
+    await api.post(["bindings", params.vhost, "e", this.name, kind, destination], { routing_key: key, arguments: given });
+    await refresh();
+    return `${destination} is bound.`;
+  }
+}

@@ -1,0 +1,97 @@
+/** Setting and lifting the limits of users and virtual hosts. */
+
+import { address } from "../parts/address.js";
+import { confirmAction } from "../parts/dialog.js";
+import { h } from "../parts/element.js";
+import { exactNumber } from "../parts/format.js";
+import { Form } from "../parts/form.js";
+import { plainTable } from "../parts/layout.js";
+
+/**
+ * A kind of limits.
+ *
+ * @typedef {Object} LimitKind
+ * @property {string} path of the API
+ * @property {"user"|"vhost"} subject what has them
+ * @property {string} label of the subject
+ * @property {string} page first segment of the subject's address
+ * @property {Array<{value: string, label: string}>} limits
+ */
+
+/** @type {LimitKind} */
+export const VHOST_LIMITS = {
+  path: "vhost-limits",
+  subject: "vhost",
+  label: "Virtual host",
+  page: "vhosts",
+  limits: [{ value: "max-connections", label: "Connections (max-connections)" }, { value: "max-queues", label: "Queues (max-queues)" }],
+};
+
+/** @type {LimitKind} */
+export const USER_LIMITS = {
+  path: "user-limits",
+  subject: "user",
+  label: "User",
+  page: "users",
+  limits: [{ value: "max-connections", label: "Connections (max-connections)" }, { value: "max-channels", label: "Channels (max-channels)" }],
+};
+
+/**
+ * The form that sets a limit.
+ *
+ * @param {Object} context of the page
+ * @param {LimitKind} kind
+ * @param {{names?: string[], name?: string}} whose `names` to choose from, or the one
+ * @returns {Form}
+ */
+export function limitForm(context, kind, { names = [], name }) {
+  return new Form({
+    fields: [
+      ...(name === undefined ? [{ name: "whose", label: kind.label, kind: "select", options: names }] : []),
+      { name: "limit", label: "Limit", kind: "select", options: kind.limits },
+      { name: "value", label: "Value", kind: "number", required: true, hint: "0 allows none; a negative number is no limit." },
+    ],
+    submit: "Set limit",
+    action: async ({ whose = name, limit, value }) => {
+      await context.api.put([kind.path, whose, limit], { value });
+      await context.refresh();
+      return `${limit} of ${whose} is set.`;
+    },
+  });
+}
+
+/**
+ * Limits as a table.
+ *
+ * @param {Object} context of the page
+ * @param {LimitKind} kind
+ * @param {Array<{value: Object<string, number>}>} found as in the API
+ * @param {boolean} isOfOne whether all are of one subject, which is not named then
+ */
+export function limitTable(context, kind, found, isOfOne = false) {
+  const rows = found.flatMap((each) => Object.entries(each.value).map(([limit, value]) => row(context, kind, each[kind.subject], limit, value, isOfOne)));
+  if (rows.length === 0) return h("p", { class: "muted", key: `no ${kind.path}` }, "No limits are set.");
+  const headings = [...(isOfOne ? [] : [kind.label]), "Limit", { label: "Value", numeric: true }];
+  return plainTable(`${kind.label} limits`, context.user.may("administrator") ? [...headings, "Actions"] : headings, rows);
+}
+
+function row(context, kind, name, limit, value, isOfOne) {
+  const shown = value < 0 ? "no limit" : exactNumber(value);
+  const isLinked = context.user.may("administrator");
+  const link = isOfOne ? [] : [isLinked ? h("a", { href: address(kind.page, name) }, name) : name];
+  return { key: JSON.stringify([name, limit]), cells: [...link, limit, shown, ...(isLinked ? [clearButton(context, kind, name, limit)] : [])] };
+}
+
+function clearButton(context, kind, name, limit) {
+  const clear = async () => {
+    const isDone = await confirmAction({
+      title: `Clear ${limit}`,
+      name,
+      text: `There is no limit of that kind for this ${kind.label.toLowerCase()} then.`,
+      verb: "Clear",
+      action: () => context.api.delete([kind.path, name, limit]),
+    });
+    if (isDone) await context.refresh();
+  };
+  return h("button", { type: "button", class: "quiet", "aria-label": `Clear ${limit} of ${name}`, on: { click: clear } }, "Clear …");
+}

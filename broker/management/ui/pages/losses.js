@@ -1,0 +1,164 @@
+/** What was lost: all drops, refusals and dead letters by reason, the largest first. */
+
+import { address, exchangeAddress } from "../parts/address.js";
+import { badge } from "../parts/badge.js";
+import { choice } from "../parts/choice.js";
+import { h, patch } from "../parts/element.js";
+import { dateTime, number, span } from "../parts/format.js";
+import { emptyState, heading, section } from "../parts/layout.js";
+import { prefer, preference } from "../parts/preferences.js";
+import { Table } from "../parts/table.js";
+import { REASONS, byReason } from "./losses_amounts.js";
+import { LossesChart } from "./losses_chart.js";
+
+const DAY = 86_400;
+const WINDOWS = [
+  ["600", "last ten minutes"],
+  ["3600", "last hour"],
+  ["28800", "last eight hours"],
+  ["today", "today"],
+  ["86400", "last 24 hours"],
+  ["", "since the broker's start"],
+];
+const KINDS = [["", "queues and exchanges"], ["queue", "queues"], ["exchange", "exchanges"]];
+/** Sorted by in the window, if there is one. */
+const AMOUNTS = ["lost", "refused", "dropped.purged", "dropped.deleted", "unroutable.dropped", "unroutable.returned"];
+const SORTS = { refused: "refused", purged: "dropped.purged", deleted: "dropped.deleted", unroutable: "unroutable.dropped", returned: "unroutable.returned" };
+
+const COLUMNS = [
+  { key: "name", label: "Queue or exchange", sort: "name", fixed: true, cell: subject },
+  { key: "kind", label: "Kind", sort: "kind", cell: ({ kind }) => kind },
+  { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost },
+  { key: "lost", label: "Lost", numeric: true, sort: "lost", cell: (row) => h("strong", null, number(within(row).lost)) },
+  ...REASONS.map(({ key, label, text }) => ({ key, label, title: text, numeric: true, sort: SORTS[key], cell: (row) => amount(byReason(within(row))[key]) })),
+  { key: "since", label: "Counted since", hidden: true, sort: "since", cell: ({ since }) => dateTime(since) },
+];
+
+/** The amounts that are asked for: those of the window, if there is one. */
+function within(row) {
+  return row.window ?? row;
+}
+
+function amount(value) {
+  return value === 0 ? h("span", { class: "muted" }, "0") : number(value);
+}
+
+function subject({ kind, state, vhost, name, deleted_at: deletedAt }) {
+  if (name === null) return h("span", null, `all ${kind}s deleted earlier, together`);
+  const words = name || "(AMQP default)";
+  if (state === "deleted") return [h("span", null, `${words} `), badge("deleted", `deleted ${dateTime(deletedAt)}; its counters are kept for a day`, "warning")];
+  return h("a", { href: kind === "queue" ? address("queues", vhost, name) : exchangeAddress(vhost, name) }, words);
+}
+
+/** Seconds of a window; null for all. */
+function ageOf(window) {
+  if (window === "") return null;
+  if (window !== "today") return Number(window);
+  const midnight = new Date().setHours(0, 0, 0, 0);
+  return Math.min(DAY, Math.max(1, Math.ceil((Date.now() - midnight) / 1000)));
+}
+
+export default {
+  title: () => "Losses",
+
+  mount(context) {
+    patch(context.root, heading("Losses"));
+    const page = new LossesPage(context);
+    return () => page.refresh();
+  },
+};
+
+class LossesPage {
+  constructor(context) {
+    this.context = context;
+    this.window = preference("losses.window", String(DAY));
+    this.kind = "";
+    this.chart = new LossesChart(context);
+    this.choices = [
+      choice("choose-window", "Lost", WINDOWS, this.window, (value) => this.chooseWindow(value)),
+      choice("choose-kind", "Of", KINDS, this.kind, (value) => this.chooseKind(value)),
+    ];
+    this.table = new Table({
+      id: "losses",
+      caption: "queues and exchanges",
+      columns: COLUMNS,
+      rowKey: ({ kind, state, vhost, name, deleted_at: deletedAt }) => JSON.stringify([kind, state, vhost, name, deletedAt]),
+      load: (query) => this.load(query),
+      empty: () => this.nothing(),
+    });
+  }
+
+  chooseWindow(value) {
+    this.window = value;
+    prefer("losses.window", value);
+    this.table.state.page = 1;
+    this.context.refresh();
+  }
+
+  chooseKind(value) {
+    this.kind = value;
+    this.table.state.page = 1;
+    this.context.refresh();
+  }
+
+  async load(query) {
+    const { vhost, api } = this.context;
+    const age = ageOf(this.window);
+    const sort = age !== null && AMOUNTS.includes(query.sort) ? `window.${query.sort}` : query.sort;
+    const answer = await api.get(vhost === "" ? ["losses"] : ["losses", vhost], { ...query, sort, columns: null, age, kind: this.kind });
+    Object.assign(this, { age, answer });
+    return answer;
+  }
+
+  async refresh() {
+    await this.table.refresh();
+    const { totals, items } = this.answer;
+    const rows = [...items].sort((one, other) => within(other).lost - within(one).lost).filter((row) => within(row).lost > 0);
+    await this.chart.refresh(rows, this.age);
+    const amounts = within(totals);
+    patch(
+      this.context.root,
+      heading("Losses", this.choices),
+      this.since(totals),
+      figures(amounts),
+      rows.length > 0 ? this.chart.element : null,
+      section("Where", this.table.element),
+    );
+  }
+
+  /** Counters begin with the broker: what was lost before is not known. */
+  since(totals) {
+    const { age } = this;
+    const from = totals.window?.from ?? totals.since;
+    const isShort = age === null || from > Date.now() - age * 1000 + 5000;
+    const why = isShort ? " That is when the broker started: what was lost before is not known." : "";
+    return h("p", { class: "muted" }, `Counted since ${dateTime(from)}, ${span((Date.now() - from) / 1000)} ago.${why}`);
+  }
+
+  nothing() {
+    const { totals } = this.answer;
+    const from = dateTime(totals.window?.from ?? totals.since);
+    const isAll = this.window === "";
+    const advice = isAll
+      ? ["Whether a queue is about to be full is shown by the column Fill of the ", h("a", { href: address("queues") }, "queues"), "."]
+      : "Choose a longer window above to look further back.";
+    return emptyState(`Nothing was lost since ${from}.`, advice);
+  }
+}
+
+function figures(amounts) {
+  const reasons = byReason(amounts);
+  const lost = REASONS.filter(({ isLost }) => isLost);
+  const others = REASONS.filter(({ isLost }) => !isLost);
+  const total = { key: "lost", label: "Lost for good", text: "In all: the sum of the following.", value: amounts.lost };
+  return [
+    h("ul", { class: "figures", key: "lost", "aria-label": "Lost" }, [total, ...lost.map((reason) => ({ ...reason, value: reasons[reason.key] }))].map(figure)),
+    h("p", { class: "figures-between", key: "between" }, "Gone from their queues, but not lost:"),
+    h("ul", { class: "figures", key: "kept", "aria-label": "Not lost" }, others.map((reason) => figure({ ...reason, isLost: false, value: reasons[reason.key] }))),
+  ];
+}
+
+function figure({ key, label, text, value, isLost = true }) {
+  const kind = value > 0 ? (isLost ? "bad" : "") : "muted";
+  return h("li", { key, class: key === "lost" ? "figure total" : "figure" }, h("span", { class: `figure-value ${kind}` }, number(value)), h("span", { class: "figure-label" }, label), h("span", { class: "figure-text" }, text));
+}

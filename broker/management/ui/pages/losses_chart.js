@@ -1,0 +1,58 @@
+/** When the queues and exchanges that lost most have lost it. */
+
+import { ApiError } from "../parts/api.js";
+import { Chart } from "../parts/chart.js";
+import { span } from "../parts/format.js";
+import { h, patch } from "../parts/element.js";
+import { RANGES, levels, samplesQuery } from "../parts/series.js";
+
+const TOP = 5;
+
+/** A chart of the first rows, loaded on its own. */
+export class LossesChart {
+  /** @param {Object} context of the page */
+  constructor(context) {
+    this.context = context;
+    this.chart = new Chart({ title: "When it was lost", stacked: true, empty: "There are no samples of that yet." });
+    this.note = h("p", { class: "muted" });
+    this.element = h("div", { own: true }, this.chart.element, this.note);
+  }
+
+  /**
+   * Load and draw.
+   *
+   * @param {Object[]} rows of the API, those that lost most first
+   * @param {number|null} age how far to look back, in seconds; null as far as there are samples
+   */
+  async refresh(rows, age) {
+    const top = rows.filter(({ state, name }) => state === "present" && name !== null).slice(0, TOP);
+    const [reach, increment] = RANGES.find(([each]) => each >= Math.max(age ?? Infinity, RANGES[1][0])) ?? RANGES.at(-1);
+    const found = await Promise.all(top.map((row) => this.load(row, samplesQuery(reach, increment))));
+    const series = top.map((row, index) => ({ label: label(row, top), title: row.vhost, points: steps(found[index]) }));
+    this.chart.update(series.filter(({ points }) => points.length > 0));
+    patch(this.note, series.length === 0 ? null : `Messages lost in each ${span(increment)}, of those that are still there and have lost most.`);
+  }
+
+  async load({ kind, vhost, name }, range) {
+    try {
+      const document = await this.context.api.get([`${kind}s`, vhost, name || "amq.default"], { columns: "loss_stats", ...range });
+      return document.loss_stats?.lost_details;
+    } catch (error) {
+      // Deleted since the list was made.
+      if (error instanceof ApiError && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+}
+
+function label({ kind, vhost, name }, rows) {
+  const words = name || "(AMQP default)";
+  const isUnique = rows.every((row) => row.name !== name || (row.vhost === vhost && row.kind === kind));
+  return isUnique ? words : `${words} (${kind} in ${vhost})`;
+}
+
+/** What came to a counter between its samples. */
+function steps(details) {
+  const points = levels(details);
+  return points.slice(1).map(({ at, value }, index) => ({ at, value: Math.max(0, value - points[index].value) }));
+}

@@ -1,0 +1,6 @@
+/** One operator policy. */
+
+import { policyPage } from "./policy.js";
+import { OPERATOR_POLICY } from "./policy_kinds.js";
+
+export default policyPage(OPERATOR_POLICY);

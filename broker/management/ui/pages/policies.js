@@ -1,0 +1,100 @@
+/** The list of policies; with another kind that of operator policies. */
+
+import { address } from "../parts/address.js";
+import { h, patch } from "../parts/element.js";
+import { number } from "../parts/format.js";
+import { emptyState, folded, heading } from "../parts/layout.js";
+import { localPage } from "../parts/local_page.js";
+import { Table } from "../parts/table.js";
+import { definitionList } from "./policy_definition.js";
+import { policyForm, wantedValues } from "./policy_form.js";
+import { POLICY, appliesTo, capital } from "./policy_kinds.js";
+
+const EXPLAINED = {
+  policies: "Of all policies whose pattern matches, a queue or exchange has the one with the highest priority, alone.",
+  "operator-policies": "They hold users to limits: beside a policy and the queue's arguments, the smaller limit counts.",
+};
+
+/**
+ * The page that lists the policies of a kind.
+ *
+ * @param {import("./policy_kinds.js").Kind} kind
+ */
+export function policyListPage(kind) {
+  return {
+    title: () => capital(kind.plural),
+
+    mount(context) {
+      patch(context.root, heading(capital(kind.plural)));
+      let keys = null;
+      let form = null;
+      const table = makeTable(context, kind, () => keys);
+      return async () => {
+        keys ??= new Map((await context.api.get(["policy-keys"])).map((key) => [key.key, key]));
+        form ??= await makeForm(context, kind, [...keys.values()]);
+        await table.refresh();
+        patch(context.root, heading(capital(kind.plural)), h("p", { class: "muted" }, EXPLAINED[kind.path]), table.element, form);
+        openIfWanted(context, form);
+      };
+    },
+  };
+}
+
+function makeTable(context, kind, keys) {
+  return new Table({
+    id: kind.path,
+    caption: kind.plural,
+    sort: "name",
+    columns: columns(kind, keys),
+    rowKey: ({ vhost, name }) => JSON.stringify([vhost, name]),
+    load: async (query) => localPage(await context.api.get(context.vhost === "" ? [kind.path] : [kind.path, context.vhost], { counts: "true" }), query),
+    empty: () => nothing(context, kind),
+  });
+}
+
+function columns(kind, keys) {
+  return [
+    { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost },
+    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ vhost, name }) => h("a", { href: address(kind.path, vhost, name) }, name || "(no name)") },
+    { key: "pattern", label: "Pattern", sort: "pattern", cell: ({ pattern }) => h("code", null, pattern) },
+    { key: "apply-to", label: "Applies to", sort: "apply-to", cell: (policy) => appliesTo(kind, policy) },
+    { key: "definition", label: "Definition", cell: ({ definition }) => definitionList(definition, keys()) },
+    { key: "priority", label: "Priority", numeric: true, sort: "priority", title: "The highest that matches is in force", cell: ({ priority }) => String(priority) },
+    { key: "queues_in_force", label: "Queues", numeric: true, sort: "queues_in_force", title: "Queues on which it is in force", cell: ({ queues_in_force: count }) => inForce(count) },
+    ...(kind.isOperator
+      ? []
+      : [{ key: "exchanges_in_force", label: "Exchanges", numeric: true, sort: "exchanges_in_force", title: "Exchanges on which it is in force", cell: ({ exchanges_in_force: count }) => inForce(count) }]),
+  ];
+}
+
+function inForce(count) {
+  return count === 0 ? h("span", { class: "muted" }, "none") : number(count);
+}
+
+function nothing({ user }, kind) {
+  const advice = user.may(kind.tag)
+    ? `Add one below: max-length with a pattern of queue names keeps all these queues short.`
+    : `Who has the tag ${kind.tag} can add one.`;
+  return emptyState(`There are no ${kind.plural} here.`, advice);
+}
+
+async function makeForm(context, kind, keys) {
+  if (!context.user.may(kind.tag)) return h("p", { class: "muted" }, `To add or change ${kind.plural} takes the tag ${kind.tag}.`);
+  const vhosts = (await context.api.get(["vhosts"], { columns: "name" })).map(({ name }) => name);
+  const form = policyForm(context, kind, { keys, vhosts, saved: context.refresh });
+  const made = folded(`Add a ${kind.name}`.replace("a o", "an o"), form.element);
+  const wanted = wantedValues(context.query);
+  if (wanted !== null) form.fill(wanted);
+  made.open = wanted !== null;
+  return made;
+}
+
+/** Once, when it is in the page. */
+function openIfWanted({ query }, form) {
+  if (!form.open || form.dataset.seen) return;
+  form.dataset.seen = "yes";
+  form.scrollIntoView();
+  form.querySelector(query.get("name") === null ? "input[name=name]" : "[name=pattern]").focus();
+}
+
+export default policyListPage(POLICY);

@@ -1,0 +1,126 @@
+/** One policy: what it says, and where it is in force; with another kind one operator policy. */
+
+import { address } from "../parts/address.js";
+import { confirmAction } from "../parts/dialog.js";
+import { h, patch } from "../parts/element.js";
+import { exactNumber } from "../parts/format.js";
+import { folded, heading, properties, section } from "../parts/layout.js";
+import { PolicyCoverage } from "./policy_coverage.js";
+import { definitionTable } from "./policy_definition.js";
+import { policyForm } from "./policy_form.js";
+import { POLICY, appliesTo, capital, counted } from "./policy_kinds.js";
+
+/**
+ * The page of one policy of a kind.
+ *
+ * @param {import("./policy_kinds.js").Kind} kind
+ */
+export function policyPage(kind) {
+  return {
+    title: ({ name }) => `${capital(kind.name)} ${name}`,
+
+    mount(context) {
+      patch(context.root, heading(`${capital(kind.name)} ${context.params.name}`));
+      const page = new PolicyPage(context, kind);
+      return () => page.refresh();
+    },
+  };
+}
+
+class PolicyPage {
+  constructor(context, kind) {
+    Object.assign(this, { context, kind, policy: null, keys: null, change: null });
+    this.path = [kind.path, context.params.vhost, context.params.name];
+    this.coverage = new PolicyCoverage(context, kind);
+    this.mayChange = context.user.may(kind.tag);
+  }
+
+  async refresh() {
+    const { api, params } = this.context;
+    const [policy, counts, keys] = await Promise.all([
+      api.get(this.path),
+      api.get([this.kind.path, params.vhost], { counts: "true", columns: "name,queues_in_force,exchanges_in_force" }),
+      this.keys ?? api.get(["policy-keys"]),
+    ]);
+    Object.assign(this, { policy, keys });
+    this.counts = counts.find(({ name }) => name === params.name) ?? { queues_in_force: 0, exchanges_in_force: 0 };
+    if (this.mayChange) this.change ??= this.makeForm();
+    await this.coverage.refresh(policy);
+    this.show();
+  }
+
+  show() {
+    const { context, kind, policy } = this;
+    const keys = new Map(this.keys.map((key) => [key.key, key]));
+    patch(
+      context.root,
+      heading([`${capital(kind.name)} ${policy.name}`], this.mayChange ? this.buttons() : null),
+      properties([
+        ["Virtual host", policy.vhost],
+        ["Pattern", h("code", null, policy.pattern)],
+        ["Applies to", appliesTo(kind, policy)],
+        ["Priority", String(policy.priority), "Of all that match, the one with the highest is in force, alone"],
+        ["In force on", this.where()],
+      ]),
+      section("Definition", definitionTable(policy.definition, keys, kind.isOperator)),
+      this.change,
+      this.coverage.sections(policy),
+    );
+  }
+
+  where() {
+    const queues = counted(this.counts.queues_in_force, "queue", exactNumber);
+    return this.kind.isOperator ? queues : `${queues}, ${counted(this.counts.exchanges_in_force, "exchange", exactNumber)}`;
+  }
+
+  buttons() {
+    const open = () => {
+      if (!this.change.open) this.fill();
+      this.change.open = true;
+      this.change.scrollIntoView({ block: "nearest" });
+      this.change.querySelector(".definition-row input, .definition-row select, input").focus();
+    };
+    return [
+      h("button", { key: "change", type: "button", on: { click: open } }, "Change …"),
+      h("button", { key: "delete", type: "button", on: { click: () => this.remove() } }, "Delete …"),
+    ];
+  }
+
+  /** Opening it fills it with what is in force now. */
+  makeForm() {
+    const { context, kind } = this;
+    const { vhost, name } = context.params;
+    const close = () => {
+      change.open = false;
+      return context.refresh();
+    };
+    const form = policyForm(context, kind, { keys: this.keys, policy: { vhost, name }, saved: close });
+    const change = folded(`Change this ${kind.name}`, form.element);
+    let isFilled = false;
+    this.fill = () => {
+      form.fill({ ...this.policy, applyTo: this.policy["apply-to"] });
+      isFilled = true;
+    };
+    change.addEventListener("toggle", () => {
+      if (!change.open) isFilled = false;
+      else if (!isFilled) this.fill();
+    });
+    return change;
+  }
+
+  async remove() {
+    const { context, kind } = this;
+    const isDone = await confirmAction({
+      title: `Delete ${kind.name}`,
+      name: context.params.name,
+      text: `It is in force on ${this.where()}. There the next one that matches takes its place, if there is one.`,
+      verb: "Delete",
+      action: () => context.api.delete(this.path),
+    });
+    if (!isDone) return;
+    context.say(`${capital(kind.name)} ${context.params.name} is deleted.`);
+    context.navigate(address(kind.path));
+  }
+}
+
+export default policyPage(POLICY);

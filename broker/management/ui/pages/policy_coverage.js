@@ -1,0 +1,87 @@
+/** Where a policy is in force, and where it matches and loses, to whom and why. */
+
+import { address, exchangeAddress } from "../parts/address.js";
+import { badge, percentBar } from "../parts/badge.js";
+import { choice } from "../parts/choice.js";
+import { h } from "../parts/element.js";
+import { bytes, number } from "../parts/format.js";
+import { emptyState, section } from "../parts/layout.js";
+import { Table } from "../parts/table.js";
+
+const CHOICES = [["", "all that it matches"], ["true", "where it is in force"], ["false", "where it is not"]];
+
+/** The tables of one policy. */
+export class PolicyCoverage {
+  /**
+   * @param {Object} context of the policy's page
+   * @param {import("./policy_kinds.js").Kind} kind
+   */
+  constructor(context, kind) {
+    Object.assign(this, { context, kind, wanted: "" });
+    const choose = (value) => {
+      this.wanted = value;
+      context.refresh();
+    };
+    this.choice = choice("choose-coverage", "Show", CHOICES, "", choose);
+    this.queues = this.makeTable("queues", [...this.shared(({ vhost, name }) => address("queues", vhost, name)), ...LENGTHS]);
+    this.exchanges = this.makeTable("exchanges", this.shared(({ vhost, name }) => exchangeAddress(vhost, name)));
+  }
+
+  /** Load what a policy may be in force on. @param {Object} policy as in the API */
+  async refresh(policy) {
+    await Promise.all(this.tables(policy).map(([, table]) => table.refresh()));
+  }
+
+  /** @param {Object} policy as in the API @returns {HTMLElement[]} */
+  sections(policy) {
+    return this.tables(policy).map(([title, table], index) => section(title, index === 0 ? this.choice : null, table.element));
+  }
+
+  tables(policy) {
+    const applyTo = policy["apply-to"];
+    return [
+      ["Queues", this.queues, applyTo !== "exchanges"],
+      ["Exchanges", this.exchanges, !this.kind.isOperator && ["all", "exchanges"].includes(applyTo)],
+    ].filter(([, , isShown]) => isShown);
+  }
+
+  makeTable(what, columns) {
+    const { vhost, name } = this.context.params;
+    return new Table({
+      id: `${this.kind.path}-${what}`,
+      caption: what,
+      columns,
+      needs: ["vhost", "name"],
+      rowKey: (row) => row.name,
+      load: (query) => this.context.api.get([this.kind.path, vhost, name, what], { ...query, in_force: this.wanted }),
+      empty: () => this.nothing(what),
+    });
+  }
+
+  nothing(what) {
+    if (this.wanted === "true") return emptyState(`It is in force on no ${what}.`, "Choose above to see what it matches.");
+    if (this.wanted === "false") return emptyState(`There are no ${what} that it matches without being in force.`, "Nothing stands in its way.");
+    return emptyState(`The pattern matches no ${what}.`, "It is in force as soon as one of a fitting name is declared.");
+  }
+
+  shared(link) {
+    return [
+      { key: "name", label: "Name", sort: "name", fixed: true, cell: (row) => h("a", { href: link(row) }, row.name || "(AMQP default)") },
+      { key: "type", label: "Type", sort: "type", cell: ({ type }) => type },
+      { key: "in_force", label: "In force", sort: "in_force", fields: ["in_force", "rival"], cell: ({ in_force: inForce }) => (inForce ? badge("yes", "this one is in force", "good") : badge("no", "this one is not in force", "warning")) },
+      { key: "rival", label: "In force instead", sort: "rival", cell: (row) => this.rival(row) },
+      { key: "reason", label: "Why", cell: ({ reason }) => reason },
+    ];
+  }
+
+  rival({ vhost, in_force: inForce, rival }) {
+    if (rival !== null) return h("a", { href: address(this.kind.path, vhost, rival) }, rival);
+    return inForce ? null : h("span", { class: "muted" }, "none");
+  }
+}
+
+const LENGTHS = [
+  { key: "messages_ready", label: "Ready", numeric: true, sort: "messages_ready", cell: ({ messages_ready: count }) => number(count) },
+  { key: "message_bytes_ready", label: "Bytes ready", numeric: true, sort: "message_bytes_ready", cell: ({ message_bytes_ready: size }) => bytes(size) },
+  { key: "fill_percent", label: "Fill", sort: "fill_percent", title: "Against the limit that is nearest", cell: ({ fill_percent: percent }) => percentBar(percent, "Fill") },
+];

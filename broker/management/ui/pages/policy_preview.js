@@ -1,0 +1,112 @@
+/** What a policy would do, shown before it is saved. */
+
+import { confirmAction } from "../parts/dialog.js";
+import { h } from "../parts/element.js";
+import { exactNumber, plain, shortBytes } from "../parts/format.js";
+import { plainTable } from "../parts/layout.js";
+import { capital, counted } from "./policy_kinds.js";
+
+const SHOWN = 50;
+
+/**
+ * Show a dry run, and save the policy if the user wants that.
+ *
+ * @param {Object} question
+ * @param {import("./policy_kinds.js").Kind} question.kind
+ * @param {string} question.name of the policy
+ * @param {Object} question.preview the answer of the API to `dry_run=true`
+ * @param {boolean} question.isThere whether it takes the place of a policy of that name
+ * @param {function(): Promise} question.save
+ * @returns {Promise<boolean>} whether it has been saved
+ */
+export function confirmPolicy({ kind, name, preview, isThere, save }) {
+  const drop = preview.would_drop;
+  const gone = drop.messages - drop.dead_lettered;
+  return confirmAction({
+    title: `${isThere ? "Change" : "Add"} ${kind.name}`,
+    name,
+    details: [summary(preview, kind), drop.messages > 0 ? warning(drop) : null, rivals(preview), table(preview)],
+    isHarmless: drop.messages === 0,
+    verb: verb(drop, gone),
+    action: save,
+  });
+}
+
+function verb(drop, gone) {
+  const about = drop.estimated ? "about " : "";
+  if (gone > 0) return `Save, and drop ${about}${counted(gone, "message", exactNumber)}`;
+  if (drop.messages > 0) return `Save, and dead-letter ${about}${counted(drop.messages, "message", exactNumber)}`;
+  return "Save";
+}
+
+function summary({ matching, in_force: inForce, policy }, kind) {
+  const words = `It matches ${counted(matching, "queue", exactNumber)}, and would be in force on ${matching === inForce && matching > 0 ? "all of them" : exactNumber(inForce)}.`;
+  const exchanges = !kind.isOperator && ["all", "exchanges"].includes(policy["apply-to"]);
+  return h("p", null, words, exchanges ? " The exchanges that it matches are shown when it is saved." : "");
+}
+
+function warning({ messages, bytes, estimated, dead_lettered: letters }) {
+  const about = estimated ? "About " : "";
+  const size = bytes > 0 ? ` (${estimated ? "at least " : ""}${shortBytes(bytes)})` : "";
+  const whither =
+    letters === 0 ? "No dead-letter exchange takes them: they are lost."
+    : letters === messages ? "They go to a dead-letter exchange."
+    : `Of these, ${exactNumber(letters)} go to a dead-letter exchange; the others are lost.`;
+  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${counted(messages, "message", exactNumber)}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${whither}`);
+}
+
+function rivals({ queues }) {
+  const lost = queues.filter((queue) => queue.matches && !queue.in_force);
+  if (lost.length === 0) return null;
+  const names = [...new Set(lost.map(({ rival }) => rival).filter((rival) => rival !== null))];
+  const who = names.length === 0 ? "" : ` (${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""})`;
+  return h("p", null, `On ${counted(lost.length, "queue", exactNumber)} another policy${who} stays in force. A higher priority than its would put this one in force.`);
+}
+
+/** Those that lose most first, then those on which anything changes. */
+function table({ queues }) {
+  if (queues.length === 0) return null;
+  const weight = (queue) => [queue.would_drop.messages, Object.keys(queue.changes).length, queue.messages_ready];
+  const sorted = [...queues].sort((one, other) => compare(weight(other), weight(one)));
+  const rows = sorted.slice(0, SHOWN).map((queue) => ({
+    key: queue.name,
+    cells: [queue.name, exactNumber(queue.messages_ready), leaving(queue.would_drop), h("span", null, effect(queue)), changes(queue.changes)],
+  }));
+  const more = queues.length - rows.length;
+  return [
+    h("div", { class: "preview" }, plainTable("Queues", ["Queue", { label: "Ready", numeric: true }, { label: "Would leave", numeric: true }, "Policy", "What changes"], rows)),
+    more > 0 ? h("p", { class: "muted" }, `and ${counted(more, "more queue", exactNumber)}`) : null,
+  ];
+}
+
+function compare(one, other) {
+  const place = one.findIndex((value, index) => value !== other[index]);
+  return place < 0 ? 0 : one[place] - other[place];
+}
+
+function leaving({ messages, estimated, dead_letter_exchange: exchange }) {
+  if (messages === 0) return h("span", { class: "muted" }, "none");
+  const whither = exchange === null ? h("span", { class: "bad" }, "lost") : `to ${exchange === "" ? "(AMQP default)" : exchange}`;
+  return [`${estimated ? "about " : ""}${exactNumber(messages)} `, whither];
+}
+
+function effect({ matches, in_force: inForce, rival }) {
+  if (!matches) return rival === null ? "no longer matches: none is left" : `no longer matches: ${rival} takes over`;
+  if (!inForce) return rival === null ? "not in force: not for queues like this" : `not in force: ${rival} is`;
+  return rival === null ? "in force" : `in force, in place of ${rival}`;
+}
+
+function changes(changed) {
+  const rows = Object.entries(changed);
+  if (rows.length === 0) return h("span", { class: "muted" }, "nothing");
+  return rows.map(([key, { from, to }]) => h("div", { key }, `${key}: ${say(from)} → ${say(to)}`));
+}
+
+function say(value) {
+  return value === null || value === undefined ? "none" : plain(value);
+}
+
+/** What is said when it is done. @returns {string} */
+export function savedText(kind, name, preview) {
+  return `${capital(kind.name)} ${name} is saved, and in force on ${counted(preview.in_force, "queue", exactNumber)}.`;
+}

@@ -1,0 +1,135 @@
+/** One queue. */
+
+import { address } from "../parts/address.js";
+import { ApiError } from "../parts/api.js";
+import { h, patch } from "../parts/element.js";
+import { emptyState, folded, heading, section } from "../parts/layout.js";
+import { PublishForm } from "../parts/publish_form.js";
+import { RangeChoice } from "../parts/range.js";
+import { bindingForm, bindingsTable } from "./queue_bindings.js";
+import { CHART_FIELDS, QueueCharts } from "./queue_charts.js";
+import { consumersTable } from "./queue_consumers.js";
+import { DETAIL_FIELDS, facts, fillAndStorage, queueTiles } from "./queue_details.js";
+import { GetForm } from "./queue_get.js";
+import { LOSS_FIELDS, LossSection, counted } from "./queue_losses.js";
+import { MoveForm } from "./queue_move.js";
+import { limitAdvice } from "./queue_policy_links.js";
+import { deleteForm, purgeForm } from "./queue_removal.js";
+import { passedOver, settingsTable } from "./queue_settings.js";
+
+const COLUMNS = [...DETAIL_FIELDS, ...CHART_FIELDS, ...LOSS_FIELDS, "consumer_details"].join(",");
+
+export default {
+  title: ({ name }) => `Queue ${name}`,
+
+  mount(context) {
+    const parts = makeParts(context);
+    let wasThere = false;
+    return async () => {
+      try {
+        const loaded = await load(context, parts);
+        wasThere = true;
+        show(context, parts, loaded);
+      } catch (error) {
+        if (!(error instanceof ApiError) || error.status !== 404) throw error;
+        patch(context.root, gone(context.params, wasThere));
+      }
+    };
+  },
+};
+
+/** What has a state of its own, made once. */
+function makeParts(context) {
+  const { vhost, name } = context.params;
+  const get = new GetForm(context);
+  const move = new MoveForm(context);
+  const removal = deleteForm(context);
+  const parts = {
+    range: new RangeChoice(() => context.refresh()),
+    charts: new QueueCharts(),
+    losses: new LossSection(context),
+    bindings: bindingsTable(context),
+    removal,
+    forms: {
+      bind: folded("Add a binding", bindingForm(context).element),
+      publish: folded("Publish a message", h("p", { class: "muted" }, "To the default exchange, with the queue's name as routing key."), new PublishForm(context, { vhost, exchange: "", routingKey: name }).element),
+      get: folded("Get messages", get.element),
+      move: folded("Move messages", move.element),
+      purge: folded("Purge", purgeForm(context).element),
+      delete: folded("Delete", removal.element),
+    },
+  };
+  parts.forms.move.addEventListener("toggle", () => parts.forms.move.open && move.offer());
+  return parts;
+}
+
+async function load({ api, params }, parts) {
+  const path = ["queues", params.vhost, params.name];
+  parts.keys ??= await api.get(["policy-keys"]);
+  const [queue, explanation] = await Promise.all([api.get(path, { ...parts.range.query, columns: COLUMNS }), api.get([...path, "explain"]), parts.bindings.refresh()]);
+  const history = counted(queue) > 0 ? await parts.losses.load() : null;
+  return { queue, explanation, history };
+}
+
+function show({ root, user }, parts, { queue, explanation, history }) {
+  const { forms } = parts;
+  const mayUse = !queue.exclusive;
+  parts.charts.update(queue);
+  parts.losses.update(queue, history, explanation.in_force);
+  fitRemoval(parts.removal, queue);
+  patch(
+    root,
+    heading([`Queue ${queue.name} `, h("small", null, `in virtual host ${queue.vhost}`)], parts.range.element),
+    contents(root, mayUse),
+    queueTiles(queue),
+    parts.charts.element,
+    h("div", { class: "charts blocks" }, section("Fill and storage", fillAndStorage(queue), limitAdvice(user, explanation)), section("About", facts(queue))),
+    section("Settings", settingsTable(explanation, parts.keys), passedOver(explanation)),
+    section("Losses", parts.losses.element),
+    section("Consumers", consumersTable(queue.consumer_details ?? [])),
+    section("Bindings", parts.bindings.element),
+    forms.bind,
+    forms.publish,
+    mayUse ? [forms.get, forms.move, forms.purge, forms.delete] : section("Messages", h("p", null, "The queue is exclusive: only the connection that declared it can get, purge or delete.")),
+  );
+}
+
+/** Quorum queues know no conditions. */
+function fitRemoval(form, { type }) {
+  for (const { row } of form.fields) row.hidden = type === "quorum";
+}
+
+const PLACES = ["Settings", "Losses", "Consumers", "Bindings", "Publish a message"];
+const ACTIONS = ["Get messages", "Move messages", "Purge", "Delete"];
+
+/** Leads to the parts of the page, and opens what is closed. */
+function contents(root, mayUse) {
+  const names = mayUse ? [...PLACES, ...ACTIONS] : PLACES;
+  return h(
+    "nav",
+    { class: "contents", "aria-label": "On this page" },
+    names.map((name) => h("button", { type: "button", class: "quiet", key: name, on: { click: () => lead(root, name) } }, name)),
+  );
+}
+
+function lead(root, name) {
+  const title = [...root.querySelectorAll(".section > h2, .section > summary")].find((each) => each.textContent === name);
+  const place = title.parentElement;
+  if (place.tagName === "DETAILS") place.open = true;
+  place.scrollIntoView();
+  const first = place.querySelector("input, select, textarea, button") ?? title;
+  if (place.tagName === "DETAILS") first.focus({ preventScroll: true });
+}
+
+function gone({ vhost, name }, wasThere) {
+  return [
+    heading(`Queue ${name}`),
+    emptyState(
+      wasThere ? "This queue has been deleted." : `There is no queue of this name in virtual host ${vhost}.`,
+      h("a", { href: address("queues") }, "All queues"),
+      " – what deleted queues had lost is among the ",
+      h("a", { href: address("losses") }, "losses"),
+      ".",
+    ),
+  ];
+}

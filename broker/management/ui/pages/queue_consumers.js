@@ -1,0 +1,43 @@
+/** The consumers of a queue. */
+
+import { address } from "../parts/address.js";
+import { badge } from "../parts/badge.js";
+import { h } from "../parts/element.js";
+import { exactNumber, yesNo } from "../parts/format.js";
+import { emptyState, plainTable, valueTable } from "../parts/layout.js";
+
+const SHOWN = 200;
+const HEADINGS = [
+  "Channel",
+  "Consumer tag",
+  { label: "Acknowledges", title: "Whether it acknowledges what it gets, or counts as having done so at once" },
+  { label: "Prefetch", numeric: true, title: "Messages that it may have unacknowledged" },
+  { label: "Active", title: "Whether it gets messages, or waits until it is its turn" },
+  "Arguments",
+];
+
+/**
+ * Consumers as a table.
+ *
+ * @param {Object[]} consumers `consumer_details` of a queue
+ * @returns {Array<HTMLElement|null>}
+ */
+export function consumersTable(consumers) {
+  if (consumers.length === 0) {
+    return [emptyState("Nobody consumes from this queue.", "Messages wait until an application subscribes, or somebody gets or moves them below.")];
+  }
+  const rows = consumers.slice(0, SHOWN).map((consumer) => ({ key: JSON.stringify([consumer.channel_details.name, consumer.consumer_tag]), cells: cells(consumer) }));
+  const more = consumers.length > SHOWN ? h("p", { class: "muted" }, `The first ${SHOWN} of ${exactNumber(consumers.length)}.`) : null;
+  return [plainTable("Consumers", HEADINGS, rows), more];
+}
+
+function cells({ channel_details: channel, consumer_tag: tag, ack_required: acks, prefetch_count: prefetch, active, exclusive, arguments: given }) {
+  return [
+    h("a", { href: address("channels", channel.name) }, channel.name),
+    [tag, " ", exclusive ? badge("Excl", "exclusive: no other consumer is let in") : null],
+    acks ? "yes" : h("span", { title: "Messages are gone as soon as they are sent" }, "no, automatic"),
+    prefetch === 0 ? h("span", { title: "It may have any number of messages unacknowledged" }, "no limit") : exactNumber(prefetch),
+    active ? "yes" : h("span", { class: "muted" }, yesNo(active)),
+    valueTable(given),
+  ];
+}

@@ -1,0 +1,84 @@
+/** Adding a queue. */
+
+import { Form } from "../parts/form.js";
+import { folded } from "../parts/layout.js";
+import { VhostField } from "../parts/vhost_field.js";
+
+const KINDS = { integer: "Number", boolean: "Boolean", string: "String", age: "String" };
+const TYPE_ARGUMENT = "x-queue-type";
+
+/** The form, closed at first; `element` stays the same. */
+export class DeclarationForm {
+  /** @param {Object} context of the page */
+  constructor(context) {
+    this.context = context;
+    this.known = null;
+    this.vhost = new VhostField(context);
+    this.form = new Form({
+      fields: [
+        this.vhost.description,
+        { name: "type", label: "Type", kind: "select", options: ["classic", "quorum"], value: "classic" },
+        { name: "name", label: "Name", required: true },
+        { name: "transient", label: "Transient", kind: "checkbox", hint: "Gone after a restart, with all its messages." },
+        { name: "auto_delete", label: "Auto-delete", kind: "checkbox", hint: "Deleted when its last consumer goes." },
+        { name: "arguments", label: "Arguments", kind: "arguments", hint: "They are for good. What a policy can say too can be changed later." },
+      ],
+      submit: "Add queue",
+      action: (values) => this.declare(values),
+    });
+    this.vhost.follow(this.form);
+    this.fields = Object.fromEntries(this.form.fields.map((field) => [field.name, field]));
+    this.fields.type.control.addEventListener("change", () => this.fit());
+    // The fields have their values back only after the event.
+    this.form.element.addEventListener("reset", () => queueMicrotask(() => this.fit()));
+    this.element = folded("Add a queue", this.form.element);
+    this.element.addEventListener("toggle", () => this.open());
+    this.fit();
+  }
+
+  /** Follow what there is to choose; to be called at every refresh. */
+  update() {
+    this.vhost.update();
+  }
+
+  async open() {
+    this.update();
+    if (!this.element.open || this.known !== null) return;
+    // The form does without what it could have offered.
+    this.known = await this.context.api.get(["queue-arguments"]).catch(() => null);
+    this.fit();
+  }
+
+  /** Show what fits the type: quorum queues are durable, and stay. */
+  fit() {
+    const type = this.fields.type.control.value;
+    for (const name of ["transient", "auto_delete"]) this.fields[name].row.hidden = type === "quorum";
+    const fitting = (this.known ?? []).filter(({ argument, queue_types: types }) => argument !== TYPE_ARGUMENT && types.includes(type));
+    this.fields.arguments.editor.offer(fitting.map(suggestion));
+  }
+
+  async declare({ vhost, type, name, transient, auto_delete: autoDelete, arguments: given }) {
+    // A classic queue says nothing of its type, so that applications may declare it as they always have.
+    const body =
+      type === "classic"
+        ? { durable: !transient, auto_delete: autoDelete, arguments: given }
+        : { durable: true, auto_delete: false, arguments: { ...given, [TYPE_ARGUMENT]: type } };
+    await this.context.api.put(["queues", vhost, name], body);
+    await this.context.refresh();
+    return `Queue ${name} is there.`;
+  }
+}
+
+function suggestion({ argument, type, minimum, maximum, values, unit, summary }) {
+  const range = maximum === null ? `${minimum ?? 0} or more` : `${minimum} to ${maximum}`;
+  const kinds = { integer: `${range} ${unit ?? ""}`.trim(), boolean: "true or false", age: "for example 7D", string: "text" };
+  const accepted = values?.join(", ") ?? kinds[type];
+  return {
+    key: argument,
+    label: argument.replace(/^x-/, ""),
+    type: KINDS[type],
+    value: type === "boolean" ? "true" : "",
+    hint: `${summary} (${accepted})`,
+    placeholder: accepted,
+  };
+}

@@ -1,0 +1,61 @@
+/** Getting messages, to look at them or to take them away. */
+
+import { confirmAction } from "../parts/dialog.js";
+import { h } from "../parts/element.js";
+import { Form } from "../parts/form.js";
+import { exactNumber } from "../parts/format.js";
+import { messageView } from "./queue_message.js";
+
+const MODES = [
+  { value: "ack_requeue_true", label: "nack, requeue: they stay" },
+  { value: "reject_requeue_true", label: "reject, requeue: they stay" },
+  { value: "ack_requeue_false", label: "ack: they are removed" },
+  { value: "reject_requeue_false", label: "reject: removed, or dead-lettered" },
+];
+const KEEPING = new Set(["ack_requeue_true", "reject_requeue_true"]);
+/** Bytes of a payload that are shown. */
+const TRUNCATE = 50_000;
+const MOST = 1000;
+
+/** The form, and what it has got; `element` stays the same. */
+export class GetForm {
+  /** @param {Object} context of the page */
+  constructor(context) {
+    this.context = context;
+    this.form = new Form({
+      fields: [
+        { name: "mode", label: "Mode", kind: "select", options: MODES, value: "ack_requeue_true", hint: "Messages that stay come back to their places, marked as redelivered." },
+        { name: "count", label: "Messages", kind: "number", value: "1", required: true, check: (count) => (Number.isInteger(count) && count >= 1 && count <= MOST ? null : `This has to be 1 to ${exactNumber(MOST)}.`) },
+      ],
+      submit: "Get messages",
+      keep: true,
+      action: (values) => this.get(values),
+    });
+    this.messages = h("div", { class: "messages" });
+    this.element = h("div", { own: true }, this.form.element, this.messages);
+  }
+
+  async get({ mode, count }) {
+    if (KEEPING.has(mode)) return this.fetch(mode, count);
+    let said = "";
+    await confirmAction({
+      title: mode === "ack_requeue_false" ? "Get and remove messages" : "Get and reject messages",
+      name: this.context.params.name,
+      text: `${count === 1 ? "The first message is" : `Up to ${exactNumber(count)} messages are`} removed${mode === "ack_requeue_false" ? "" : ", or dead-lettered if there is a dead-letter exchange"}.`,
+      verb: "Get and remove",
+      action: async () => {
+        said = await this.fetch(mode, count);
+      },
+    });
+    return said;
+  }
+
+  async fetch(mode, count) {
+    const { api, params, refresh } = this.context;
+    const got = await api.post(["queues", params.vhost, params.name, "get"], { ackmode: mode, count, encoding: "auto", truncate: TRUNCATE });
+    this.messages.replaceChildren(...got.map((message, index) => messageView(message, `Message ${index + 1} of ${got.length}`, params.vhost)));
+    await refresh();
+    if (got.length === 0) return "There was no message ready.";
+    return `${exactNumber(got.length)} ${got.length === 1 ? "message" : "messages"}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
+  }
+}

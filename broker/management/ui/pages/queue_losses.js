@@ -1,0 +1,146 @@
+/** What a queue has lost, by reason, and when. */
+
+import { address, exchangeAddress } from "../parts/address.js";
+import { Chart } from "../parts/chart.js";
+import { choice } from "../parts/choice.js";
+import { h, patch } from "../parts/element.js";
+import { exactNumber, number, span } from "../parts/format.js";
+import { plainTable } from "../parts/layout.js";
+import { RANGES, levels, samplesQuery } from "../parts/series.js";
+
+/** Reason; what happened; the field of the chart. */
+const REASONS = [
+  ["maxlen", "Dropped over the limit", "drop_maxlen"],
+  ["refused", "Refused: the queue was full", "refuse"],
+  ["expired", "Expired", "drop_expired"],
+  ["rejected", "Rejected by a consumer", "drop_rejected"],
+  ["delivery_limit", "Delivered too often", "drop_delivery_limit"],
+  ["purged", "Purged", "drop_purged"],
+];
+const DEATHS = ["maxlen", "expired", "rejected", "delivery_limit"];
+const FIRST_RANGE = 3600;
+
+/** What the section needs of a queue. */
+export const LOSS_FIELDS = ["dropped", "dead_lettered", "dead_letters_lost", "refused", "loss_stats.lost"];
+
+/** The section; `element` stays the same. */
+export class LossSection {
+  /** @param {Object} context of the page */
+  constructor(context) {
+    this.context = context;
+    this.age = FIRST_RANGE;
+    this.chart = new Chart({ title: "By reason; each point counts from the one before", empty: "Nothing was lost in this time." });
+    const choose = (age) => {
+      this.age = Number(age);
+      context.refresh();
+    };
+    this.range = choice("choose-losses-range", "Chart", RANGES.map(([age, , label]) => [age, label]), FIRST_RANGE, choose);
+    this.table = h("div", { own: true });
+    this.history = h("div", { class: "beside", own: true }, this.range, this.chart.element);
+    this.element = h("div", { own: true }, this.table, this.history);
+  }
+
+  /** @returns {Promise<Object|null>} losses with samples of the range that is chosen; null if there are none */
+  async load() {
+    const [age, increment] = RANGES.find(([each]) => each === this.age);
+    const { vhost, name } = this.context.params;
+    const query = { ...samplesQuery(age, increment), columns: "loss_stats" };
+    return (await this.context.api.get(["queues", vhost, name], query)).loss_stats ?? null;
+  }
+
+  /**
+   * Show what a queue has lost.
+   *
+   * @param {Object} queue as in the API
+   * @param {Object|null} history as of load()
+   * @param {Object} inForce its settings by key
+   */
+  update(queue, history, inForce) {
+    this.history.hidden = history === null;
+    if (history !== null) this.chart.update(series(history));
+    patch(this.table, counted(queue) > 0 ? [summary(queue), reasons(queue, inForce)] : nothing());
+  }
+}
+
+/** How many messages left otherwise than by being acknowledged, or were not let in. */
+export function counted({ dropped = {}, refused = 0 }) {
+  return Object.values(dropped).reduce((sum, each) => sum + each, refused);
+}
+
+function nothing() {
+  return h(
+    "p",
+    { class: "muted" },
+    "Since the broker's start no message was dropped, refused, expired, rejected or purged here. One that no binding matched has never come here: see the ",
+    h("a", { href: address("losses") }, "losses of exchanges"),
+    ".",
+  );
+}
+
+function summary({ loss_stats: stats }) {
+  const lost = stats?.lost ?? 0;
+  if (lost === 0) return h("p", null, "Nothing is lost for good: dead-letter queues have taken it, or somebody has purged it.");
+  return h("p", null, h("strong", { class: "bad" }, `${exactNumber(lost)} ${lost === 1 ? "message is" : "messages are"} lost for good`), ": no dead-letter queue has taken them.");
+}
+
+function reasons(queue, inForce) {
+  const { dropped = {}, dead_lettered: lettered = {}, dead_letters_lost: lost = {}, refused = 0, vhost } = queue;
+  const happened = { ...dropped, refused };
+  const rows = REASONS.filter(([reason]) => happened[reason] > 0).map(([reason, words]) => {
+    const isDeath = DEATHS.includes(reason);
+    return {
+      key: reason,
+      cells: [words, number(happened[reason]), isDeath ? number(lettered[reason]) : null, isDeath ? number(lost[reason]) : null, h("span", null, why(reason, inForce), deadLetterTo(reason, inForce, vhost))],
+    };
+  });
+  const headings = [
+    "What happened",
+    { label: "Messages", numeric: true },
+    { label: "Dead-lettered", numeric: true, title: "Handed to the dead-letter exchange" },
+    { label: "Of these lost", numeric: true, title: "Dead letters that no queue has taken" },
+    "Why",
+  ];
+  return plainTable("Losses by reason", headings, rows);
+}
+
+function why(reason, inForce) {
+  const limits = ["max-length", "max-length-bytes"].filter((key) => key in inForce).map((key) => `${key} ${exactNumber(inForce[key])}`);
+  const limit = limits.length > 0 ? limits.join(", ") : "a limit that is no longer in force";
+  const ttl = inForce["message-ttl"];
+  const sentences = {
+    maxlen: `The limit is ${limit}; overflow drop-head drops the oldest messages.`,
+    refused: `The limit is ${limit}; overflow is ${inForce.overflow ?? "no longer a refusing one"}. Publishers that ask for confirms were told.`,
+    expired: ttl === undefined ? "The messages had an expiration of their own." : `message-ttl is ${ttl < 1000 ? `${ttl} ms` : span(ttl / 1000)}; messages may also have an expiration of their own.`,
+    rejected: "A consumer rejected them without having them requeued.",
+    delivery_limit: `They came back more often than delivery-limit allows (${inForce["delivery-limit"] ?? "no longer in force"}).`,
+    purged: "Somebody has purged the queue.",
+  };
+  return sentences[reason];
+}
+
+function deadLetterTo(reason, inForce, vhost) {
+  if (!DEATHS.includes(reason)) return null;
+  const exchange = inForce["dead-letter-exchange"];
+  if (exchange === undefined) return " There is no dead-letter-exchange that could have kept them.";
+  return [" Dead letters go to exchange ", h("a", { href: exchangeAddress(vhost, exchange) }, exchange || "(AMQP default)"), "."];
+}
+
+function series(history) {
+  const now = Date.now();
+  const grown = (field) => growth(history, field, now);
+  const letters = sum(DEATHS.map((reason) => grown(`dead_letter_${reason}`)));
+  const lost = sum(DEATHS.map((reason) => grown(`dead_letter_lost_${reason}`)));
+  const all = [...REASONS.map(([, label, field]) => [label, grown(field)]), ["Dead-lettered", letters], ["Dead letters lost", lost]];
+  return all.map(([label, points], index) => ({ label, points, colour: index + 1 })).filter(({ points }) => points.some(({ value }) => value > 0));
+}
+
+/** By how much a counter grew between samples, and since the last one: that may be half an hour old. */
+function growth(history, field, now) {
+  const points = levels(history[`${field}_details`]);
+  if (points.length > 0 && now > points.at(-1).at) points.push({ at: now, value: history[field] });
+  return points.slice(1).map(({ at, value }, index) => ({ at, value: Math.max(0, value - points[index].value) }));
+}
+
+function sum(series) {
+  return series[0].map(({ at }, place) => ({ at, value: series.reduce((total, points) => total + points[place].value, 0) }));
+}

@@ -1,0 +1,45 @@
+/** From a queue to the policy that would change it. */
+
+import { address } from "../parts/address.js";
+import { h } from "../parts/element.js";
+import { exactNumber } from "../parts/format.js";
+import { policyLink } from "./queue_features.js";
+
+const LIMITS = ["max-length", "max-length-bytes"];
+
+/**
+ * What to do to raise (or set) a limit of the queue, by who has set it.
+ *
+ * @param {import("../parts/user.js").User} user
+ * @param {Object} explanation of the queue, as in the API
+ * @returns {Array<HTMLElement|null>}
+ */
+export function limitAdvice(user, explanation) {
+  const limits = explanation.settings.filter(({ key, in_force: value }) => LIMITS.includes(key) && value !== null);
+  const lines = limits.map((limit) => h("li", { key: limit.key }, `To raise ${limit.key}: `, advice(limit, explanation)));
+  return [lines.length > 0 ? h("ul", { class: "bullets beside" }, lines) : null, user.may("policymaker") ? offer(explanation) : null];
+}
+
+function advice({ source, argument }, { vhost, policy, operator_policy: operatorPolicy }) {
+  if (source === "argument") return "it is an argument, which policies can make smaller, not larger; the queue has to be declared anew.";
+  const [link, who] = source === "policy" ? [policyLink(vhost, policy.name), ""] : [policyLink(vhost, operatorPolicy.name, true), ", as only administrators can"];
+  const most = argument === null ? "" : `; the argument keeps it at ${exactNumber(argument)} at the most`;
+  return [`change ${source} `, link, `${who}${most}.`];
+}
+
+function offer(explanation) {
+  const note = explanation.policy === null ? null : h("span", { class: "muted" }, " It replaces the one in force as a whole: only one policy at a time counts.");
+  return h("p", null, h("a", { class: "button", href: newPolicy(explanation) }, "Add a policy for this queue"), note);
+}
+
+/** The address of the form for a policy that is in force on this queue alone. */
+function newPolicy({ vhost, name, policy }) {
+  const query = new URLSearchParams({ vhost, pattern: `^${escaped(name)}$`, "apply-to": "queues" });
+  if (policy !== null) query.set("priority", String(policy.priority + 1));
+  return `${address("policies")}?${query}`;
+}
+
+/** A name as a regular expression that fits nothing else. */
+function escaped(name) {
+  return name.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+}

@@ -1,0 +1,99 @@
+/** The list of queues. */
+
+import { address } from "../parts/address.js";
+import { h, patch } from "../parts/element.js";
+import { bytes, number } from "../parts/format.js";
+import { emptyState, heading, valueTable } from "../parts/layout.js";
+import { rateColumn } from "../parts/rate_column.js";
+import { Table } from "../parts/table.js";
+import { DeclarationForm } from "./queue_declaration.js";
+import { FEATURE_FIELDS, features, policyLink, stateOf } from "./queue_features.js";
+import { nearestFill } from "./queue_fill.js";
+
+const COLUMNS = [
+  { key: "vhost", label: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
+  {
+    key: "name",
+    label: "Name",
+    sort: "name",
+    fields: ["name", "vhost"],
+    fixed: true,
+    cell: ({ vhost, name }) => h("a", { href: address("queues", vhost, name) }, name),
+  },
+  { key: "type", label: "Type", sort: "type", cell: (queue) => queue.type },
+  { key: "features", label: "Features", fields: FEATURE_FIELDS, cell: features },
+  { key: "arguments", label: "Arguments", hidden: true, cell: (queue) => valueTable(queue.arguments) },
+  {
+    key: "policy",
+    label: "Policy",
+    sort: "policy",
+    fields: ["policy", "vhost"],
+    cell: ({ vhost, policy }) => policyLink(vhost, policy),
+  },
+  {
+    key: "operator_policy",
+    label: "Op. policy",
+    title: "Operator policy",
+    sort: "operator_policy",
+    fields: ["operator_policy", "vhost"],
+    cell: (queue) => policyLink(queue.vhost, queue.operator_policy, true),
+  },
+  { key: "state", label: "State", sort: "state", fields: ["state", "idle_since"], cell: stateOf },
+  {
+    key: "fill",
+    label: "Fill",
+    title: "How full it is, by the limit that is nearest; click to have the fullest queue first",
+    numeric: true,
+    sort: "fill",
+    cell: (queue) => nearestFill(queue.fill),
+  },
+  count("messages_ready", "Ready", "Messages that wait"),
+  count("messages_unacknowledged", "Unacked", "Messages that were delivered and not acknowledged yet"),
+  count("messages", "Total", "Ready and unacked messages"),
+  size("message_bytes_ready", "Bytes ready", "Bytes of the bodies of ready messages"),
+  size("message_bytes", "Bytes", "Bytes of the bodies of all messages", true),
+  count("consumers", "Consumers", "Consumers that are subscribed", true),
+  count("loss_stats.lost", "Lost", "Messages dropped or refused since the start that no dead-letter queue has taken", true),
+  rateColumn("publish", "In", "Messages that come in"),
+  rateColumn("deliver_get", "Deliver", "Messages delivered to consumers, or fetched"),
+  rateColumn("ack", "Ack", "Messages acknowledged by consumers"),
+];
+
+function count(key, label, title, hidden = false) {
+  return { key, label, title, numeric: true, hidden, sort: key, cell: (queue) => number(at(queue, key) ?? 0) };
+}
+
+function size(key, label, title, hidden = false) {
+  return { key, label, title, numeric: true, hidden, sort: key, cell: (queue) => bytes(queue[key]) };
+}
+
+function at(document, path) {
+  return path.split(".").reduce((value, part) => value?.[part], document);
+}
+
+function nothing() {
+  return emptyState("There are no queues here.", "Applications declare the queues that they need when they connect; or add one below.");
+}
+
+export default {
+  title: () => "Queues",
+
+  async mount(context) {
+    if (context.vhosts.length === 0) await context.reloadVhosts();
+    const hasMany = context.vhosts.length > 1;
+    const table = new Table({
+      id: "queues",
+      columns: COLUMNS.filter(({ key }) => hasMany || key !== "vhost"),
+      needs: ["name", "vhost"],
+      rowKey: ({ vhost, name }) => JSON.stringify([vhost, name]),
+      load: (query) => context.api.get(context.vhost === "" ? ["queues"] : ["queues", context.vhost], query),
+      empty: nothing,
+    });
+    const declaration = new DeclarationForm(context);
+    patch(context.root, heading("Queues"), table.element, declaration.element);
+    return async () => {
+      declaration.update();
+      await table.refresh();
+    };
+  },
+};

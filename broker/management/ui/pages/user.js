@@ -1,0 +1,108 @@
+/** One user: what it may do, its limits and its connections. */
+
+import { address } from "../parts/address.js";
+import { confirmAction } from "../parts/dialog.js";
+import { h, patch } from "../parts/element.js";
+import { folded, heading, plainTable, properties, section } from "../parts/layout.js";
+import { USER_LIMITS, limitForm, limitTable } from "./limits_part.js";
+import { OF_USER, PermissionsPart } from "./permissions.js";
+import { counted } from "./policy_kinds.js";
+import { userForm } from "./user_form.js";
+import { passwordBadge, tagList } from "./users.js";
+
+export default {
+  title: ({ name }) => `User ${name}`,
+
+  mount(context) {
+    patch(context.root, heading(`User ${context.params.name}`));
+    const page = new UserPage(context);
+    return () => page.refresh();
+  },
+};
+
+class UserPage {
+  constructor(context) {
+    Object.assign(this, { context, name: context.params.name, parts: null });
+  }
+
+  async refresh() {
+    const { context, name } = this;
+    const { api } = context;
+    const [user, permissions, topicPermissions, limits, connections] = await Promise.all([
+      api.get(["users", name]),
+      api.get(["users", name, "permissions"]),
+      api.get(["users", name, "topic-permissions"]),
+      api.get(["user-limits", name]),
+      api.get(["connections", "username", name]),
+    ]);
+    this.parts ??= await this.makeParts(user);
+    patch(
+      context.root,
+      heading(`User ${name}`, this.buttons(connections)),
+      properties([
+        ["Tags", tagList(user.tags)],
+        ["Password", passwordBadge(user.password_hash)],
+        ["You", name === context.user.name ? "This is who you are logged in as." : null],
+      ]),
+      section("Permissions", this.parts.permissions.permissions(permissions)),
+      folded("Topic permissions", this.parts.permissions.topicPermissions(topicPermissions)),
+      section("Limits", limitTable(context, USER_LIMITS, limits, true), this.parts.limits.element),
+      section("Connections", connectionTable(connections)),
+      this.parts.change,
+    );
+  }
+
+  async makeParts(user) {
+    const { context, name } = this;
+    const vhosts = await context.api.get(["vhosts"], { columns: "name" });
+    const form = userForm(context, { name, tags: user.tags, saved: () => this.saved(form) });
+    return {
+      permissions: new PermissionsPart(context, OF_USER, vhosts.map((vhost) => vhost.name)),
+      limits: limitForm(context, USER_LIMITS, { name }),
+      change: folded("Change password or tags", form.element),
+    };
+  }
+
+  async saved(form) {
+    form.fill({ password: "", again: "", how: "keep" });
+    await this.context.refresh();
+  }
+
+  buttons(connections) {
+    const close = connections.length === 0 ? null : h("button", { key: "close", type: "button", on: { click: () => this.closeAll(connections) } }, "Close connections …");
+    return [close, h("button", { key: "delete", type: "button", on: { click: () => this.remove(connections) } }, "Delete …")];
+  }
+
+  async closeAll(connections) {
+    const { context, name } = this;
+    const isDone = await confirmAction({
+      title: "Close connections of user",
+      name,
+      text: `${counted(connections.length, "connection")} will be closed. Clients may connect again.`,
+      verb: "Close them",
+      action: () => context.api.delete(["connections", "username", name], {}, { "X-Reason": "Closed by way of the management pages" }),
+    });
+    if (isDone) await context.refresh();
+  }
+
+  async remove(connections) {
+    const { context, name } = this;
+    const self = name === context.user.name ? "This is you: you will be logged out. " : "";
+    const isDone = await confirmAction({
+      title: "Delete user",
+      name,
+      text: `${self}Its permissions and limits go with it, and ${counted(connections.length, "connection")} will be closed.`,
+      verb: "Delete",
+      action: () => context.api.delete(["users", name]),
+    });
+    if (!isDone) return;
+    context.say(`User ${name} is deleted.`);
+    context.navigate(address("users"));
+  }
+}
+
+function connectionTable(connections) {
+  if (connections.length === 0) return h("p", { class: "muted", key: "no connections" }, "This user has no connections open.");
+  const rows = connections.map(({ name, vhost }) => ({ key: name, cells: [h("a", { href: address("connections", name) }, name), vhost] }));
+  return plainTable("Connections", ["Name", "Virtual host"], rows);
+}

@@ -1,0 +1,86 @@
+/** The list of users. */
+
+import { address } from "../parts/address.js";
+import { badge } from "../parts/badge.js";
+import { h, patch } from "../parts/element.js";
+import { exactNumber } from "../parts/format.js";
+import { emptyState, folded, heading } from "../parts/layout.js";
+import { Table } from "../parts/table.js";
+import { userForm } from "./user_form.js";
+
+export default {
+  title: () => "Users",
+
+  mount(context) {
+    const { api, root } = context;
+    const beside = { vhosts: new Map(), connections: new Map() };
+    const table = new Table({
+      id: "users",
+      columns: columns(beside),
+      sort: "name",
+      needs: ["name"],
+      rowKey: ({ name }) => name,
+      load: (query) => api.get(["users"], query),
+      empty: () => emptyState("There are no users.", "Add one below."),
+    });
+    const add = makeForm(context);
+    patch(root, heading("Users"));
+    return async () => {
+      const [permissions, connections] = await Promise.all([api.get(["permissions"], { columns: "user,vhost" }), api.get(["connections"], { columns: "user", disable_stats: "true" })]);
+      beside.vhosts = Map.groupBy(permissions, ({ user }) => user);
+      beside.connections = Map.groupBy(connections, ({ user }) => user);
+      await table.refresh();
+      patch(root, heading("Users"), table.element, add);
+    };
+  },
+};
+
+function columns(beside) {
+  return [
+    { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ name }) => h("a", { href: address("users", name) }, name) },
+    { key: "tags", label: "Tags", sort: "tags", cell: ({ tags }) => tagList(tags) },
+    { key: "vhosts", label: "Can open virtual hosts", fields: [], cell: ({ name }) => vhostList(beside.vhosts.get(name)) },
+    { key: "limits", label: "Limits", cell: ({ limits }) => limitList(limits) },
+    { key: "connections", label: "Connections", numeric: true, fields: [], cell: ({ name }) => exactNumber(beside.connections.get(name)?.length ?? 0) },
+    { key: "password", label: "Password", fields: ["password_hash"], cell: ({ password_hash: hash }) => passwordBadge(hash) },
+  ];
+}
+
+/**
+ * Tags as text.
+ *
+ * @param {string[]} tags of a user
+ */
+export function tagList(tags) {
+  return tags.length === 0 ? h("span", { class: "muted" }, "none") : tags.join(", ");
+}
+
+/**
+ * Whether there is a password, as a mark.
+ *
+ * @param {string} hash as in the API
+ */
+export function passwordBadge(hash) {
+  return hash === "" ? badge("none", "Cannot log in by a password", "warning") : badge("set", "There is a password; only its hash is kept");
+}
+
+function vhostList(permissions) {
+  if (permissions === undefined) return badge("none", "Cannot open any virtual host: set permissions on the user's page", "warning");
+  return permissions.map(({ vhost }) => h("div", { key: vhost }, h("a", { href: address("vhosts", vhost) }, vhost)));
+}
+
+function limitList(limits) {
+  const rows = Object.entries(limits);
+  return rows.length === 0 ? null : rows.map(([name, value]) => h("div", { key: name }, `${name}: ${value < 0 ? "none" : exactNumber(value)}`));
+}
+
+function makeForm(context) {
+  if (!context.user.may("administrator")) return null;
+  const saved = async (name) => {
+    form.reset();
+    context.say(`User ${name} is added. Give it permissions for a virtual host.`);
+    context.navigate(address("users", name));
+  };
+  const form = userForm(context, { saved });
+  return folded("Add a user", form.element);
+}

@@ -1,0 +1,38 @@
+/** Adding a virtual host, and changing what is said about one. */
+
+import { Form } from "../parts/form.js";
+
+const TYPES = [
+  { value: "undefined", label: "classic, as the broker has it" },
+  { value: "classic", label: "classic" },
+  { value: "quorum", label: "quorum" },
+  { value: "stream", label: "stream" },
+];
+
+/**
+ * Make the form.
+ *
+ * @param {Object} context of the page
+ * @param {{vhost?: Object, saved: function(string): Promise}} given `vhost`: the one that is changed, as in the API;
+ *   `saved`: called with its name when it has been
+ * @returns {Form}
+ */
+export function vhostForm(context, { vhost, saved }) {
+  return new Form({
+    fields: [
+      ...(vhost === undefined ? [{ name: "name", label: "Name", required: true }] : []),
+      { name: "description", label: "Description", value: vhost?.description ?? "" },
+      { name: "tags", label: "Tags", value: vhost?.tags.join(", ") ?? "", hint: "With commas in between." },
+      { name: "defaultType", label: "Default queue type", kind: "select", options: TYPES, value: vhost?.default_queue_type ?? "undefined", hint: "Of durable queues that name no type." },
+      { name: "tracing", label: "Tracing", kind: "checkbox", value: vhost?.tracing ?? false, hint: "Copies all that is published and delivered to amq.rabbitmq.trace." },
+    ],
+    submit: vhost === undefined ? "Add virtual host" : "Save",
+    keep: true,
+    action: async ({ name, description, tags, defaultType, tracing }) => {
+      const which = vhost?.name ?? name;
+      await context.api.put(["vhosts", which], { description, tags, default_queue_type: defaultType, tracing });
+      await Promise.all([context.reloadVhosts(), saved(which)]);
+      return `Virtual host ${which} is saved.`;
+    },
+  });
+}

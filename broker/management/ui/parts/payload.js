@@ -1,0 +1,58 @@
+/** Readings of bytes and texts. */
+
+const LINE = 16;
+const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+const OPENING = "{[";
+const CLOSING = "}]";
+
+/**
+ * JSON with line breaks and indentation. Numbers and texts stay as they are written, whatever their size: what a
+ * JavaScript number cannot hold would come out as another one.
+ *
+ * @param {string} text
+ * @returns {string|null} null if it is no JSON object or list
+ */
+export function prettyJson(text) {
+  if (!/^\s*[{[]/.test(text)) return null;
+  try {
+    JSON.parse(text);
+  } catch {
+    return null;
+  }
+  return indent(text.match(TOKENS));
+}
+
+function indent(tokens) {
+  const parts = [];
+  let depth = 0;
+  const breakLine = () => parts.push(`\n${"  ".repeat(depth)}`);
+  for (const [place, token] of tokens.entries()) {
+    const isEmpty = OPENING.includes(tokens[place - 1] ?? " ");
+    if (CLOSING.includes(token)) {
+      depth -= 1;
+      if (!isEmpty) breakLine();
+    }
+    parts.push(token === ":" ? ": " : token);
+    if (OPENING.includes(token)) depth += 1;
+    const isFollowed = OPENING.includes(token) && !CLOSING.includes(tokens[place + 1]);
+    if (isFollowed || token === ",") breakLine();
+  }
+  return parts.join("");
+}
+
+/**
+ * Bytes in hexadecimal digits, 16 a line, with their place before and their ASCII characters behind.
+ *
+ * @param {Uint8Array} octets
+ * @returns {string}
+ */
+export function hexDump(octets) {
+  const lines = [];
+  for (let start = 0; start < octets.length; start += LINE) {
+    const line = [...octets.subarray(start, start + LINE)];
+    const digits = line.map((octet) => octet.toString(16).padStart(2, "0")).join(" ");
+    const letters = line.map((octet) => (octet >= 0x20 && octet < 0x7f ? String.fromCharCode(octet) : ".")).join("");
+    lines.push(`${start.toString(16).padStart(6, "0")}  ${digits.padEnd(LINE * 3 - 1)}  ${letters}`);
+  }
+  return lines.join("\n");
+}

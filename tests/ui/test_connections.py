@@ -1,0 +1,175 @@
+"""The list of connections, and the page of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import pika
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.clients import Client, Publishing
+from tests.ui.conftest import Console
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+VHOST: Final = "connected"
+RECEIVING: Final = re.compile("From client: now [1-9]")
+HOSTILE: Final = """<img src=x onerror="alert(1)">'"&amp;%2F/🐇"""
+ALL: Final = {"configure": ".*", "write": ".*", "read": ".*"}
+
+
+@pytest.fixture
+def vhost(api: Management, broker: LeveretProcess) -> Iterator[str]:
+    """A virtual host of the test's own, as a URL of the broker."""
+    api.request("PUT", "vhosts", VHOST)
+    yield f"{broker.url}/{VHOST}"
+    api.request("DELETE", "vhosts", VHOST)
+
+
+def name_of(client: Client, api: Management) -> str:
+    """The name of a connection, as the broker made it."""
+    socket = client.connection._impl._transport._sock  # type: ignore[attr-defined]  # what pika does not say
+    port = socket.getsockname()[1]
+    return next(str(row["name"]) for row in api.request("GET", "connections") if row["peer_port"] == port)
+
+
+def page_of(name: str) -> str:
+    return f"#/connections/{quote(name, safe='')}"
+
+
+def test_who_is_connected(new_ui: NewUi, vhost: str, api: Management, console: Console) -> None:
+    console.allow(404)
+    ui = new_ui(address="#/connections")
+    ui.choose("vhost", VHOST)
+    expect(ui.main.get_by_text("Nobody is connected.")).to_be_visible()
+    with Client(vhost, "orders-service") as client, Client(vhost) as other:
+        client.connection.channel()
+        ui.refresh()
+        row = ui.rows().filter(has_text="orders-service")
+        for text in (VHOST, "guest", "running", "none", "AMQP 0-9-1", "2", "Pika Python Client Library", "ago"):
+            expect(row).to_contain_text(text)
+        expect(row.get_by_text("running")).to_have_attribute("title", "as it should be")
+        expect(ui.rows()).to_have_count(2)
+        ui.main.get_by_role("columnheader", name="Channels").get_by_role("button").click()
+        expect(ui.rows().first).to_contain_text("orders-service")
+        ui.main.get_by_role("searchbox").fill(str(name_of(other, api)))
+        expect(ui.rows()).to_have_count(1)
+        expect(ui.rows().first).not_to_contain_text("orders-service")
+        ui.main.get_by_role("searchbox").fill("")
+        ui.main.get_by_text("Columns").click()
+        ui.main.get_by_label("Peer host").check()
+        expect(row).to_contain_text("127.0.0.1", use_inner_text=True)
+        ui.page.keyboard.press("Escape")
+        row.get_by_role("link").click()
+        expect(ui.main.get_by_role("heading", level=1)).to_contain_text("orders-service")
+    ui.refresh()
+    expect(ui.page.get_by_role("alert").filter(has_text="no such object")).to_be_visible()
+
+
+def test_what_a_connection_is(new_ui: NewUi, vhost: str, api: Management) -> None:
+    said = {"deep": {"list": [1, "two"]}, "capabilities": {"basic.nack": True, "consumer_priorities": False}}
+    with Client(vhost, "worker", said) as client:
+        name = name_of(client, api)
+        client.channel.confirm_delivery()
+        with Publishing(lambda: client.channel.basic_publish("amq.direct", "nowhere", b"x" * 2048)):
+            ui = new_ui(address=page_of(name))
+            ui.choose("refresh", "1")
+            data = ui.main.get_by_role("img", name="Data rates")
+            expect(data).to_have_attribute("aria-label", RECEIVING, timeout=15_000)
+        facts = ui.main.locator("dl.properties").first
+        for text in ("PLAIN", "AMQP 0-9-1", "60s", "128 KiB", "2,047", VHOST, "running"):
+            expect(facts).to_contain_text(text)
+        expect(facts.get_by_role("link", name="guest")).to_have_attribute("href", "#/users/guest")
+        client_facts = ui.main.locator("section").filter(has_text="product")
+        for text in ('{"list":[1,"two"]}', "✓ basic.nack", "consumer_priorities: no", "Pika Python Client Library"):
+            expect(client_facts).to_contain_text(text)
+        channel = ui.main.get_by_role("link", name="(1)", exact=True)
+        expect(channel).to_have_attribute("href", f"#/channels/{quote(f'{name} (1)', safe='()')}")
+        expect(ui.rows().first).to_contain_text("C")
+        channel.click()
+        expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"Channel {name} (1)")
+
+
+def test_closing_tells_the_client_why(new_ui: NewUi, vhost: str, api: Management, console: Console) -> None:
+    console.allow(404)
+    with Client(vhost) as client:
+        name = name_of(client, api)
+        ui = new_ui(address=page_of(name))
+        reason = ui.main.get_by_label("Reason")
+        reason.fill("é" * 101)
+        ui.main.get_by_role("button", name="Close").click()
+        expect(ui.main.get_by_text("This has to be 200 bytes or less.")).to_be_visible()
+        reason.fill("too busy, sorry 🐇")
+        ui.refresh()
+        expect(reason).to_have_value("too busy, sorry 🐇")
+        ui.main.get_by_role("button", name="Close").click()
+        dialog = ui.page.get_by_role("dialog", name="Close connection")
+        expect(dialog).to_contain_text(name)
+        ui.page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        client.pump()
+        ui.main.get_by_role("button", name="Close").click()
+        dialog.get_by_role("button", name="Close").click()
+        expect(ui.main.get_by_role("heading", level=1)).to_have_text("Connections")
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+            client.connection.process_data_events(5)
+        assert (closed.value.reply_code, closed.value.reply_text) == (320, "CONNECTION_FORCED - too busy, sorry 🐇")
+
+
+def test_a_blocked_connection_says_so(new_ui: NewUi, tmp_path: Path) -> None:
+    with LeveretProcess(tmp_path, settings={"disk_free_limit.absolute": "1000000GB"}) as process:
+        # It is not closed: a broker that does not read would not answer.
+        client = Client(process.url, "publisher")
+        ui = new_ui(url=process.http_url, address="#/connections")
+        ui.choose("refresh", "1")
+        state = ui.rows().first.locator("abbr")
+        expect(state).to_have_text("blocking")
+        client.channel.basic_publish("", "nowhere", b"x")
+        expect(state).to_have_text("blocked")
+        expect(state).to_have_class("badge bad")
+        ui.go(page_of(name_of(client, Management(process.http_url))))
+        expect(ui.main.locator(".notice.warning")).to_contain_text("A resource alarm is set")
+        ui.choose("refresh", "0")
+
+
+def test_a_user_sees_its_own_and_may_close_them(
+    new_ui: NewUi, vhost: str, api: Management, broker: LeveretProcess
+) -> None:
+    api.request("PUT", "users", "plain", body={"password": "secret", "tags": "management"})
+    api.request("PUT", "permissions", VHOST, "plain", body=ALL)
+    api.request("PUT", "users", "watcher", body={"password": "secret", "tags": "monitoring"})
+    with Client(vhost, "somebody else's") as other, Client(vhost.replace("guest:guest", "plain:secret"), "mine") as own:
+        ui = new_ui(user="plain", password="secret", address="#/connections")
+        expect(ui.rows()).to_have_count(1)
+        ui.rows().get_by_role("link").click()
+        expect(ui.main.get_by_role("button", name="Close")).to_be_visible()
+        expect(ui.main.get_by_role("link", name="plain")).to_have_count(0)
+        watching = new_ui(user="watcher", password="secret", address=page_of(name_of(other, api)))
+        expect(watching.main.get_by_role("heading", name="Client")).to_be_visible()
+        expect(watching.main.get_by_role("button", name="Close")).to_have_count(0)
+        own.connection.close()
+    ui.go("#/connections")
+    expect(ui.main.get_by_text("You have no connections.")).to_be_visible()
+    for user in ("plain", "watcher"):
+        api.request("DELETE", "users", user)
+
+
+def test_clients_that_say_markup(
+    new_ui: NewUi, vhost: str, api: Management, assert_accessible: Callable[[Page], None]
+) -> None:
+    said = {HOSTILE: HOSTILE, "product": HOSTILE, "version": {HOSTILE: [HOSTILE]}, "capabilities": {HOSTILE: HOSTILE}}
+    with Client(vhost, HOSTILE, said) as client:
+        ui = new_ui(address="#/connections", color_scheme="dark", viewport={"width": 360, "height": 740})
+        expect(ui.main.get_by_text(HOSTILE, exact=True)).to_be_visible()
+        ui.go(page_of(name_of(client, api)))
+        expect(ui.main.get_by_text(HOSTILE, exact=True).first).to_be_visible()
+        assert ui.page.locator("main img").count() == 0
+        assert ui.page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert_accessible(ui.page)

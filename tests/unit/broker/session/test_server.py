@@ -1,0 +1,36 @@
+"""What all connections share: looks at the memory that come with the bytes."""
+
+from __future__ import annotations
+
+from tests.support.memory_broker import MemoryBroker
+
+
+def test_the_memory_is_looked_at_after_so_many_bytes() -> None:
+    broker = MemoryBroker()
+    server = broker.server
+    looks: list[int] = []
+    server.watch = lambda: looks.append(server.received)
+    server.watch_after(1000)
+    for _ in range(3):
+        server.note_received(400)
+    # At the end of the turn, and once.
+    assert looks == []
+    broker.loop.run()
+    assert looks == [1200]
+    server.note_received(10_000)
+    broker.loop.run()
+    assert looks == [1200]
+    server.watch_after(500)
+    server.note_received(499)
+    broker.loop.run()
+    assert looks == [1200]
+    server.note_received(1)
+    broker.loop.run()
+    assert looks == [1200, 11_700]
+
+
+def test_what_clients_send_is_counted() -> None:
+    broker = MemoryBroker()
+    before = broker.server.received
+    broker.open()
+    assert broker.server.received > before
