@@ -101,6 +101,7 @@ class DefinitionsDatabase:
         if 0 < size < _SMALLEST or (not size and _copy_of(path).exists()):
             # SQLite would take it for a new one.
             raise DefinitionsDamagedError(self._advice("nothing is left of it"))
+        _make(path)
         self._database = sqlite3.connect(path, isolation_level=None)
         # What cannot be decoded does not have its checksum either.
         self._database.text_factory = partial(str, encoding="utf-8", errors="replace")
@@ -207,6 +208,7 @@ class DefinitionsDatabase:
         if not backup.exists():
             draft = backup.with_suffix(".tmp")
             draft.unlink(missing_ok=True)
+            _make(draft)
             self._database.execute("vacuum into ?", (str(draft),))
             draft.replace(backup)
 
@@ -234,6 +236,7 @@ class DefinitionsDatabase:
         draft = self._path.with_suffix(".copy.tmp")
         try:
             draft.unlink(missing_ok=True)
+            _make(draft)
             self._database.execute("vacuum into ?", (str(draft),))
             draft.replace(_copy_of(self._path))
         except (OSError, sqlite3.Error):
@@ -264,6 +267,11 @@ def _add_checksums(database: sqlite3.Connection) -> None:
 #: What brings a database from the schema of its index to the next one.
 _STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_add_checksums,)
 _SCHEMA_VERSION: Final = len(_STEPS)
+
+
+def _make(path: Path) -> None:
+    """Make an empty database that nobody else may read: there are hashes of passwords in it. SQLite keeps its mode."""
+    path.touch(mode=0o600)
 
 
 def _copy_of(path: Path) -> Path:

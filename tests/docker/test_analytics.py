@@ -1,5 +1,6 @@
-"""The image of the Spark jobs, on the volume of a broker that runs. Building it takes minutes, so it has to be asked for:
-`make docker-test ARGS=--analytics`.
+"""The image of the Spark jobs, on the volume of a broker that runs.
+
+Building it takes minutes, so it has to be asked for: `make docker-test ARGS=--analytics`.
 """
 
 from __future__ import annotations

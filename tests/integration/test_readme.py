@@ -165,9 +165,13 @@ def test_flags_exist() -> None:
     shown = run("--help")
     assert (shown.returncode, shown.stderr) == (0, "")
     texts = [shown.stdout]
-    # A flag in code without a program's name may be leveretctl's too.
-    for command in ("list_queues", "set_policy", "list_losses", "move_messages"):
-        help_of = [sys.executable, "-m", "broker.management.cli", "help", command]
+    # A flag in code without a program's name may be leveretctl's or leveret-analytics' too.
+    helps = [
+        ["broker.management.cli", "help", each]
+        for each in ("list_queues", "set_policy", "list_losses", "move_messages")
+    ]
+    for words in [*helps, ["storage.analytics_program", "--help"]]:
+        help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)
     documented = {flag for text in texts for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text)}
     named = {flag for code in _CODE for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", code)}

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage.analytics import Session, command
+from storage.format import FORMAT_VERSION
 from tests.spark.directories import DirectoryBuilder
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -55,8 +56,14 @@ def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
             "{}/nowhere is not a data directory of Leveret: there is no file FORMAT in it",
         ),
         ("overflow --data-dir {}", "{} is not a data directory of Leveret: there is no file FORMAT in it"),
-        ("overflow --data-dir {}/newer", "was written in format 9, and this version reads up to format 1; upgrade"),
-        ("backlog --data-dir {}/newer", "was written in format 9, and this version reads up to format 1; upgrade"),
+        (
+            "overflow --data-dir {}/newer",
+            f"was written in format 9, and this version reads up to format {FORMAT_VERSION}; upgrade",
+        ),
+        (
+            "backlog --data-dir {}/newer",
+            f"was written in format 9, and this version reads up to format {FORMAT_VERSION}; upgrade",
+        ),
         ("backlog --data-dir {}/data --queue mail", "{}/data has no queue 'mail'; queues there: orders"),
         ("latency --data-dir {}/data --queue mail", "{}/data has no queue 'mail'; queues there: orders"),
         ("report --data-dir {}/data --vhost x --queue mail", "has no queue 'mail' in virtual host 'x'; queues there:"),

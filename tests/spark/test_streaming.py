@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 from tests.spark.directories import DirectoryBuilder
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("STREAM_KILLS", "1"))
+
+# Each start of Spark takes a while where there is little processor to be had.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240 + 60 * KILLS)]
 
 
 def start(directory: Path, output: Path, records: int, *more: str) -> subprocess.Popen[bytes]:

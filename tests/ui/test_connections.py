@@ -35,7 +35,7 @@ def vhost(api: Management, broker: LeveretProcess) -> Iterator[str]:
 
 def name_of(client: Client, api: Management) -> str:
     """The name of a connection, as the broker made it."""
-    socket = client.connection._impl._transport._sock  # type: ignore[attr-defined]  # what pika does not say
+    socket = client.connection._impl._transport._sock  # what pika does not say
     port = socket.getsockname()[1]
     return next(str(row["name"]) for row in api.request("GET", "connections") if row["peer_port"] == port)
 
@@ -137,6 +137,8 @@ def test_a_blocked_connection_says_so(new_ui: NewUi, tmp_path: Path) -> None:
         ui.go(page_of(name_of(client, Management(process.http_url))))
         expect(ui.main.locator(".notice.warning")).to_contain_text("A resource alarm is set")
         ui.choose("refresh", "0")
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        client.connection.process_data_events(10)
 
 
 def test_a_user_sees_its_own_and_may_close_them(

@@ -77,7 +77,7 @@ def test_columns_are_chosen_and_remembered(listed: Ui) -> None:
     headings = listed.main.get_by_role("columnheader")
     expect(headings.filter(has_text="Type")).to_have_count(1)
     listed.main.get_by_text("Columns").click()
-    listed.main.get_by_label("Type").uncheck()
+    listed.main.locator(".menu").get_by_label("Type").uncheck()
     expect(headings.filter(has_text="Type")).to_have_count(0)
     listed.page.reload()
     expect(listed.rows()).to_have_count(32)

@@ -60,7 +60,7 @@ function bindingTable(context, name, side, { end, empty }) {
 }
 
 function target({ vhost, destination, destination_type: kind }) {
-  if (kind === "exchange") return [exchangeLink(vhost, destination), h("span", { class: "muted" }, " exchange")];
+  if (kind === "exchange") return [exchangeLink(vhost, destination), h("div", { class: "muted" }, "exchange")];
   return h("a", { href: address("queues", vhost, destination) }, destination);
 }
 

@@ -20,17 +20,18 @@ const WINDOWS = [
   ["86400", "last 24 hours"],
   ["", "since the broker's start"],
 ];
-const KINDS = [["", "queues and exchanges"], ["queue", "queues"], ["exchange", "exchanges"]];
+const KINDS = [["", "all"], ["queue", "queues"], ["exchange", "exchanges"]];
 /** Sorted by in the window, if there is one. */
 const AMOUNTS = ["lost", "refused", "dropped.purged", "dropped.deleted", "unroutable.dropped", "unroutable.returned"];
 const SORTS = { refused: "refused", purged: "dropped.purged", deleted: "dropped.deleted", unroutable: "unroutable.dropped", returned: "unroutable.returned" };
+/** Headings that have to be narrow. */
+const SHORT = { maxlen: "Limit", delivery_limit: "Deliveries", letters: "Dead letters", deleted: "With queue" };
 
 const COLUMNS = [
   { key: "name", label: "Queue or exchange", sort: "name", fixed: true, cell: subject },
-  { key: "kind", label: "Kind", sort: "kind", cell: ({ kind }) => kind },
   { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost },
   { key: "lost", label: "Lost", numeric: true, sort: "lost", cell: (row) => h("strong", null, number(within(row).lost)) },
-  ...REASONS.map(({ key, label, text }) => ({ key, label, title: text, numeric: true, sort: SORTS[key], cell: (row) => amount(byReason(within(row))[key]) })),
+  ...REASONS.map(({ key, label, text }) => ({ key, label: SHORT[key] ?? label, title: `${label}: ${text}`, numeric: true, sort: SORTS[key], cell: (row) => amount(byReason(within(row))[key]) })),
   { key: "since", label: "Counted since", hidden: true, sort: "since", cell: ({ since }) => dateTime(since) },
 ];
 
@@ -40,14 +41,15 @@ function within(row) {
 }
 
 function amount(value) {
-  return value === 0 ? h("span", { class: "muted" }, "0") : number(value);
+  return value === 0 ? null : number(value);
 }
 
 function subject({ kind, state, vhost, name, deleted_at: deletedAt }) {
   if (name === null) return h("span", null, `all ${kind}s deleted earlier, together`);
   const words = name || "(AMQP default)";
-  if (state === "deleted") return [h("span", null, `${words} `), badge("deleted", `deleted ${dateTime(deletedAt)}; its counters are kept for a day`, "warning")];
-  return h("a", { href: kind === "queue" ? address("queues", vhost, name) : exchangeAddress(vhost, name) }, words);
+  if (state === "deleted") return [h("span", null, `${words} `), badge(`deleted ${kind}`, `deleted ${dateTime(deletedAt)}; its counters are kept for a day`, "warning")];
+  if (kind === "queue") return h("a", { href: address("queues", vhost, name) }, words);
+  return [h("a", { href: exchangeAddress(vhost, name) }, words), " ", badge("exchange", "An exchange: messages that it could not route")];
 }
 
 /** Seconds of a window; null for all. */
@@ -114,7 +116,8 @@ class LossesPage {
     await this.table.refresh();
     const { totals, items } = this.answer;
     const rows = [...items].sort((one, other) => within(other).lost - within(one).lost).filter((row) => within(row).lost > 0);
-    await this.chart.refresh(rows, this.age);
+    const from = (totals.window ?? totals).from ?? totals.since;
+    await this.chart.refresh(rows, (Date.now() - from) / 1000);
     const amounts = within(totals);
     patch(
       this.context.root,
@@ -148,17 +151,28 @@ class LossesPage {
 
 function figures(amounts) {
   const reasons = byReason(amounts);
-  const lost = REASONS.filter(({ isLost }) => isLost);
-  const others = REASONS.filter(({ isLost }) => !isLost);
-  const total = { key: "lost", label: "Lost for good", text: "In all: the sum of the following.", value: amounts.lost };
+  const valued = REASONS.map((reason) => ({ ...reason, value: reasons[reason.key] }));
+  const total = { key: "lost", label: "Lost for good", text: "In all.", value: amounts.lost, isLost: true };
   return [
-    h("ul", { class: "figures", key: "lost", "aria-label": "Lost" }, [total, ...lost.map((reason) => ({ ...reason, value: reasons[reason.key] }))].map(figure)),
+    group("Lost", [total, ...valued.filter(({ isLost }) => isLost)]),
     h("p", { class: "figures-between", key: "between" }, "Gone from their queues, but not lost:"),
-    h("ul", { class: "figures", key: "kept", "aria-label": "Not lost" }, others.map((reason) => figure({ ...reason, isLost: false, value: reasons[reason.key] }))),
+    group("Not lost", valued.filter(({ isLost }) => !isLost)),
   ];
 }
 
-function figure({ key, label, text, value, isLost = true }) {
+/** What there is large and explained, the rest in a line. */
+function group(label, all) {
+  const isShown = ({ key, value }) => value > 0 || key === "lost";
+  const none = all.filter((each) => !isShown(each));
+  return h(
+    "div",
+    { key: label },
+    h("ul", { class: "figures", "aria-label": label }, all.filter(isShown).map(figure)),
+    none.length === 0 ? null : h("p", { class: "muted" }, "None: ", none.map((each, index) => [index > 0 ? ", " : "", h("span", { key: each.key, title: each.text }, each.label.toLowerCase())]), "."),
+  );
+}
+
+function figure({ key, label, text, value, isLost }) {
   const kind = value > 0 ? (isLost ? "bad" : "") : "muted";
   return h("li", { key, class: key === "lost" ? "figure total" : "figure" }, h("span", { class: `figure-value ${kind}` }, number(value)), h("span", { class: "figure-label" }, label), h("span", { class: "figure-text" }, text));
 }

@@ -7,7 +7,7 @@ const DEATHS = ["maxlen", "expired", "rejected", "delivery_limit"];
  *
  * @typedef {Object} Reason
  * @property {string} key of its amount
- * @property {string} label in headings
+ * @property {string} label
  * @property {string} text what it means
  * @property {boolean} isLost whether it counts as lost
  */
@@ -19,7 +19,7 @@ export const REASONS = [
   { key: "expired", label: "Expired", isLost: true, text: "They waited longer than their time to live." },
   { key: "rejected", label: "Rejected", isLost: true, text: "A consumer rejected them for good." },
   { key: "delivery_limit", label: "Delivery limit", isLost: true, text: "They came back from consumers too often." },
-  { key: "letters", label: "Dead letters lost", isLost: true, text: "Meant for a dead-letter exchange that is not there, or that led to no queue that took them." },
+  { key: "letters", label: "Dead letters lost", isLost: true, text: "Meant for a dead-letter exchange that was not there, or that led to no queue that took them." },
   { key: "unroutable", label: "Unroutable", isLost: true, text: "No binding led to a queue, and the publisher had not asked to get them back." },
   { key: "returned", label: "Returned", isLost: true, text: "No binding led to a queue; the publisher got them back (mandatory)." },
   { key: "kept", label: "Dead-lettered", isLost: false, text: "A queue behind the dead-letter exchange has them." },
@@ -30,25 +30,48 @@ export const REASONS = [
 /**
  * Take amounts apart.
  *
+ * The API counts what was dropped, what of that was handed to a dead-letter exchange, and which dead letters no queue
+ * took: those that had been handed over, and those whose exchange was not there. How many of the latter there were
+ * follows from the sum; only where several reasons mix both, it is a guess for which reason.
+ *
  * @param {Object} amounts of a row, a window or the totals, as in the API
  * @returns {Object<string, number>} by the keys of REASONS; those that are lost come to `amounts.lost`
  */
-export function byReason({ dropped, refused, dead_lettered: letters, dead_letters_lost: gone, unroutable }) {
-  // Refused messages may be dead-lettered, too (reject-publish-dlx); the API counts these under maxlen.
-  const limit = dropped.maxlen + refused - letters.maxlen;
-  const maxlen = Math.min(limit, Math.max(0, dropped.maxlen - letters.maxlen));
-  const sum = (table) => DEATHS.reduce((total, death) => total + table[death], 0);
+export function byReason({ lost, dropped, refused, dead_lettered: handed, dead_letters_lost: gone, unroutable }) {
+  const unrouted = unroutable.dropped + unroutable.returned;
+  // Refused messages may be dead-lettered, too (reject-publish-dlx), which is counted under maxlen.
+  const died = { ...dropped, maxlen: dropped.maxlen + refused };
+  const kept = Math.max(0, sum(died) + unrouted - lost);
+  const missed = share(died, handed, gone, kept - sum(handed) + sum(gone));
+  const plain = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, died[death] - handed[death] - missed[death])]));
+  const maxlen = Math.min(plain.maxlen, Math.max(0, dropped.maxlen - handed.maxlen - missed.maxlen));
   return {
+    ...plain,
     maxlen,
-    refused: limit - maxlen,
-    expired: dropped.expired - letters.expired,
-    rejected: dropped.rejected - letters.rejected,
-    delivery_limit: dropped.delivery_limit - letters.delivery_limit,
-    letters: sum(gone),
+    refused: plain.maxlen - maxlen,
+    letters: Math.max(0, lost - unrouted - sum(plain)),
     unroutable: unroutable.dropped,
     returned: unroutable.returned,
-    kept: sum(letters) - sum(gone),
+    kept,
     purged: dropped.purged,
     deleted: dropped.deleted,
   };
+}
+
+function sum(table) {
+  return DEATHS.reduce((total, death) => total + table[death], 0);
+}
+
+/** How many dead letters found no exchange, by reason, so that it comes to a total. */
+function share(died, handed, gone, total) {
+  const least = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, gone[death] - handed[death])]));
+  let left = total - sum(least);
+  return Object.fromEntries(
+    DEATHS.map((death) => {
+      const room = Math.min(gone[death], died[death] - handed[death]) - least[death];
+      const more = Math.max(0, Math.min(left, room));
+      left -= more;
+      return [death, least[death] + more];
+    }),
+  );
 }

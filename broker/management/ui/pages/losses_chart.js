@@ -22,11 +22,11 @@ export class LossesChart {
    * Load and draw.
    *
    * @param {Object[]} rows of the API, those that lost most first
-   * @param {number|null} age how far to look back, in seconds; null as far as there are samples
+   * @param {number} age how far to look back, in seconds; there are samples of a day
    */
   async refresh(rows, age) {
     const top = rows.filter(({ state, name }) => state === "present" && name !== null).slice(0, TOP);
-    const [reach, increment] = RANGES.find(([each]) => each >= Math.max(age ?? Infinity, RANGES[1][0])) ?? RANGES.at(-1);
+    const [reach, increment] = RANGES.find(([each]) => each >= age) ?? RANGES.at(-1);
     const found = await Promise.all(top.map((row) => this.load(row, samplesQuery(reach, increment))));
     const series = top.map((row, index) => ({ label: label(row, top), title: row.vhost, points: steps(found[index]) }));
     this.chart.update(series.filter(({ points }) => points.length > 0));

@@ -7,7 +7,7 @@ import { Form } from "../parts/form.js";
 import { plainTable } from "../parts/layout.js";
 
 const ALL = ".*";
-const NOTHING_LINE = "The empty one matches nothing.";
+const PATTERNS = "Regular expressions, searched in names; an empty one matches nothing.";
 const USES = [
   ["configure", "Configure", "What may be declared and deleted."],
   ["write", "Write", "Exchanges that may be published to, queues that may be bound."],
@@ -55,7 +55,7 @@ export class PermissionsPart {
       fields: [
         { name: side.other, label: side.label, kind: "select", options: names },
         ...fields,
-        ...uses.map(([name, label, text]) => ({ name, label, value: ALL, hint: `Regular expression. ${text} ${NOTHING_LINE}` })),
+        ...uses.map(([name, label, text]) => ({ name, label, value: ALL, hint: text })),
       ],
       submit,
       action: async (values) => {
@@ -77,7 +77,7 @@ export class PermissionsPart {
       key: row[side.other],
       cells: [this.link(row), ...USES.map(([use]) => pattern(row[use])), this.clearButton("permissions", row, [row.vhost, row.user])],
     }));
-    return [listed("Permissions", [side.label, ...USES.map(heading), ACTIONS], rows, this.none()), this.form.element];
+    return [listed("Permissions", [side.label, ...USES.map(heading), ACTIONS], rows, this.none()), ...entering("Set", this.form)];
   }
 
   /**
@@ -91,7 +91,7 @@ export class PermissionsPart {
       cells: [this.link(row), row.exchange || "(AMQP default)", ...TOPIC_USES.map(([use]) => pattern(row[use])), this.clearButton("topic-permissions", row, [row.vhost, row.user, row.exchange])],
     }));
     const none = "None: routing keys are not looked at.";
-    return [listed("Topic permissions", [side.label, "Exchange", ...TOPIC_USES.map(heading), ACTIONS], rows, none), this.topicForm.element];
+    return [listed("Topic permissions", [side.label, "Exchange", ...TOPIC_USES.map(heading), ACTIONS], rows, none), ...entering("Set topic", this.topicForm)];
   }
 
   none() {
@@ -122,6 +122,10 @@ export class PermissionsPart {
 }
 
 const ACTIONS = { label: "Actions" };
+
+function entering(key, form) {
+  return [h("p", { class: "muted", key }, PATTERNS), form.element];
+}
 
 function heading([, label, title]) {
   return { label, title };

@@ -78,7 +78,7 @@ class PolicyPage {
       if (!this.change.open) this.fill();
       this.change.open = true;
       this.change.scrollIntoView({ block: "nearest" });
-      this.change.querySelector(".definition-row input, .definition-row select, input").focus();
+      this.change.querySelector(".definition-row input, .definition-row select")?.focus();
     };
     return [
       h("button", { key: "change", type: "button", on: { click: open } }, "Change …"),

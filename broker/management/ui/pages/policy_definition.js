@@ -16,8 +16,11 @@ const WORDS_FROM = 1000;
  */
 export function valueInWords(value, key) {
   if (typeof value !== "number" || !key?.unit) return plain(value);
-  const words = WORDS[key.unit] && value >= WORDS_FROM ? ` (${WORDS[key.unit](value)})` : "";
-  return `${exactNumber(value)} ${key.unit}${words}`;
+  return `${exactNumber(value)} ${key.unit}${inWords(value, key)}`;
+}
+
+function inWords(value, key) {
+  return key?.unit in WORDS && value >= WORDS_FROM ? ` (${WORDS[key.unit](value)})` : "";
 }
 
 /**
@@ -28,7 +31,7 @@ export function valueInWords(value, key) {
  */
 export function definitionList(definition, keys) {
   const rows = Object.entries(definition).map(([name, value]) =>
-    h("div", { key: name, title: keys.get(name)?.summary ?? null }, h("dt", null, `${name}:`), h("dd", { title: valueInWords(value, keys.get(name)) }, plain(value))),
+    h("div", { key: name, title: keys.get(name)?.summary ?? null }, h("dt", null, `${name}:`), h("dd", { title: valueInWords(value, keys.get(name)) }, plain(value), inWords(value, keys.get(name)))),
   );
   return h("dl", { class: "values" }, rows);
 }

@@ -70,11 +70,11 @@ function table({ queues }) {
   const sorted = [...queues].sort((one, other) => compare(weight(other), weight(one)));
   const rows = sorted.slice(0, SHOWN).map((queue) => ({
     key: queue.name,
-    cells: [queue.name, exactNumber(queue.messages_ready), leaving(queue.would_drop), h("span", null, effect(queue)), changes(queue.changes)],
+    cells: [queue.name, leaving(queue.would_drop), exactNumber(queue.messages_ready), changes(queue.changes), effect(queue)],
   }));
   const more = queues.length - rows.length;
   return [
-    h("div", { class: "preview" }, plainTable("Queues", ["Queue", { label: "Ready", numeric: true }, { label: "Would leave", numeric: true }, "Policy", "What changes"], rows)),
+    h("div", { class: "preview" }, plainTable("Queues", ["Queue", { label: "Would leave", numeric: true }, { label: "Ready", numeric: true }, "What changes", "Policy"], rows)),
     more > 0 ? h("p", { class: "muted" }, `and ${counted(more, "more queue", exactNumber)}`) : null,
   ];
 }

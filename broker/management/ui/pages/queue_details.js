@@ -72,7 +72,7 @@ export function fillAndStorage(queue) {
 
 function limited({ vhost, policy, operator_policy: operatorPolicy }, bar, used, limit, write, source) {
   const by = { policy: ["policy ", policyLink(vhost, policy)], "operator policy": ["operator policy ", policyLink(vhost, operatorPolicy, true)] }[source] ?? "an argument";
-  return [bar, " ", write(used), " of ", write(limit), ", limit by ", by];
+  return h("span", { class: "prose" }, bar, " ", write(used), " of ", write(limit), ", limit by ", by);
 }
 
 function amount(count, size) {

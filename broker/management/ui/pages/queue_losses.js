@@ -90,7 +90,7 @@ function reasons(queue, inForce) {
     const isDeath = DEATHS.includes(reason);
     return {
       key: reason,
-      cells: [words, number(happened[reason]), isDeath ? number(lettered[reason]) : null, isDeath ? number(lost[reason]) : null, h("span", null, why(reason, inForce), deadLetterTo(reason, inForce, vhost))],
+      cells: [words, number(happened[reason]), isDeath ? number(lettered[reason]) : null, isDeath ? number(lost[reason]) : null, h("span", { class: "prose" }, why(reason, inForce), deadLetterTo(reason, inForce, vhost))],
     };
   });
   const headings = [

@@ -28,14 +28,17 @@ function advice({ source, argument }, { vhost, policy, operator_policy: operator
 }
 
 function offer(explanation) {
-  const note = explanation.policy === null ? null : h("span", { class: "muted" }, " It replaces the one in force as a whole: only one policy at a time counts.");
+  const note = explanation.policy === null ? null : h("span", { class: "muted" }, " It starts with the keys of the one in force, which it replaces: only one policy at a time counts.");
   return h("p", null, h("a", { class: "button", href: newPolicy(explanation) }, "Add a policy for this queue"), note);
 }
 
 /** The address of the form for a policy that is in force on this queue alone. */
 function newPolicy({ vhost, name, policy }) {
   const query = new URLSearchParams({ vhost, pattern: `^${escaped(name)}$`, "apply-to": "queues" });
-  if (policy !== null) query.set("priority", String(policy.priority + 1));
+  if (policy !== null) {
+    query.set("priority", String(policy.priority + 1));
+    query.set("definition", JSON.stringify(policy.definition));
+  }
   return `${address("policies")}?${query}`;
 }
 

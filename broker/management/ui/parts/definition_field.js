@@ -29,7 +29,7 @@ export class DefinitionField {
 
   /** @returns {HTMLElement} where the focus goes if something is wrong */
   firstInput() {
-    return this.element.querySelector("[aria-invalid='true'], input, select, button");
+    return this.element.querySelector("input, select, button");
   }
 
   /** Replace all rows. @param {Object<string, *>} definition */
@@ -69,6 +69,7 @@ export class DefinitionField {
     const other = { key: "other", title: "A key that this broker does not know, with a value in JSON", type: "button", class: "chip", on: { click: () => this.addByHand({ key: "" }) } };
     patch(
       this.offers,
+      h("div", { key: "add" }, this.entries.length === 0 ? "Add a key:" : "Add another key:"),
       groups.map(([group, keys]) => h("div", { key: group, class: "chips" }, h("span", { class: "muted" }, `${group}:`), keys.map((key) => this.makeChip(key)))),
       h("div", { key: " ", class: "chips" }, h("span", { class: "muted" }, "Other:"), h("button", other, "key as JSON")),
     );

@@ -17,7 +17,13 @@ export function showDialog(title, ...content) {
   count += 1;
   const id = `dialog-title-${count}`;
   const dialog = h("dialog", { "aria-labelledby": id, own: true }, h("h2", { id }, title), content);
-  dialog.addEventListener("close", () => dialog.remove());
+  const left = new AbortController();
+  // What it asks belongs to the page that was there.
+  addEventListener("hashchange", () => dialog.close(), { signal: left.signal });
+  dialog.addEventListener("close", () => {
+    left.abort();
+    dialog.remove();
+  });
   document.body.append(dialog);
   dialog.showModal();
   return dialog;

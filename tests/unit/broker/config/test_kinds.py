@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.config import kinds
-from broker.config.kinds import Kind, ProductVersion, SyncRule
+from broker.config.kinds import Endpoint, Kind, ProductVersion, SyncRule
 
 PORT = kinds.integer(0, 65535)
 NUMBERED = kinds.optional(kinds.integer(1, 9), "none", "infinity")
@@ -131,3 +131,33 @@ def test_units() -> None:
 
 def test_a_product_reads_as_it_was_written() -> None:
     assert str(ProductVersion("RabbitMQ", "3.10.8")) == "RabbitMQ 3.10.8"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("none", ()),
+        ([], ()),
+        (5672, (Endpoint("", 5672),)),
+        ("5672", (Endpoint("", 5672),)),
+        ("127.0.0.1:5672, [::1]:5673", (Endpoint("127.0.0.1", 5672), Endpoint("::1", 5673))),
+        ("[::1]:5672", (Endpoint("::1", 5672),)),
+        ("::1:5672", (Endpoint("::1", 5672),)),
+        ("[5672, 'localhost:1']", (Endpoint("", 5672), Endpoint("localhost", 1))),
+        (["fe80::1%eth0:5672"], (Endpoint("fe80::1%eth0", 5672),)),
+        ({1: "127.0.0.1:5672", "default": 5673}, (Endpoint("127.0.0.1", 5672), Endpoint("", 5673))),
+        ([1, 1], (Endpoint("", 1),)),
+    ],
+)
+def test_endpoints(given: object, expected: object) -> None:
+    read = kinds.endpoints().read
+    assert read(given) == expected
+    if expected is not None and isinstance(expected, tuple):
+        assert read([str(each) for each in expected]) == expected, "what is shown can be given again"
+
+
+@pytest.mark.parametrize("given", [True, 70000, -1, "a", ":5672", "[::1]", "[::1:5672", "a b:1", [None], [[1]], 1.5])
+def test_no_endpoints(given: object) -> None:
+    with pytest.raises(ValueError):
+        kinds.endpoints().read(given)

@@ -1,0 +1,60 @@
+"""All pages that the UI has, as its registry lists them, and what may be expected of every one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from playwright.sync_api import expect
+
+import broker.management
+from tests.ui.pages import Ui
+from tests.ui.scene import Scene
+
+_REGISTRY: Final = Path(broker.management.__path__[0]) / "ui" / "pages" / "registry.js"
+_ROW: Final = re.compile(r'^ +\{ path: "([^"]*)", tab: "[^"]+", load:', re.MULTILINE)
+#: Headed and with all of its tables filled; a page that has been left is marked.
+_SHOWN: Final = """() => {
+    const main = document.querySelector("main#main");
+    const counts = [...main.querySelectorAll(".table-bar [role=status]")].filter((each) => each.checkVisibility());
+    return main.querySelector("[data-left]") === null && main.querySelector("h1") !== null
+        && counts.every(({ textContent }) => textContent !== "");
+}"""
+
+#: Paths of all pages, for example ``queues/:vhost/:name``.
+PATHS: Final = tuple(_ROW.findall(_REGISTRY.read_text()))
+
+
+def address_of(path: str, scene: Scene) -> str:
+    """The address of a page, of an object of the scene if it is about one."""
+    kind = path.split("/", 1)[0]
+    names = {":vhost": scene.vhost, ":name": scene.names.get(kind)}
+    parts = []
+    for part in path.split("/"):
+        name = names.get(part) if part.startswith(":") else part
+        assert name is not None, f"tests/ui/scene.py has nothing for {part} of the page {path}"
+        parts.append(quote(name, safe=""))
+    return f"#/{'/'.join(parts)}"
+
+
+def visit(ui: Ui, path: str, scene: Scene) -> None:
+    """Go to a page as a link does, and wait until it shows what it has."""
+    address = address_of(path, scene)
+    if ui.page.evaluate("location.hash") != address:
+        ui.page.evaluate("document.querySelector('main#main > *').dataset.left = 'yes'")
+        ui.go(address)
+    ui.page.wait_for_function(_SHOWN)
+
+
+def open_all(ui: Ui) -> None:
+    """Open all parts of a page that are closed at first, but not the choice of columns."""
+    ui.page.evaluate(
+        "document.querySelectorAll('main details:not(.menu)').forEach((details) => { details.open = true; })"
+    )
+
+
+def expect_no_failure(ui: Ui) -> None:
+    """Nothing that was asked for has been refused."""
+    expect(ui.page.locator(".shell > .notice.error").locator("visible=true")).to_have_count(0)

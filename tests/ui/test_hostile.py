@@ -1,0 +1,85 @@
+"""Whatever is called like markup is shown as text, on every page; nothing leaves for anywhere but the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Dialog, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.ui.pages import Ui
+from tests.ui.registered import PATHS, expect_no_failure, open_all, visit
+from tests.ui.scene import HOSTILE, Scene
+
+NewUi = Callable[..., Ui]
+#: Elements that no page of ours has, and attributes that none has.
+FOREIGN = """() => {
+    const elements = [...document.querySelectorAll("img, iframe, object, embed, base, script:not([src]), style")];
+    const handlers = [...document.querySelectorAll("*")].filter(
+        ({ attributes }) => [...attributes].some(({ name }) => name.startsWith("on")));
+    return [...elements, ...handlers].map(({ outerHTML }) => outerHTML);
+}"""
+#: The hostile text as it is, in what is shown or on hover.
+SHOWN = """(text) => document.body.textContent.includes(text)
+    || [...document.querySelectorAll("[title]")].some(({ title }) => title.includes(text))"""
+#: Pages that are about the broker as a whole.
+NAMELESS = {""}
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LeveretProcess, Scene]]:
+    """A broker on which everything has a hostile name."""
+    with LeveretProcess(tmp_path_factory.mktemp("hostile")) as process, Scene(process, HOSTILE) as scene:
+        yield process, scene
+
+
+def test_names_and_values_are_text_on_every_page(hostile: tuple[LeveretProcess, Scene], new_ui: NewUi) -> None:
+    process, scene = hostile
+    ui = new_ui(url=process.http_url)
+    asked: list[str] = []
+    dialogs: list[str] = []
+    ui.page.on("request", lambda request: asked.append(request.url))
+
+    def note(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    ui.page.on("dialog", note)
+    found = {}
+    for path in PATHS:
+        visit(ui, path, scene)
+        open_all(ui)
+        expect_no_failure(ui)
+        found[path] = (ui.page.evaluate(FOREIGN), path in NAMELESS or ui.page.evaluate(SHOWN, HOSTILE))
+    assert found == {path: ([], True) for path in PATHS}
+    assert ui.page.evaluate("window.hit") is None
+    assert dialogs == []
+    assert [url for url in asked if not url.startswith(ui.url)] == []
+
+
+def test_messages_are_text(hostile: tuple[LeveretProcess, Scene], new_ui: NewUi) -> None:
+    process, scene = hostile
+    ui = new_ui(url=process.http_url)
+    visit(ui, "queues/:vhost/:name", scene)
+    open_all(ui)
+    ui.main.locator("form").get_by_role("button", name="Get message").click()
+    expect(ui.main.locator("pre").get_by_text(HOSTILE).first).to_be_visible()
+    assert ui.page.evaluate(FOREIGN) == []
+    assert ui.page.evaluate("window.hit") is None
+
+
+def test_a_user_with_a_hostile_name_logs_in(hostile: tuple[LeveretProcess, Scene], new_ui: NewUi) -> None:
+    process, _ = hostile
+    ui = new_ui(url=process.http_url, user=HOSTILE, password=HOSTILE)
+    expect(ui.page.locator(".top .user")).to_have_text(HOSTILE)
+    assert ui.page.evaluate(FOREIGN) == []
+
+
+def test_addresses_by_hand_do_no_harm(hostile: tuple[LeveretProcess, Scene], new_ui: NewUi) -> None:
+    process, _ = hostile
+    ui = new_ui(url=process.http_url)
+    for address in ("#/<img src=x onerror=hit=1>", "#/queues/%", "#javascript:hit=1", "#/__proto__/constructor/x"):
+        ui.go(address)
+        expect(ui.main.get_by_role("heading", level=1)).to_have_text("No such page")
+    assert ui.page.evaluate("window.hit") is None

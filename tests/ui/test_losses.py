@@ -1,0 +1,196 @@
+"""What was lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import pika
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.clients import Client
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+VHOST: Final = "losing"
+MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
+FULL: Final = {"x-max-length": 2}
+QUEUES: Final[dict[str, dict[str, Any]]] = {
+    "dropping": FULL,
+    "refusing": {**FULL, "x-overflow": "reject-publish"},
+    "letters kept": {**FULL, "x-dead-letter-exchange": "kept"},
+    "letters lost": {**FULL, "x-dead-letter-exchange": "nowhere"},
+    "refusing letters": {**FULL, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "kept"},
+    "expiring": {"x-message-ttl": 0},
+    "rejecting": {},
+    "purged": {},
+    "deleted": FULL,
+    MARKUP: FULL,
+}
+
+
+@pytest.fixture(scope="module")
+def losing(broker: LeveretProcess) -> Iterator[str]:
+    """A virtual host in which everything is lost that can be."""
+    api = Management(broker.http_url)
+    api.request("PUT", "vhosts", VHOST)
+    with Client(f"{broker.url}/{VHOST}") as client:
+        channel = client.channel
+        channel.exchange_declare("kept", "fanout")
+        channel.queue_declare("letters")
+        channel.queue_bind("letters", "kept")
+        for name, arguments in QUEUES.items():
+            channel.queue_declare(name, durable=True, arguments=arguments)
+            # The first two have room; of "dropping" the most is lost.
+            for _ in range(12 if name == "dropping" else 5):
+                channel.basic_publish("", name, b"x")
+        for _ in range(4):
+            channel.basic_publish("amq.direct", "to nobody", b"x")
+        channel.confirm_delivery()
+        with pytest.raises(pika.exceptions.UnroutableError):
+            channel.basic_publish("amq.topic", "to nobody", b"x", mandatory=True)
+        for _ in range(5):
+            got = channel.basic_get("rejecting")[0]
+            assert got is not None
+            channel.basic_reject(got.delivery_tag, requeue=False)
+        channel.queue_purge("purged")
+        channel.queue_delete("deleted")
+    yield VHOST
+    api.request("DELETE", "vhosts", VHOST)
+
+
+@pytest.fixture
+def losses(losing: str, new_ui: NewUi) -> Ui:
+    """The page, showing the last ten minutes."""
+    ui = new_ui(address="#/losses")
+    ui.choose("vhost", losing)
+    ui.choose("window", "600")
+    expect(ui.main.get_by_text("12 queues and exchanges")).to_be_visible()
+    return ui
+
+
+def amounts(row: Locator) -> dict[str, str]:
+    """What is not empty in a row, by the heading."""
+    found: dict[str, str] = row.evaluate(
+        """(row) => Object.fromEntries([...row.closest("table").querySelectorAll("th")].map((heading, index) =>
+            [heading.textContent.replace(/[▲▼]/, ""), row.cells[index].textContent]).slice(2).filter(([, text]) => text))"""
+    )
+    return found
+
+
+def figures(ui: Ui, group: str) -> dict[str, str]:
+    """The large numbers of a group by their labels."""
+    shown = ui.main.get_by_role("list", name=group, exact=True).get_by_role("listitem")
+    pairs = [(each.locator(".figure-label"), each.locator(".figure-value")) for each in shown.all()]
+    return {label.inner_text(): value.inner_text() for label, value in pairs}
+
+
+def test_totals_add_up_and_are_explained(losses: Ui) -> None:
+    lost = figures(losses, "Lost")
+    # dropping 10, deleted 3, markup 3; refusing 3; expiring 5; rejecting 5; letters lost 3; exchanges 4 and 1.
+    assert lost == {
+        "Lost for good": "37",
+        "Over the limit": "16",
+        "Refused": "3",
+        "Expired": "5",
+        "Rejected": "5",
+        "Dead letters lost": "3",
+        "Unroutable": "4",
+        "Returned": "1",
+    }
+    assert figures(losses, "Not lost") == {"Dead-lettered": "6", "Purged": "5", "Gone with the queue": "2"}
+    expect(losses.main.get_by_text("None: delivery limit.")).to_be_visible()
+    expect(losses.main.get_by_text("Publishers that use confirms were told, others were not.")).to_be_visible()
+
+
+ROWS: Final = {
+    "dropping": {"Lost": "10", "Limit": "10"},
+    "refusing": {"Lost": "3", "Refused": "3"},
+    "letters kept": {"Lost": "0", "Dead-lettered": "3"},
+    "letters lost": {"Lost": "3", "Dead letters": "3"},
+    "refusing letters": {"Lost": "0", "Dead-lettered": "3"},
+    "expiring": {"Lost": "5", "Expired": "5"},
+    "rejecting": {"Lost": "5", "Rejected": "5"},
+    "purged": {"Lost": "0", "Purged": "5"},
+    "amq.direct": {"Lost": "4", "Unroutable": "4"},
+    "amq.topic": {"Lost": "1", "Returned": "1"},
+    MARKUP: {"Lost": "3", "Limit": "3"},
+}
+
+
+def test_who_lost_most_stands_first_with_reasons_and_links(losses: Ui) -> None:
+    losses.main.locator("#choose-kind").select_option("")
+    links = losses.main.locator("tbody td.name a")
+    assert links.first.inner_text() == "dropping"
+    found = {row.locator("td.name a").inner_text(): amounts(row) for row in losses.rows().filter(has=links).all()}
+    assert found == ROWS
+    expect(losses.row("dropping").get_by_role("link")).to_have_attribute("href", f"#/queues/{VHOST}/dropping")
+    link = losses.main.get_by_role("link", name=MARKUP, exact=True)
+    quoted = quote(MARKUP, safe="!'()*")
+    expect(link).to_have_attribute("href", f"#/queues/{VHOST}/{quoted}")
+    exchange = losses.row("amq.direct")
+    expect(exchange.get_by_role("link")).to_have_attribute("href", f"#/exchanges/{VHOST}/amq.direct")
+    deleted = losses.rows().filter(has_text="deleted queue")
+    assert amounts(deleted) == {"Lost": "3", "Limit": "3", "With queue": "2"}
+    expect(deleted.get_by_role("link")).to_have_count(0)
+    assert losses.page.locator("img").count() == 0
+
+
+def test_sorting_and_filtering(losses: Ui) -> None:
+    losses.main.get_by_role("columnheader", name="Refused").get_by_role("button").click()
+    expect(losses.rows().first).to_contain_text("refusing")
+    losses.main.get_by_role("searchbox").fill("letters")
+    expect(losses.rows()).to_have_count(3)
+    losses.main.get_by_role("searchbox").fill("")
+    losses.choose("kind", "exchange")
+    expect(losses.rows()).to_have_count(2)
+    assert figures(losses, "Lost")["Lost for good"] == "5"
+    losses.choose("kind", "")
+    expect(losses.rows()).to_have_count(12)
+
+
+def test_the_window_is_chosen_and_honest(losses: Ui) -> None:
+    since = losses.main.get_by_text("Counted since")
+    expect(since).to_contain_text("That is when the broker started: what was lost before is not known.")
+    with losses.page.expect_response(re.compile(r"/api/losses/losing\?.*age=28800")):
+        losses.choose("window", "28800")
+    with losses.page.expect_response(re.compile(r"/api/losses/losing\?(?!.*age=)")):
+        losses.choose("window", "")
+    expect(losses.rows()).to_have_count(12)
+    with losses.page.expect_response(re.compile(r"/api/losses/losing\?.*age=\d+")):
+        losses.choose("window", "today")
+    losses.page.reload()
+    expect(losses.main.locator("#choose-window")).to_have_value("today")
+
+
+def test_the_chart_shows_those_that_lost_most(losses: Ui) -> None:
+    chart = losses.main.get_by_role("img", name="When it was lost")
+    expect(chart).to_have_attribute("aria-label", re.compile("dropping: now"), timeout=15_000)
+    expect(losses.main.locator(".legend li")).to_have_count(5)
+
+
+def test_nothing_was_lost(new_ui: NewUi, api: Management) -> None:
+    api.request("PUT", "vhosts", "lossless")
+    ui = new_ui(address="#/losses")
+    ui.choose("vhost", "lossless")
+    expect(ui.main.get_by_text("Nothing was lost since")).to_be_visible()
+    expect(ui.main.get_by_text("Choose a longer window above")).to_be_visible()
+    ui.choose("window", "")
+    expect(ui.main.get_by_text("the column Fill of the queues")).to_be_visible()
+    assert figures(ui, "Lost") == {"Lost for good": "0"}
+    api.request("DELETE", "vhosts", "lossless")
+
+
+def test_users_see_what_was_lost_in_their_virtual_hosts(losing: str, new_ui: NewUi, api: Management) -> None:
+    api.request("PUT", "users", "loser", body={"password": "secret", "tags": "management"})
+    ui = new_ui(user="loser", password="secret", address="#/losses")
+    expect(ui.main.get_by_text("Nothing was lost since")).to_be_visible()
+    api.request("PUT", "permissions", losing, "loser", body={"configure": "", "write": "", "read": ""})
+    ui.refresh()
+    expect(ui.row("dropping")).to_be_visible()
+    api.request("DELETE", "users", "loser")

@@ -1,0 +1,367 @@
+"""The page of a queue, but for its messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import quote
+
+import pika
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.conftest import Console
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+VHOST: Final = "queue shown"
+#: A minute may end between the first and the last one.
+DROPPED: Final = re.compile(r"Dropped over the limit: .* highest [1-3]")
+HOSTILE: Final = (
+    """<img src=x onerror="document.title='hit'">""",
+    "%2F",
+    "/",
+    """a'"\\`${1}&amp;🐇 #?""",
+    "ü" * 127 + "x",
+)
+
+
+@pytest.fixture
+def vhost(api: Management) -> Iterator[str]:
+    """A virtual host of its own."""
+    api.request("PUT", "vhosts", VHOST)
+    yield VHOST
+    api.request("DELETE", "vhosts", VHOST)
+
+
+@pytest.fixture
+def declare(api: Management, vhost: str) -> Callable[..., None]:
+    """Declare a durable queue with arguments and publish so many messages of ten bytes to it."""
+
+    def make(name: str, messages: int = 0, **arguments: object) -> None:
+        given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        api.request("PUT", "queues", vhost, name, body={"durable": True, "arguments": given})
+        message = {
+            "properties": {"delivery_mode": 2},
+            "routing_key": name,
+            "payload": "0123456789",
+            "payload_encoding": "string",
+        }
+        for _ in range(messages):
+            api.request("POST", "exchanges", vhost, "amq.default", "publish", body=message)
+
+    return make
+
+
+@pytest.fixture
+def connection(broker: LeveretProcess, vhost: str) -> Iterator[pika.BlockingConnection]:
+    """A client in the virtual host."""
+    made = pika.BlockingConnection(pika.URLParameters(f"{broker.url}/{quote(vhost, safe='')}"))
+    yield made
+    made.close()
+
+
+def policy(api: Management, kind: str, name: str, pattern: str, priority: int = 0, **definition: Any) -> None:
+    keys = {key.replace("_", "-"): value for key, value in definition.items()}
+    body = {"pattern": pattern, "definition": keys, "priority": priority, "apply-to": "queues"}
+    api.request("PUT", kind, VHOST, name, body=body)
+
+
+def page_of(name: str) -> str:
+    return f"#/queues/{quote(VHOST, safe='')}/{quote(name, safe='')}"
+
+
+def open_queue(new_ui: NewUi, name: str, **options: object) -> Ui:
+    return new_ui(address=page_of(name), **options)
+
+
+def part(ui: Ui, title: str) -> Locator:
+    return ui.main.locator(".section").filter(has=ui.page.get_by_role("heading", name=title, exact=True))
+
+
+def folded(ui: Ui, title: str) -> Locator:
+    """A part that is closed at first, opened by its button on top of the page."""
+    ui.main.get_by_role("navigation", name="On this page").get_by_role("button", name=title, exact=True).click()
+    return ui.main.locator("details.section[open]").filter(has=ui.page.locator("summary", has_text=title))
+
+
+def part_of(text: str) -> re.Pattern[str]:
+    return re.compile(re.escape(text))
+
+
+def cells(section: Locator, key: str) -> list[str]:
+    row = section.locator("tbody tr").filter(has=section.page.get_by_text(key, exact=True))
+    expect(row).to_have_count(1)
+    return [text.strip() for text in row.locator("td").all_inner_texts()]
+
+
+def test_every_setting_has_its_value_its_source_and_the_reason(
+    new_ui: NewUi, api: Management, declare: Callable[..., None]
+) -> None:
+    policy(api, "policies", "strong", "^explained$", 5, max_length=50, message_ttl=120_000)
+    policy(api, "policies", "weak", "^exp", 1, max_length=10)
+    policy(api, "operator-policies", "cap", "", max_length=70, max_length_bytes=2048)
+    declare("explained", 0, max_length=60, message_ttl=90_000, max_priority=2)
+    ui = open_queue(new_ui, "explained")
+    settings = part(ui, "Settings")
+    smaller = "the smaller one counts: 60 in the argument, 50 in the policy"
+    assert cells(settings, "max-length") == ["max-length", "50", "policy strong", "60", "50", "70", smaller]
+    only = "only the operator policy sets it"
+    expected = ["max-length-bytes", "2 KiB", "operator policy cap", "", "", "2 KiB", only]
+    assert cells(settings, "max-length-bytes") == expected
+    assert cells(settings, "message-ttl")[1:5] == ["1m 30s", "argument", "1m 30s", "2m"]
+    assert cells(settings, "max-priority")[1:4] == ["2", "argument", "2"]
+    assert cells(settings, "overflow") == ["overflow", "drop-head", "default", "", "", "", "nobody has set it"]
+    assert cells(settings, "expires")[1:3] == ["never", "default"]
+    expect(settings).to_contain_text("Policy weak – 'strong' has the higher priority (5 against 1)")
+    href = f"#/policies/{quote(VHOST, safe='')}/strong"
+    expect(settings.get_by_role("link", name="strong").first).to_have_attribute("href", href)
+
+
+def test_how_full_it_is_and_what_would_raise_the_limit(
+    new_ui: NewUi, api: Management, declare: Callable[..., None]
+) -> None:
+    policy(api, "policies", "p", "^f", 3, max_length=12)
+    declare("f.1+1", 9, max_length_bytes=1000)
+    ui = open_queue(new_ui, "f.1+1")
+    fill = part(ui, "Fill and storage")
+    expect(fill.get_by_role("img", name="Messages: 9 of 12, 75%")).to_be_visible()
+    expect(fill.get_by_role("img", name="Bytes: 90 B of 1000 B, 9%")).to_be_visible()
+    expect(fill).to_contain_text("9 of 12, limit by policy p")
+    expect(fill).to_contain_text("90 B of 1000 B, limit by an argument")
+    expect(fill).to_contain_text("the oldest messages are dropped")
+    expect(fill).to_contain_text("To raise max-length: change policy p.")
+    expect(fill).to_contain_text("To raise max-length-bytes: it is an argument")
+    add = fill.get_by_role("link", name="Add a policy for this queue")
+    definition = "%7B%22max-length%22%3A12%7D"
+    query = f"pattern=%5Ef%5C.1%5C%2B1%24&apply-to=queues&priority=4&definition={definition}"
+    expect(add).to_have_attribute("href", f"#/policies?vhost=queue+shown&{query}")
+    add.click()
+    expect(ui.main.get_by_role("textbox", name="Pattern")).to_have_value(r"^f\.1\+1$")
+    expect(ui.main.get_by_role("textbox", name="Priority")).to_have_value("4")
+
+
+def test_only_policymakers_are_offered_a_policy(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
+    declare("plain")
+    body = {"configure": ".*", "write": ".*", "read": ".*"}
+    for name, tag, count in (("looks", "management", 0), ("makes", "policymaker", 1)):
+        api.request("PUT", "users", name, body={"password": "secret", "tags": tag})
+        api.request("PUT", "permissions", VHOST, name, body=body)
+        ui = open_queue(new_ui, "plain", user=name, password="secret")
+        expect(part(ui, "Settings").locator("tbody tr").first).to_be_visible()
+        expect(ui.main.get_by_role("link", name="Add a policy for this queue")).to_have_count(count)
+        api.request("DELETE", "users", name)
+
+
+def test_where_messages_are(new_ui: NewUi, declare: Callable[..., None]) -> None:
+    declare("on-disk", 4, queue_mode="lazy")
+    ui = open_queue(new_ui, "on-disk")
+    fill = part(ui, "Fill and storage")
+    expect(fill.locator("dl > div").filter(has_text="On disk only")).to_contain_text("4 messages, 40 B")
+    expect(fill.locator("dl > div").filter(has_text="Segments")).to_contain_text("1 file")
+    expect(fill).to_contain_text("begun")
+    expect(part(ui, "About")).to_contain_text("lazy")
+
+
+def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
+    api.request("PUT", "exchanges", VHOST, "late", body={"type": "fanout"})
+    policy(api, "policies", "short", "^over$", max_length=2, dead_letter_exchange="late")
+    declare("over", 5)
+    declare("refusing", 4, max_length=1, overflow="reject-publish")
+    declare("calm", 1)
+    ui = open_queue(new_ui, "over")
+    losses = part(ui, "Losses")
+    expect(losses).to_contain_text("3 messages are lost for good")
+    row = cells(losses, "Dropped over the limit")
+    assert row[1:4] == ["3", "3", "3"]
+    assert row[4].startswith(
+        "The limit is max-length 2; overflow drop-head drops the oldest messages. Dead letters go to"
+    )
+    expect(losses.get_by_role("img")).to_have_attribute("aria-label", DROPPED)
+    with ui.page.expect_response(lambda answer: "msg_rates_age=86400" in answer.url):
+        ui.choose("losses-range", "86400")
+    expect(losses.get_by_role("img")).to_have_attribute(
+        "aria-label", re.compile(r"Dead letters lost: .* highest [1-3]")
+    )
+    ui.go(page_of("refusing"))
+    expect(part(ui, "Losses")).to_contain_text(
+        "overflow is reject-publish. Publishers that ask for confirms were told."
+    )
+    assert cells(part(ui, "Losses"), "Refused: the queue was full")[1] == "3"
+    ui.go(page_of("calm"))
+    expect(part(ui, "Losses")).to_contain_text("no message was dropped")
+    expect(part(ui, "Losses").get_by_role("link")).to_have_attribute("href", "#/losses")
+
+
+def test_consumers(new_ui: NewUi, declare: Callable[..., None], connection: pika.BlockingConnection) -> None:
+    declare("worked", 2)
+    ui = open_queue(new_ui, "worked")
+    expect(part(ui, "Consumers")).to_contain_text("Nobody consumes from this queue.")
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=7)
+    channel.basic_consume("worked", lambda *_: None, consumer_tag="<b>tag</b>", exclusive=True)
+    ui.refresh()
+    consumers = part(ui, "Consumers")
+    row = consumers.locator("tbody tr")
+    expect(row.locator("td").nth(1)).to_contain_text("<b>tag</b>")
+    assert row.locator("td").all_inner_texts()[2:5] == ["yes", "7", "yes"]
+    link = consumers.get_by_role("link")
+    expect(link).to_have_attribute("href", part_of("#/channels/127.0.0.1"))
+    expect(ui.main.locator(".tiles")).to_contain_text("2Unacked")
+
+
+def test_bindings(new_ui: NewUi, api: Management, declare: Callable[..., None], console: Console) -> None:
+    console.allow(404)
+    declare("bound")
+    ui = open_queue(new_ui, "bound")
+    bindings = part(ui, "Bindings")
+    expect(bindings.locator("tbody tr")).to_have_count(1)
+    expect(bindings).to_contain_text("implicit")
+    ui.main.get_by_text("Add a binding").click()
+    form = ui.main.locator("form").filter(has_text="From exchange")
+    form.get_by_label("From exchange").fill("nowhere")
+    form.get_by_role("button", name="Bind").click()
+    expect(form.get_by_role("alert")).to_contain_text("no exchange 'nowhere'")
+    form.get_by_label("From exchange").fill("amq.topic")
+    form.get_by_label("Routing key").fill("a/%2F.#")
+    form.get_by_role("button", name="Bind").click()
+    expect(bindings.locator("tbody tr")).to_have_count(2)
+    expect(bindings.get_by_role("link", name="amq.topic")).to_have_attribute("href", part_of("/amq.topic"))
+    bindings.get_by_role("button", name="Unbind …").click()
+    dialog = ui.page.get_by_role("dialog", name="Remove binding")
+    expect(dialog).to_contain_text("amq.topic → bound")
+    expect(dialog).to_contain_text("a/%2F.#")
+    dialog.get_by_role("button", name="Unbind").click()
+    expect(bindings.locator("tbody tr")).to_have_count(1)
+    assert len(api.request("GET", "queues", VHOST, "bound", "bindings")) == 1
+
+
+def test_an_exclusive_queue(new_ui: NewUi, connection: pika.BlockingConnection) -> None:
+    connection.channel().queue_declare("mine", exclusive=True)
+    ui = open_queue(new_ui, "mine")
+    about = part(ui, "About")
+    expect(about).to_contain_text("Exclusive to")
+    expect(about.get_by_role("link")).to_have_attribute("href", part_of("#/connections/127.0.0.1"))
+    expect(ui.main).to_contain_text("only the connection that declared it can get, purge or delete")
+    expect(ui.main.get_by_role("button", name="Delete …")).to_have_count(0)
+
+
+def test_purging_and_deleting(
+    new_ui: NewUi, api: Management, declare: Callable[..., None], connection: pika.BlockingConnection, console: Console
+) -> None:
+    console.allow(400, 404)
+    declare("doomed", 3)
+    connection.channel().basic_consume("doomed", lambda *_: None)
+    declare("doomed.too", 3)
+    ui = open_queue(new_ui, "doomed.too")
+    folded(ui, "Purge").get_by_role("button", name="Purge …").click()
+    dialog = ui.page.get_by_role("dialog", name="Purge queue")
+    expect(dialog.get_by_text("doomed.too", exact=True)).to_be_visible()
+    dialog.get_by_role("button", name="Purge").click()
+    expect(ui.main.get_by_text("The queue has been purged.")).to_be_visible()
+    expect(ui.main.locator(".tiles")).to_contain_text("0Ready")
+    ui.go(page_of("doomed"))
+    form = folded(ui, "Delete")
+    form.get_by_label("Only if unused").check()
+    form.get_by_role("button", name="Delete …").click()
+    dialog = ui.page.get_by_role("dialog", name="Delete queue")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("in use")
+    dialog.get_by_role("button", name="Cancel").click()
+    form.get_by_label("Only if unused").uncheck()
+    form.get_by_role("button", name="Delete …").click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queues")
+    expect(ui.page.get_by_text("Queue doomed has been deleted.")).to_be_visible()
+    with pytest.raises(HTTPError, match="404"):
+        api.request("GET", "queues", VHOST, "doomed")
+
+
+def test_a_quorum_queue_has_no_conditions(new_ui: NewUi, declare: Callable[..., None]) -> None:
+    declare("voted", 1, queue_type="quorum")
+    ui = open_queue(new_ui, "voted")
+    assert cells(part(ui, "Settings"), "delivery-limit")[1:3] == ["no limit", "default"]
+    form = folded(ui, "Delete")
+    expect(form.get_by_label("Only if unused")).to_be_hidden()
+    form.get_by_role("button", name="Delete …").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queues")
+
+
+def test_a_queue_that_is_gone(new_ui: NewUi, api: Management, declare: Callable[..., None], console: Console) -> None:
+    console.allow(404)
+    declare("fleeting")
+    ui = open_queue(new_ui, "fleeting")
+    expect(part(ui, "Settings")).to_be_visible()
+    api.request("DELETE", "queues", VHOST, "fleeting")
+    ui.refresh()
+    expect(ui.main.get_by_text("This queue has been deleted.")).to_be_visible()
+    expect(ui.main.get_by_role("link", name="All queues")).to_be_visible()
+    declare("fleeting")
+    ui.refresh()
+    expect(part(ui, "Settings")).to_be_visible()
+    ui.go(page_of("never"))
+    expect(ui.main.get_by_text(f"There is no queue of this name in virtual host {VHOST}.")).to_be_visible()
+
+
+def test_hostile_names(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
+    ui = new_ui()
+    for name in HOSTILE:
+        declare(name, 1)
+        ui.go(page_of(name))
+        expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"Queue {name} in virtual host {VHOST}")
+        publish = folded(ui, "Publish a message")
+        publish.get_by_label("Payload", exact=True).fill(name)
+        publish.get_by_role("button", name="Publish").click()
+        expect(ui.main.locator(".tiles")).to_contain_text("2Ready")
+        get = folded(ui, "Get messages")
+        get.get_by_label("Messages").fill("2")
+        get.get_by_role("button", name="Get messages").click()
+        expect(get.locator("pre").nth(1)).to_have_text(name)
+        folded(ui, "Delete").get_by_role("button", name="Delete …").click()
+        dialog = ui.page.get_by_role("dialog", name="Delete queue")
+        expect(dialog.get_by_text(name, exact=True)).to_be_visible()
+        dialog.get_by_role("button", name="Delete").click()
+        expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queues")
+    assert api.request("GET", "queues", VHOST) == []
+    assert ui.page.locator("img, script:not([src])").count() == 0
+
+
+def test_what_is_being_typed_survives_a_refresh(new_ui: NewUi, declare: Callable[..., None]) -> None:
+    declare("typed", 1)
+    ui = open_queue(new_ui, "typed")
+    move = folded(ui, "Move messages")
+    target = move.get_by_label("To queue")
+    expect(target).to_be_focused()
+    target.press_sequentially("half")
+    ui.refresh()
+    target.press_sequentially("-done")
+    expect(target).to_have_value("half-done")
+    expect(target).to_be_focused()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
+def test_a_queue_narrow_and_dark(
+    new_ui: NewUi,
+    api: Management,
+    declare: Callable[..., None],
+    width: int,
+    scheme: str,
+    assert_accessible: Callable[[Page], None],
+    screenshot: Callable[[Page], Path],
+) -> None:
+    policy(api, "policies", "bounded", "", max_length=5, dead_letter_exchange="late", queue_mode="lazy")
+    declare("looked-at", 9)
+    ui = open_queue(new_ui, "looked-at", viewport={"width": width, "height": 740}, color_scheme=scheme)
+    for title in ("Publish a message", "Get messages", "Move messages", "Purge", "Delete"):
+        expect(folded(ui, title)).to_be_visible()
+    ui.main.locator("form").get_by_role("button", name="Get messages").click()
+    expect(ui.main.locator("pre")).to_be_visible()
+    assert ui.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert_accessible(ui.page)
+    screenshot(ui.page)

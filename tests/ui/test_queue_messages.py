@@ -1,0 +1,287 @@
+"""Messages on the page of a queue: publishing, getting and moving them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from playwright.sync_api import Locator, Route, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.conftest import Console
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+VHOST: Final = "queue messages"
+MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
+
+
+@pytest.fixture
+def channel(api: Management, broker: LeveretProcess) -> Iterator[BlockingChannel]:
+    """A client's channel in a virtual host of its own."""
+    api.request("PUT", "vhosts", VHOST)
+    connection = pika.BlockingConnection(pika.URLParameters(f"{broker.url}/{quote(VHOST, safe='')}"))
+    yield connection.channel()
+    connection.close()
+    api.request("DELETE", "vhosts", VHOST)
+
+
+def fill(channel: BlockingChannel, name: str, count: int, key: str = "", **arguments: Any) -> None:
+    """Declare a queue with arguments, and publish numbers to it: with a routing key through an exchange."""
+    given = {f"x-{argument.replace('_', '-')}": value for argument, value in arguments.items()}
+    channel.queue_declare(name, durable=True, arguments=given)
+    if key:
+        channel.exchange_declare("in", "topic")
+        channel.queue_bind(name, "in", "#")
+    channel.confirm_delivery()
+    for number in range(count):
+        channel.basic_publish("in" if key else "", key or name, str(number).encode())
+
+
+def open_part(new_ui: NewUi, name: str, title: str, **options: object) -> tuple[Ui, Locator]:
+    """A page with one of its closed parts opened."""
+    ui = new_ui(address=f"#/queues/{quote(VHOST, safe='')}/{quote(name, safe='')}", **options)
+    contents = ui.main.get_by_role("navigation", name="On this page")
+    contents.get_by_role("button", name=title, exact=True).click()
+    return ui, ui.main.locator("details.section[open]").filter(has=ui.page.locator("summary", has_text=title))
+
+
+def get(section: Locator, count: int = 1, mode: str = "ack_requeue_true") -> Locator:
+    section.get_by_label("Mode").select_option(mode)
+    section.get_by_label("Messages").fill(str(count))
+    section.get_by_role("button", name="Get messages").click()
+    return section.get_by_role("article")
+
+
+def ready(api: Management, name: str) -> int:
+    count: int = api.request("GET", "queues", VHOST, name)["messages_ready"]
+    return count
+
+
+def test_publishing(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("written")
+    ui, section = open_part(new_ui, "written", "Publish a message")
+    section.get_by_label("Delivery mode").select_option("2")
+    headers = section.get_by_role("group", name="Headers")
+    headers.get_by_label("Name").first.fill("n")
+    headers.get_by_label("Value").first.fill("7")
+    headers.get_by_label("Type").first.select_option("Number")
+    section.get_by_role("button", name="content_type").click()
+    ui.page.keyboard.type("application/octet-stream")
+    section.get_by_label("Payload is").select_option("base64")
+    section.get_by_label("Payload", exact=True).fill(base64.b64encode(b"\x00\xff").decode())
+    section.get_by_role("button", name="Publish").click()
+    expect(section.get_by_role("status")).to_contain_text("published")
+    _, properties, body = channel.basic_get("written", auto_ack=True)
+    assert body == b"\x00\xff"
+    assert (properties.delivery_mode, properties.headers) == (2, {"n": 7})
+    assert properties.content_type == "application/octet-stream"
+
+
+def test_a_json_payload_is_laid_out_and_not_changed(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("json")
+    payload = '{"big":12345678901234567890,"a":[],"t":"a, {\\"b\\": 1}","l":[1,{"x":1.50}]}'
+    properties = pika.BasicProperties(delivery_mode=2, timestamp=0, headers={"n": 1}, message_id=MARKUP)
+    channel.basic_publish("", "json", payload.encode(), properties)
+    ui, section = open_part(new_ui, "json", "Get messages")
+    message = get(section)
+    laid_out = """{
+  "big": 12345678901234567890,
+  "a": [],
+  "t": "a, {\\"b\\": 1}",
+  "l": [
+    1,
+    {
+      "x": 1.50
+    }
+  ]
+}"""
+    assert message.locator("pre").text_content() == laid_out
+    expect(message.get_by_role("button", name="JSON")).to_have_attribute("aria-pressed", "true")
+    message.get_by_role("button", name="Text").click()
+    expect(message.locator("pre")).to_have_text(payload)
+    message.get_by_role("button", name="Hex").click()
+    expect(message.locator("pre")).to_contain_text("000000  7b 22 62 69 67 22 3a 31")
+    expect(message.get_by_role("button", name="JSON")).to_have_attribute("aria-pressed", "false")
+    expect(message).to_contain_text("delivery_mode:2 (persistent)")
+    expect(message).to_contain_text(f"message_id:{MARKUP}")
+    assert ui.page.locator("img").count() == 0
+    expect(section.get_by_role("status")).to_contain_text("1 message, 0 more in the queue.")
+    get(section)
+    expect(message).to_contain_text("yes: it has been delivered or got before")
+
+
+PAYLOADS: Final = [
+    (b"\x00\x01bin\xff", "000000  00 01 62 69 6e ff", ["Hex"]),
+    (b"a\x00b", "000000  61 00 62", ["Text", "Hex"]),
+    (MARKUP.encode(), MARKUP, ["Text", "Hex"]),
+    (b"{no json", "{no json", ["Text", "Hex"]),
+    # Cut in the middle of a character.
+    ("é".encode() * 30_000, "é" * 25_000, ["Text", "Hex"]),
+    (("é" * 24_999 + "€€").encode(), "é" * 24_999, ["Text", "Hex"]),
+]
+
+
+def test_payloads(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("any")
+    for payload, _, _ in PAYLOADS:
+        channel.basic_publish("", "any", payload)
+    ui, section = open_part(new_ui, "any", "Get messages")
+    messages = get(section, len(PAYLOADS))
+    expect(messages).to_have_count(len(PAYLOADS))
+    for place, (payload, shown, readings) in enumerate(PAYLOADS):
+        message = messages.nth(place)
+        assert shown in (message.locator("pre").text_content() or "")
+        expect(message.locator(".chip")).to_have_text(readings)
+        expect(message.get_by_text("of which 50,000 are shown")).to_have_count(int(len(payload) > 50_000))
+    assert ui.page.locator("img").count() == 0
+
+
+def test_an_empty_payload_and_an_empty_queue(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("few")
+    channel.basic_publish("", "few", b"")
+    _, section = open_part(new_ui, "few", "Get messages")
+    message = get(section, 5)
+    expect(message).to_contain_text("it is empty")
+    expect(message.locator("pre")).to_have_count(0)
+    channel.basic_get("few", auto_ack=True)
+    section.get_by_role("button", name="Get messages").click()
+    expect(section.get_by_role("status")).to_have_text("There was no message ready.")
+    expect(message).to_have_count(0)
+
+
+def test_where_a_message_died(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("dead")
+    for source, target in (("first", "second"), ("second", "dead")):
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target}
+        channel.queue_declare(source, arguments={**arguments, **({"x-max-length": 0} if source == "second" else {})})
+    channel.basic_publish("", "first", b"x", pika.BasicProperties(expiration="0"))
+    _, section = open_part(new_ui, "dead", "Get messages")
+    deaths = get(section).get_by_role("region", name="x-death").locator("tbody tr")
+    expect(deaths).to_have_count(2)
+    assert deaths.nth(0).locator("td").all_inner_texts()[:3] == ["second", "maxlen", "1"]
+    assert deaths.nth(1).locator("td").all_inner_texts()[:3] == ["first", "expired (expiration was 0 ms)", "1"]
+    expect(deaths.nth(1).get_by_role("link")).to_have_attribute("href", "#/queues/queue%20messages/first")
+
+
+def test_nonsense_where_deaths_should_be(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("odd")
+    nonsense: list[Any] = [MARKUP, [1, MARKUP], [{"queue": 7, "count": [MARKUP], "time": MARKUP}], [], {"a": None}]
+    for deaths in nonsense:
+        channel.basic_publish("", "odd", b"x", pika.BasicProperties(headers={"x-death": deaths}))
+    ui, section = open_part(new_ui, "odd", "Get messages")
+    expect(get(section, len(nonsense)).locator("pre")).to_have_text(["x"] * len(nonsense))
+    assert ui.page.locator("img").count() == 0
+
+
+def test_taking_messages_away_is_asked_first(new_ui: NewUi, channel: BlockingChannel, api: Management) -> None:
+    fill(channel, "taken", 3)
+    ui, section = open_part(new_ui, "taken", "Get messages")
+    message = get(section, 2, "ack_requeue_false")
+    dialog = ui.page.get_by_role("dialog", name="Get and remove messages")
+    expect(dialog.get_by_text("taken", exact=True)).to_be_visible()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(message).to_have_count(0)
+    section.get_by_role("button", name="Get messages").click()
+    dialog.get_by_role("button", name="Get and remove").click()
+    expect(message).to_have_count(2)
+    assert ready(api, "taken") == 1
+
+
+def test_how_many_has_to_be_a_number(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("none")
+    _, section = open_part(new_ui, "none", "Get messages")
+    for count in ("0", "2.5", "1001", "many", ""):
+        section.get_by_label("Messages").fill(count)
+        section.get_by_role("button", name="Get messages").click()
+        expect(section.get_by_label("Messages")).to_have_attribute("aria-invalid", "true")
+
+
+def test_who_may_not_read_is_told(new_ui: NewUi, channel: BlockingChannel, api: Management, console: Console) -> None:
+    console.allow(401, 403)
+    fill(channel, "closed", 1)
+    api.request("PUT", "users", "outsider", body={"password": "secret", "tags": "management"})
+    api.request("PUT", "permissions", VHOST, "outsider", body={"configure": "", "write": "", "read": ""})
+    _, section = open_part(new_ui, "closed", "Get messages", user="outsider", password="secret")
+    section.get_by_role("button", name="Get messages").click()
+    expect(section.get_by_role("alert")).to_contain_text("access to queue 'closed'")
+    api.request("DELETE", "users", "outsider")
+
+
+def start_move(ui: Ui, section: Locator, target: str) -> None:
+    section.get_by_label("To queue").fill(target)
+    section.get_by_role("button", name="Move …").click()
+    dialog = ui.page.get_by_role("dialog", name="Move messages")
+    expect(dialog).to_contain_text(f"moved to queue {target}.")
+    dialog.get_by_role("button", name="Move").click()
+
+
+def test_moving_all_in_steps(new_ui: NewUi, channel: BlockingChannel, api: Management) -> None:
+    channel.queue_declare("target")
+    channel.queue_declare("source")
+    for number in range(2500):
+        channel.basic_publish("", "source", str(number).encode())
+    ui, section = open_part(new_ui, "source", "Move messages")
+    steps: list[Any] = []
+    ui.page.on("request", lambda request: steps.append(request) if "move-messages" in request.url else None)
+    expect(section.locator("datalist option")).to_have_attribute("value", "target")
+    start_move(ui, section, "target")
+    expect(section.get_by_role("status").first).to_contain_text("2,500 messages are now in target.")
+    expect(section).to_contain_text("2,500 of 2,500 moved")
+    assert [step.post_data_json["limit"] for step in steps] == [1000, 1000, 500]
+    assert (ready(api, "source"), ready(api, "target")) == (0, 2500)
+    expect(ui.main.locator(".tiles")).to_contain_text("0Ready")
+
+
+def test_moving_what_fits_conditions(new_ui: NewUi, channel: BlockingChannel, api: Management) -> None:
+    channel.queue_declare("target")
+    fill(channel, "mixed", 3, key="a.b")
+    for _ in range(2):
+        channel.basic_publish("in", "c", b"x")
+    ui, section = open_part(new_ui, "mixed", "Move messages")
+    section.get_by_label("Only with routing key").fill("a.*")
+    section.get_by_label("Messages", exact=True).fill("100")
+    start_move(ui, section, "target")
+    expect(section).to_contain_text("3 of 5 moved: the source has no more messages.")
+    section.get_by_label("Only with routing key").fill("")
+    section.get_by_label("Only dead-lettered because").select_option("expired")
+    start_move(ui, section, "target")
+    expect(section).to_contain_text("0 of 2 moved")
+    section.get_by_label("Only dead-lettered because").select_option("")
+    section.get_by_label("Messages", exact=True).fill("1")
+    start_move(ui, section, "target")
+    expect(section).to_contain_text("1 of 1 moved")
+    assert (ready(api, "mixed"), ready(api, "target")) == (1, 4)
+
+
+def test_a_move_can_be_stopped(new_ui: NewUi, channel: BlockingChannel, api: Management) -> None:
+    channel.queue_declare("target")
+    channel.queue_declare("source")
+    for number in range(1500):
+        channel.basic_publish("", "source", str(number).encode())
+    ui, section = open_part(new_ui, "source", "Move messages")
+    held: list[Route] = []
+    ui.page.route("**/move-messages", lambda route: held.append(route))
+    start_move(ui, section, "target")
+    section.get_by_role("button", name="Stop").click()
+    held[0].continue_()
+    expect(section).to_contain_text("1,000 of 1,500 moved: it was stopped.")
+    assert (ready(api, "source"), ready(api, "target")) == (500, 1000)
+
+
+def test_a_move_that_is_refused(new_ui: NewUi, channel: BlockingChannel, api: Management, console: Console) -> None:
+    console.allow(404, 400)
+    fill(channel, "source", 2)
+    channel.queue_declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    ui, section = open_part(new_ui, "source", "Move messages")
+    start_move(ui, section, "nowhere")
+    expect(section.get_by_role("alert")).to_contain_text("no queue 'nowhere'")
+    start_move(ui, section, "full")
+    expect(section).to_contain_text("1 of 2 moved: the target is full.")
+    assert ready(api, "source") == 1

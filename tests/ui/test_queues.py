@@ -1,0 +1,230 @@
+"""The list of queues, and adding one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Locator, Page, Response, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.conftest import Console
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+VHOST: Final = "queues listed"
+MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
+MANY: Final = 10_000
+#: Seconds of the broker's processor for a page of 100 queues out of 10,000, first sorted and then filtered.
+CPU_LIMIT: Final = 2.0
+
+
+@pytest.fixture
+def vhost(api: Management) -> Iterator[str]:
+    """A virtual host of its own."""
+    api.request("PUT", "vhosts", VHOST)
+    yield VHOST
+    api.request("DELETE", "vhosts", VHOST)
+
+
+@pytest.fixture
+def declare(api: Management, vhost: str) -> Callable[..., None]:
+    """Declare a durable queue with arguments and publish so many messages of ten bytes to it."""
+
+    def make(name: str, messages: int = 0, **arguments: object) -> None:
+        given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        api.request("PUT", "queues", vhost, name, body={"durable": True, "arguments": given})
+        message = {"properties": {}, "routing_key": name, "payload": "0123456789", "payload_encoding": "string"}
+        for _ in range(messages):
+            api.request("POST", "exchanges", vhost, "amq.default", "publish", body=message)
+
+    return make
+
+
+def open_list(new_ui: NewUi, **options: object) -> Ui:
+    ui = new_ui(address="#/queues", **options)
+    ui.choose("vhost", VHOST)
+    return ui
+
+
+def bar(row: Locator) -> Locator:
+    return row.get_by_role("img")
+
+
+def test_a_row_says_what_a_queue_is(new_ui: NewUi, api: Management, vhost: str, declare: Callable[..., None]) -> None:
+    definition = {
+        "max-length": 20,
+        "dead-letter-exchange": "late",
+        "dead-letter-routing-key": "k",
+        "queue-mode": "lazy",
+    }
+    policy = {"pattern": "^full$", "definition": definition, "apply-to": "queues", "priority": 0}
+    api.request("PUT", "policies", vhost, "bounded", body=policy)
+    cap = {"pattern": "", "definition": {"max-length-bytes": 1000, "expires": 9_000_000}, "apply-to": "queues"}
+    api.request("PUT", "operator-policies", vhost, "cap", body=cap)
+    declare("full", 10, message_ttl=60_000, max_priority=3, single_active_consumer=True, overflow="drop-head", other=1)
+    declare("q", 0, queue_type="quorum")
+    ui = open_list(new_ui)
+    row = ui.row("full")
+    marks = row.locator("abbr.badge")
+    expect(marks).to_have_text(["D", "Lazy", "Lim", "Lim B", "Ovfl", "DLX", "DLK", "TTL", "Exp", "Pri", "SAC", "Args"])
+    expect(marks.nth(2)).to_have_attribute("title", re.compile(r"^max-length: 20, by policy – .+"))
+    expect(marks.nth(7)).to_have_attribute("title", re.compile(r"^message-ttl: 60000 – .+"))
+    expect(marks.nth(11)).to_have_attribute("title", "x-other: 1")
+    expect(row.get_by_role("link", name="full")).to_have_attribute("href", "#/queues/queues%20listed/full")
+    bounded = "#/policies/queues%20listed/bounded"
+    expect(row.get_by_role("link", name="bounded")).to_have_attribute("href", bounded)
+    cap_page = "#/operator-policies/queues%20listed/cap"
+    expect(row.get_by_role("link", name="cap")).to_have_attribute("href", cap_page)
+    expect(bar(row)).to_have_attribute("aria-label", "Messages: 10 of 20, 50%")
+    expect(bar(row)).to_have_attribute("title", re.compile("limit by policy; when it is full, the oldest messages are"))
+    expect(row).to_contain_text("100 B")
+    expect(ui.row("q")).to_contain_text("quorum")
+
+
+def test_the_fullest_queue_is_one_click_away(new_ui: NewUi, declare: Callable[..., None]) -> None:
+    declare("a", 8)
+    declare("b", 4, max_length=5)
+    declare("c", 1, max_length_bytes=10)
+    ui = open_list(new_ui)
+    expect(ui.row("a")).to_contain_text("no limit")
+    ui.main.get_by_role("columnheader", name="Fill").get_by_role("button").click()
+    expect(ui.main.locator("tbody td.name")).to_have_text(["c", "b", "a"])
+    expect(bar(ui.row("c"))).to_have_attribute("aria-label", "Bytes: 10 B of 10 B, 100%")
+
+
+def test_arguments_are_a_column_to_choose(new_ui: NewUi, declare: Callable[..., None]) -> None:
+    declare("a", max_length=5)
+    ui = open_list(new_ui)
+    ui.main.get_by_text("Columns").click()
+    with ui.page.expect_response(lambda answer: "arguments" in answer.url and "memory" not in answer.url):
+        ui.main.get_by_label("Arguments").first.check()
+    expect(ui.row("a")).to_contain_text("x-max-length:5")
+
+
+def test_adding_a_queue(new_ui: NewUi, api: Management, vhost: str, console: Console) -> None:
+    console.allow(400)
+    ui = open_list(new_ui)
+    expect(ui.main.get_by_text("There are no queues here.")).to_be_visible()
+    ui.main.get_by_text("Add a queue").click()
+    form = ui.main.locator("form")
+    form.get_by_label("Name").first.fill("made")
+    form.get_by_role("button", name="max-length", exact=True).click()
+    value = form.get_by_role("textbox", name="Value").first
+    expect(value).to_be_focused()
+    expect(value).to_have_attribute("placeholder", "0 or more messages")
+    value.fill("-1")
+    form.get_by_role("button", name="Add queue").click()
+    expect(form.get_by_role("alert")).to_contain_text("{value_negative,-1}")
+    value.fill("12")
+    form.get_by_label("Auto-delete").check()
+    form.get_by_role("button", name="Add queue").click()
+    expect(form.get_by_role("status")).to_have_text("Queue made is there.")
+    expect(ui.row("made")).to_be_visible()
+    made = api.request("GET", "queues", vhost, "made")
+    assert (made["durable"], made["auto_delete"], made["arguments"]) == (True, True, {"x-max-length": 12})
+
+
+def test_adding_a_quorum_queue(new_ui: NewUi, api: Management, vhost: str) -> None:
+    ui = open_list(new_ui)
+    ui.main.get_by_text("Add a queue").click()
+    form = ui.main.locator("form")
+    offered = form.get_by_role("button", name="delivery-limit")
+    expect(form.get_by_role("button", name="queue-mode")).to_be_visible()
+    expect(offered).to_have_count(0)
+    form.get_by_label("Type").first.select_option("quorum")
+    expect(form.get_by_label("Transient")).to_be_hidden()
+    expect(form.get_by_role("button", name="queue-mode")).to_have_count(0)
+    offered.click()
+    form.get_by_role("textbox", name="Value").first.fill("3")
+    form.get_by_label("Name").first.fill("replicated")
+    form.get_by_role("button", name="Add queue").click()
+    expect(ui.row("replicated")).to_be_visible()
+    arguments = api.request("GET", "queues", vhost, "replicated")["arguments"]
+    assert arguments == {"x-queue-type": "quorum", "x-delivery-limit": 3}
+    expect(form.get_by_label("Transient")).to_be_visible()
+
+
+def test_names_and_arguments_with_markup_are_text(
+    new_ui: NewUi, api: Management, vhost: str, declare: Callable[..., None]
+) -> None:
+    name = f"{MARKUP}/%2F 🐇\"'"
+    declare(name, 1, dead_letter_exchange=MARKUP, other=MARKUP)
+    policy = {"pattern": ".*", "definition": {"max-length": 9}, "apply-to": "queues"}
+    api.request("PUT", "policies", vhost, MARKUP, body=policy)
+    ui = open_list(new_ui)
+    ui.main.get_by_text("Columns").click()
+    ui.main.get_by_label("Arguments").first.check()
+    expect(ui.row(name)).to_contain_text(f"x-other:{MARKUP}")
+    ui.main.get_by_role("link", name=name, exact=True).click()
+    expect(ui.main.get_by_role("heading", level=1)).to_contain_text(name)
+    expect(ui.page).to_have_title(f"Queue {name} – Leveret")
+    assert ui.page.locator("img, script:not([src])").count() == 0
+
+
+def test_a_user_without_permissions_for_it(new_ui: NewUi, api: Management, vhost: str, console: Console) -> None:
+    console.allow(403, 401)
+    api.request("PUT", "users", "reader", body={"password": "secret", "tags": "management"})
+    api.request("PUT", "permissions", vhost, "reader", body={"configure": "^$", "write": "^$", "read": ".*"})
+    ui = new_ui(user="reader", password="secret", address="#/queues")
+    expect(ui.main.get_by_text("There are no queues here.")).to_be_visible()
+    ui.main.get_by_text("Add a queue").click()
+    form = ui.main.locator("form")
+    form.get_by_label("Name").first.fill("forbidden")
+    form.get_by_role("button", name="Add queue").click()
+    expect(form.get_by_role("alert")).to_have_text("Access refused.")
+    expect(form.get_by_label("Name").first).to_have_value("forbidden")
+    api.request("DELETE", "users", "reader")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
+def test_queues_narrow_and_dark(
+    new_ui: NewUi,
+    declare: Callable[..., None],
+    width: int,
+    scheme: str,
+    assert_accessible: Callable[[Page], None],
+    screenshot: Callable[[Page], Path],
+) -> None:
+    declare("n" * 255, 3, max_length=3)
+    declare("short", 1, queue_type="quorum")
+    ui = open_list(new_ui, viewport={"width": width, "height": 740}, color_scheme=scheme)
+    expect(ui.rows()).to_have_count(2)
+    ui.main.get_by_text("Add a queue").click()
+    expect(ui.main.get_by_role("button", name="queue-mode")).to_be_visible()
+    assert ui.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert_accessible(ui.page)
+    screenshot(ui.page)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def test_ten_thousand_queues(new_ui: NewUi, own_broker: LeveretProcess) -> None:
+    queue = {"vhost": "/", "durable": False, "auto_delete": False, "arguments": {"x-max-length": 10}}
+    definitions = {"queues": [{**queue, "name": f"many-{number:05}"} for number in range(MANY)]}
+    api = Management(own_broker.http_url)
+    api.request("POST", "definitions", body=definitions)
+    message = {"properties": {}, "routing_key": "many-07777", "payload": "x", "payload_encoding": "string"}
+    api.request("POST", "exchanges", "/", "amq.default", "publish", body=message)
+    ui = new_ui(url=own_broker.http_url)
+    ui.choose("refresh", "0")
+    answers: list[Response] = []
+    ui.page.on("response", lambda answer: answers.append(answer) if "/api/queues" in answer.url else None)
+    before = cpu_seconds(own_broker.pid)
+    ui.tab("Queues").click()
+    expect(ui.rows()).to_have_count(100)
+    expect(ui.main.get_by_text("10,000 queues")).to_be_visible()
+    ui.main.get_by_role("columnheader", name="Fill").get_by_role("button").click()
+    expect(ui.rows().first).to_contain_text("many-07777")
+    ui.main.get_by_role("searchbox").fill("many-0123")
+    expect(ui.rows()).to_have_count(10)
+    assert cpu_seconds(own_broker.pid) - before < CPU_LIMIT
+    assert all("page_size=100" in answer.url and "columns=" in answer.url for answer in answers)
+    assert max(len(answer.body()) for answer in answers) < 150_000

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from storage.definitions import DefinitionsDatabase
+
+
+def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    """There are hashes of passwords in it, in its copy and in what SQLite writes beside it."""
+    umask = os.umask(0o022)
+    try:
+        database = DefinitionsDatabase(tmp_path / "definitions.sqlite")
+        database.put("user", ("guest",), {"password_hash": "x"})
+        database.commit()
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        database.close()
+    finally:
+        os.umask(umask)
+    assert "definitions.copy.sqlite" in modes
+    assert set(modes.values()) == {0o600}, modes
