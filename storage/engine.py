@@ -144,15 +144,10 @@ class StorageEngine:
             priority: 0..255.
             first_seq: Number of the first message of a new store: it takes the place of another, whose messages that
                 have been taken have lower ones.
-        Raises:
-            OSError: It could not be made.
         """
         store = queue.stores.get(priority)
         if store is None:
             place = self._place(queue.qid, priority, self._salts[queue.qid])
-            self._files.make_directory(place.directory)
-            if priority:
-                self._files.sync_directory(self._directory.queue_path(queue.qid))
             state = StoreState(dead=DeadSet(first_seq), next_seq=first_seq)
             store = SegmentStore(place, self._events, queue.durable, self._note_dirty, None, state, queue.keeps_all)
             queue.stores[priority] = store
@@ -332,7 +327,8 @@ class StorageEngine:
         }
         if self._options.sync is SyncMode.OFF:
             for path in stores:
-                sync_files(self._files, path)
+                if self._files.list_directory(path):
+                    sync_files(self._files, path)
         # The second time for what the first one has to say to the manifests.
         for _ in range(2):
             self.commit(events=True)

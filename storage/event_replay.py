@@ -22,6 +22,7 @@ class Replayed:
         events: Events behind the checkpoint.
         latest: The time of the last of them.
         damage: What was wrong with which file, after how many of its records could not be read.
+        priorities: Those of each queue that are spoken of, by qid.
     """
 
     states: dict[tuple[int, int], StoreState] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Replayed:
     events: int = 0
     latest: int = 0
     damage: dict[str, tuple[int, str]] = field(default_factory=dict)
+    priorities: dict[int, set[int]] = field(default_factory=dict)
 
 
 def replay(
@@ -75,4 +77,6 @@ def replay(
     if checkpoint is not None and checkpoint.clean and not found.events and not found.damage:
         for key, store in checkpoint.stores.items():
             found.states[key].told = store.messages, store.body_bytes
+    for qid, priority in found.states:
+        found.priorities.setdefault(qid, set()).add(priority)
     return found

@@ -135,9 +135,9 @@ class Restart:
             if record.salt:
                 self._attempt(path, partial(self._directory.mend_queue, record))
         self._report.queues += 1
-        stores = [
-            self._store(record, priority, replayed.states, clean) for priority in self._directory.priorities(record.qid)
-        ]
+        # A priority without a directory may have had messages that were never written: their numbers are used up.
+        priorities = {*self._directory.priorities(record.qid), *replayed.priorities.get(record.qid, ())}
+        stores = [self._store(record, priority, replayed.states, clean) for priority in sorted(priorities)]
         return RestoredQueue(record, stores)
 
     def _store(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
@@ -214,6 +215,8 @@ class SegmentChain:
                 group.callbacks.append(partial(self.note_sealed, segment))
             if self._new_names or self._just_sealed:
                 group.directories[self._place.directory] = None
+                if self._place.priority:
+                    group.directories[os.path.dirname(self._place.directory)] = None
             self._just_sealed = []
         for sealed in self._sealed:
             group.callbacks.append(_Synced(self, sealed))
@@ -276,6 +279,9 @@ class SegmentChain:
     def _begin(self, seq: int) -> SegmentWriter:
         """Make the next segment, and seal the one before."""
         place = self._place
+        if place.priority and not self.segments:
+            # Most priorities of a queue are never used.
+            place.files.make_directory(place.directory)
         segment = Segment(self.stream, seq)
         writer = SegmentWriter(place, segment)
         try:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("STREAM_KILLS", "1"))
 
 # Each start of Spark takes a while where there is little processor to be had.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240 + 60 * KILLS)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240 + 200 * KILLS)]
 
 
 def start(directory: Path, output: Path, records: int, *more: str) -> subprocess.Popen[bytes]:
@@ -29,7 +29,7 @@ def start(directory: Path, output: Path, records: int, *more: str) -> subprocess
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], work: Callable[[], None]) -> None:
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 200
     while not condition():
         assert process.poll() is None
         assert time.monotonic() < deadline

@@ -35,8 +35,8 @@ class Ui:
 
     def enter(self, user: str, password: str) -> None:
         """Fill in the form and send it."""
-        self.page.get_by_label("User name").fill(user)
-        self.page.get_by_label("Password").fill(password)
+        self.page.locator("form.login-form").get_by_label("User name").fill(user)
+        self.page.locator("form.login-form").get_by_label("Password").fill(password)
         self.page.get_by_role("button", name="Log in").click()
 
     @property

@@ -332,6 +332,17 @@ def test_hostile_names(new_ui: NewUi, api: Management, declare: Callable[..., No
     assert ui.page.locator("img, script:not([src])").count() == 0
 
 
+def test_without_statistics_settings_are_still_explained(new_ui: NewUi, tmp_path: Path) -> None:
+    with LeveretProcess(tmp_path, settings={"management.disable_stats": "true"}) as process:
+        api = Management(process.http_url)
+        api.request("PUT", "queues", "/", "uncounted", body={"durable": True, "arguments": {"x-max-length": 3}})
+        ui = new_ui(url=process.http_url, address="#/queues")
+        expect(ui.row("uncounted").get_by_role("cell").filter(has_text="–").first).to_be_visible()
+        ui.main.get_by_role("link", name="uncounted").click()
+        assert cells(part(ui, "Settings"), "max-length")[1:3] == ["3", "argument"]
+        expect(part(ui, "Fill and storage").get_by_role("img", name="Messages: 0 of 3, 0%")).to_be_visible()
+
+
 def test_what_is_being_typed_survives_a_refresh(new_ui: NewUi, declare: Callable[..., None]) -> None:
     declare("typed", 1)
     ui = open_queue(new_ui, "typed")

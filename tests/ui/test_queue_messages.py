@@ -122,6 +122,8 @@ PAYLOADS: Final = [
     (b"a\x00b", "000000  61 00 62", ["Text", "Hex"]),
     (MARKUP.encode(), MARKUP, ["Text", "Hex"]),
     (b"{no json", "{no json", ["Text", "Hex"]),
+    # Laid out it would be a gigabyte of indentation.
+    (b"[" * 20_000 + b"]" * 20_000, "[" * 20_000, ["Text", "Hex"]),
     # Cut in the middle of a character.
     ("é".encode() * 30_000, "é" * 25_000, ["Text", "Hex"]),
     (("é" * 24_999 + "€€").encode(), "é" * 24_999, ["Text", "Hex"]),

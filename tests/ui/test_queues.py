@@ -20,7 +20,7 @@ VHOST: Final = "queues listed"
 MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
 MANY: Final = 10_000
 #: Seconds of the broker's processor for a page of 100 queues out of 10,000, first sorted and then filtered.
-CPU_LIMIT: Final = 2.0
+CPU_LIMIT: Final = 1.0
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,6 +334,36 @@ def test_a_full_disk_keeps_what_it_cannot_write(files: SimulatedFiles) -> None:
     assert engine.flush() == {}
     files.stop()
     assert bodies(open_engine(files).queues[1].stores[0]) == [b"before", b"more", b"and more"]
+
+
+def test_a_priority_takes_no_room_before_it_is_written(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    queue = engine.create_queue(True, {"name": "q"})
+    add(engine.store(queue), b"zero")
+    finish(engine)
+    before = files.list_directory(f"{ROOT}/q/00000001")
+    store = engine.store(queue, 7)
+    assert files.list_directory(f"{ROOT}/q/00000001") == before
+    files.room = 0
+    add(store, b"seven")
+    assert [*engine.flush()] == [store], "the disk is full"
+    files.room = None
+    finish(engine)
+    files.crash(random.Random(0))
+    (found,) = open_engine(files).queues.values()
+    assert {priority: bodies(each) for priority, each in found.stores.items()} == {0: [b"zero"], 7: [b"seven"]}
+
+
+def test_numbers_of_a_priority_that_was_never_written_are_used_up(files: SimulatedFiles) -> None:
+    engine = open_engine(files)
+    queue = engine.create_queue(True, {"name": "q"})
+    store = engine.store(queue, 7)
+    add(store, b"gone", b"before it is written")
+    store.settle(store.take(2, 100))
+    finish(engine)
+    files.stop()
+    (found,) = open_engine(files).queues.values()
+    assert found.stores[7].next_seq > 2
 
 
 def test_events_that_cannot_be_written_are_kept(files: SimulatedFiles) -> None:

@@ -4,7 +4,7 @@ import { address, exchangeAddress } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { choice } from "../parts/choice.js";
 import { h, patch } from "../parts/element.js";
-import { dateTime, number, span } from "../parts/format.js";
+import { dateTime, howMany, number, span } from "../parts/format.js";
 import { emptyState, heading, section } from "../parts/layout.js";
 import { prefer, preference } from "../parts/preferences.js";
 import { Table } from "../parts/table.js";
@@ -24,6 +24,8 @@ const KINDS = [["", "all"], ["queue", "queues"], ["exchange", "exchanges"]];
 /** Sorted by in the window, if there is one. */
 const AMOUNTS = ["lost", "refused", "dropped.purged", "dropped.deleted", "unroutable.dropped", "unroutable.returned"];
 const SORTS = { refused: "refused", purged: "dropped.purged", deleted: "dropped.deleted", unroutable: "unroutable.dropped", returned: "unroutable.returned" };
+/** Reasons that are one figure in the totals. */
+const FULL = ["maxlen", "refused"];
 /** Headings that have to be narrow. */
 const SHORT = { maxlen: "Limit", delivery_limit: "Deliveries", letters: "Dead letters", deleted: "With queue" };
 
@@ -151,13 +153,19 @@ class LossesPage {
 
 function figures(amounts) {
   const reasons = byReason(amounts);
-  const valued = REASONS.map((reason) => ({ ...reason, value: reasons[reason.key] }));
+  const valued = REASONS.filter(({ key }) => !FULL.includes(key)).map((reason) => ({ ...reason, value: reasons[reason.key] }));
   const total = { key: "lost", label: "Lost for good", text: "In all.", value: amounts.lost, isLost: true };
   return [
-    group("Lost", [total, ...valued.filter(({ isLost }) => isLost)]),
+    group("Lost", [total, overLimit(amounts, reasons), ...valued.filter(({ isLost }) => isLost)]),
     h("p", { class: "figures-between", key: "between" }, "Gone from their queues, but not lost:"),
     group("Not lost", valued.filter(({ isLost }) => !isLost)),
   ];
+}
+
+/** One figure for full queues: of many queues together the API does not tell which dead letters were refused ones. */
+function overLimit({ refused }, reasons) {
+  const told = refused > 0 ? ` ${howMany(refused, "publish", "publishes")} ${refused === 1 ? "was" : "were"} refused: those with confirms were told.` : "";
+  return { key: "limit", label: "Over the limit", text: `Full queues dropped their oldest messages, or refused new ones.${told}`, value: reasons.maxlen + reasons.refused, isLost: true };
 }
 
 /** What there is large and explained, the rest in a line. */

@@ -3,12 +3,12 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
-import { exactNumber } from "../parts/format.js";
+import { howMany } from "../parts/format.js";
 import { folded, heading, properties, section } from "../parts/layout.js";
 import { PolicyCoverage } from "./policy_coverage.js";
 import { definitionTable } from "./policy_definition.js";
 import { policyForm } from "./policy_form.js";
-import { POLICY, appliesTo, capital, counted } from "./policy_kinds.js";
+import { POLICY, appliesTo, capital } from "./policy_kinds.js";
 
 /**
  * The page of one policy of a kind.
@@ -69,8 +69,8 @@ class PolicyPage {
   }
 
   where() {
-    const queues = counted(this.counts.queues_in_force, "queue", exactNumber);
-    return this.kind.isOperator ? queues : `${queues}, ${counted(this.counts.exchanges_in_force, "exchange", exactNumber)}`;
+    const queues = howMany(this.counts.queues_in_force, "queue");
+    return this.kind.isOperator ? queues : `${queues}, ${howMany(this.counts.exchanges_in_force, "exchange")}`;
   }
 
   buttons() {

@@ -56,8 +56,3 @@ export function appliesTo(kind, policy) {
 export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
-
-/** "1 queue", "2 queues". */
-export function counted(count, noun, format = String) {
-  return `${format(count)} ${noun}${count === 1 ? "" : "s"}`;
-}

@@ -2,9 +2,9 @@
 
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { exactNumber, plain, shortBytes } from "../parts/format.js";
+import { exactNumber, howMany, plain, shortBytes } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
-import { capital, counted } from "./policy_kinds.js";
+import { capital } from "./policy_kinds.js";
 
 const SHOWN = 50;
 
@@ -34,13 +34,13 @@ export function confirmPolicy({ kind, name, preview, isThere, save }) {
 
 function verb(drop, gone) {
   const about = drop.estimated ? "about " : "";
-  if (gone > 0) return `Save, and drop ${about}${counted(gone, "message", exactNumber)}`;
-  if (drop.messages > 0) return `Save, and dead-letter ${about}${counted(drop.messages, "message", exactNumber)}`;
+  if (gone > 0) return `Save, and drop ${about}${howMany(gone, "message")}`;
+  if (drop.messages > 0) return `Save, and dead-letter ${about}${howMany(drop.messages, "message")}`;
   return "Save";
 }
 
 function summary({ matching, in_force: inForce, policy }, kind) {
-  const words = `It matches ${counted(matching, "queue", exactNumber)}, and would be in force on ${matching === inForce && matching > 0 ? "all of them" : exactNumber(inForce)}.`;
+  const words = `It matches ${howMany(matching, "queue")}, and would be in force on ${matching === inForce && matching > 0 ? "all of them" : exactNumber(inForce)}.`;
   const exchanges = !kind.isOperator && ["all", "exchanges"].includes(policy["apply-to"]);
   return h("p", null, words, exchanges ? " The exchanges that it matches are shown when it is saved." : "");
 }
@@ -52,7 +52,7 @@ function warning({ messages, bytes, estimated, dead_lettered: letters }) {
     letters === 0 ? "No dead-letter exchange takes them: they are lost."
     : letters === messages ? "They go to a dead-letter exchange."
     : `Of these, ${exactNumber(letters)} go to a dead-letter exchange; the others are lost.`;
-  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${counted(messages, "message", exactNumber)}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${whither}`);
+  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${howMany(messages, "message")}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${whither}`);
 }
 
 function rivals({ queues }) {
@@ -60,7 +60,7 @@ function rivals({ queues }) {
   if (lost.length === 0) return null;
   const names = [...new Set(lost.map(({ rival }) => rival).filter((rival) => rival !== null))];
   const who = names.length === 0 ? "" : ` (${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""})`;
-  return h("p", null, `On ${counted(lost.length, "queue", exactNumber)} another policy${who} stays in force. A higher priority than its would put this one in force.`);
+  return h("p", null, `On ${howMany(lost.length, "queue")} another policy${who} stays in force. A higher priority than its would put this one in force.`);
 }
 
 /** Those that lose most first, then those on which anything changes. */
@@ -75,7 +75,7 @@ function table({ queues }) {
   const more = queues.length - rows.length;
   return [
     h("div", { class: "preview" }, plainTable("Queues", ["Queue", { label: "Would leave", numeric: true }, { label: "Ready", numeric: true }, "What changes", "Policy"], rows)),
-    more > 0 ? h("p", { class: "muted" }, `and ${counted(more, "more queue", exactNumber)}`) : null,
+    more > 0 ? h("p", { class: "muted" }, `and ${howMany(more, "more queue")}`) : null,
   ];
 }
 
@@ -108,5 +108,5 @@ function say(value) {
 
 /** What is said when it is done. @returns {string} */
 export function savedText(kind, name, preview) {
-  return `${capital(kind.name)} ${name} is saved, and in force on ${counted(preview.in_force, "queue", exactNumber)}.`;
+  return `${capital(kind.name)} ${name} is saved, and in force on ${howMany(preview.in_force, "queue")}.`;
 }

@@ -67,6 +67,8 @@ async function load({ api, params }, parts) {
   const path = ["queues", params.vhost, params.name];
   parts.keys ??= await api.get(["policy-keys"]);
   const [queue, explanation] = await Promise.all([api.get(path, { ...parts.range.query, columns: COLUMNS }), api.get([...path, "explain"]), parts.bindings.refresh()]);
+  // Where statistics are disabled, only the explanation says it.
+  queue.fill ??= explanation.fill;
   const history = counted(queue) > 0 ? await parts.losses.load() : null;
   return { queue, explanation, history };
 }
@@ -117,8 +119,8 @@ function lead(root, name) {
   const place = title.parentElement;
   if (place.tagName === "DETAILS") place.open = true;
   place.scrollIntoView();
-  const first = place.querySelector("input, select, textarea, button") ?? title;
-  if (place.tagName === "DETAILS") first.focus({ preventScroll: true });
+  const wanted = place.tagName === "DETAILS" ? "input, select, textarea, button" : "[tabindex='0']";
+  place.querySelector(wanted)?.focus({ preventScroll: true });
 }
 
 function gone({ vhost, name }, wasThere) {

@@ -11,22 +11,22 @@ const NONE = "none";
 
 /** What the blocks here need of a queue. */
 export const DETAIL_FIELDS = [
-  ...["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "effective_arguments", "state", "idle_since"],
-  ...["policy", "operator_policy", "owner_pid_details", "single_active_consumer_tag", "single_active_consumer_ctag", "exclusive_consumer_tag"],
-  ...["consumers", "consumer_capacity", "memory", "fill", "storage", "messages_dlx", "head_message_timestamp"],
-  ...["messages", "messages_ready", "messages_unacknowledged", "messages_ram"],
-  ...["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"],
-];
+  ["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "effective_arguments", "state", "idle_since"],
+  ["policy", "operator_policy", "owner_pid_details", "single_active_consumer_tag", "single_active_consumer_ctag", "exclusive_consumer_tag"],
+  ["consumers", "consumer_capacity", "memory", "fill", "storage", "messages_dlx", "head_message_timestamp"],
+  ["messages", "messages_ready", "messages_unacknowledged", "messages_ram"],
+  ["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"],
+].flat();
 
 /** The numbers that people look for first. @param {Object} queue as in the API @returns {HTMLElement} */
 export function queueTiles(queue) {
   const { message_stats: stats = {}, loss_stats: losses } = queue;
   const lost = losses?.lost ?? 0;
   return tiles([
-    ["Ready", number(queue.messages_ready ?? 0)],
-    ["Unacked", number(queue.messages_unacknowledged ?? 0)],
-    ["Total", number(queue.messages ?? 0)],
-    ["Consumers", number(queue.consumers ?? 0)],
+    ["Ready", number(queue.messages_ready)],
+    ["Unacked", number(queue.messages_unacknowledged)],
+    ["Total", number(queue.messages)],
+    ["Consumers", number(queue.consumers)],
     ["In", rate(stats.publish_details?.rate ?? 0)],
     ["Deliver", rate(stats.deliver_get_details?.rate ?? 0)],
     ["Ack", rate(stats.ack_details?.rate ?? 0)],

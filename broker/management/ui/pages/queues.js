@@ -53,22 +53,27 @@ const COLUMNS = [
   size("message_bytes_ready", "Bytes ready", "Bytes of the bodies of ready messages"),
   size("message_bytes", "Bytes", "Bytes of the bodies of all messages", true),
   count("consumers", "Consumers", "Consumers that are subscribed", true),
-  count("loss_stats.lost", "Lost", "Messages dropped or refused since the start that no dead-letter queue has taken", true),
+  {
+    key: "lost",
+    label: "Lost",
+    title: "Messages dropped or refused since the start that no dead-letter queue has taken",
+    numeric: true,
+    hidden: true,
+    sort: "loss_stats.lost",
+    fields: ["loss_stats.lost"],
+    cell: ({ loss_stats: stats }) => number(stats?.lost ?? 0),
+  },
   rateColumn("publish", "In", "Messages that come in"),
   rateColumn("deliver_get", "Deliver", "Messages delivered to consumers, or fetched"),
   rateColumn("ack", "Ack", "Messages acknowledged by consumers"),
 ];
 
 function count(key, label, title, hidden = false) {
-  return { key, label, title, numeric: true, hidden, sort: key, cell: (queue) => number(at(queue, key) ?? 0) };
+  return { key, label, title, numeric: true, hidden, sort: key, cell: (queue) => number(queue[key]) };
 }
 
 function size(key, label, title, hidden = false) {
   return { key, label, title, numeric: true, hidden, sort: key, cell: (queue) => bytes(queue[key]) };
-}
-
-function at(document, path) {
-  return path.split(".").reduce((value, part) => value?.[part], document);
 }
 
 function nothing() {

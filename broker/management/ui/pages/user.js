@@ -3,10 +3,10 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
+import { howMany } from "../parts/format.js";
 import { folded, heading, plainTable, properties, section } from "../parts/layout.js";
 import { USER_LIMITS, limitForm, limitTable } from "./limits_part.js";
 import { OF_USER, PermissionsPart } from "./permissions.js";
-import { counted } from "./policy_kinds.js";
 import { userForm } from "./user_form.js";
 import { passwordBadge, tagList } from "./users.js";
 
@@ -78,7 +78,7 @@ class UserPage {
     const isDone = await confirmAction({
       title: "Close connections of user",
       name,
-      text: `${counted(connections.length, "connection")} will be closed. Clients may connect again.`,
+      text: `${howMany(connections.length, "connection")} will be closed. Clients may connect again.`,
       verb: "Close them",
       action: () => context.api.delete(["connections", "username", name], {}, { "X-Reason": "Closed by way of the management pages" }),
     });
@@ -91,7 +91,7 @@ class UserPage {
     const isDone = await confirmAction({
       title: "Delete user",
       name,
-      text: `${self}Its permissions and limits go with it, and ${counted(connections.length, "connection")} will be closed.`,
+      text: `${self}Its permissions and limits go with it, and ${howMany(connections.length, "connection")} will be closed.`,
       verb: "Delete",
       action: () => context.api.delete(["users", name]),
     });

@@ -4,13 +4,12 @@ import { address } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
-import { exactNumber, number, rate, shortRate, yesNo } from "../parts/format.js";
+import { howMany, number, rate, shortRate, yesNo } from "../parts/format.js";
 import { folded, heading, properties, section, tiles } from "../parts/layout.js";
 import { RangeChoice } from "../parts/range.js";
 import { levels, rates } from "../parts/series.js";
 import { VHOST_LIMITS, limitForm, limitTable } from "./limits_part.js";
 import { OF_VHOST, PermissionsPart } from "./permissions.js";
-import { counted } from "./policy_kinds.js";
 import { vhostForm } from "./vhost_form.js";
 
 const LENGTHS = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]];
@@ -83,7 +82,7 @@ class VhostPage {
     const isDone = await confirmAction({
       title: "Delete virtual host",
       name,
-      text: `${counted(queues.total_count, "queue", exactNumber)} with ${counted(vhost.messages ?? 0, "message", exactNumber)} go with it, and all its exchanges, bindings, policies and permissions. Its connections are closed.`,
+      text: `${howMany(queues.total_count, "queue")} with ${howMany(vhost.messages ?? 0, "message")} go with it, and all its exchanges, bindings, policies and permissions. Its connections are closed.`,
       verb: "Delete",
       action: () => context.api.delete(["vhosts", name]),
     });

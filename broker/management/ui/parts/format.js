@@ -103,6 +103,11 @@ export function ago(milliseconds) {
   return h("span", { class: "number", title: dateTime(milliseconds) }, `${span(seconds)} ago`);
 }
 
+/** "1 queue", "1,234 queues". */
+export function howMany(count, noun, plural = `${noun}s`) {
+  return `${exactNumber(count)} ${count === 1 ? noun : plural}`;
+}
+
 /** Yes or no. */
 export function yesNo(value) {
   return value ? "yes" : "no";

@@ -1,6 +1,8 @@
 /** Readings of bytes and texts. */
 
 const LINE = 16;
+/** Deeper ones would be mostly indentation: of brackets alone, a gigabyte for 50,000 of them. */
+const DEEPEST = 100;
 const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 const OPENING = "{[";
 const CLOSING = "}]";
@@ -10,7 +12,7 @@ const CLOSING = "}]";
  * JavaScript number cannot hold would come out as another one.
  *
  * @param {string} text
- * @returns {string|null} null if it is no JSON object or list
+ * @returns {string|null} null if it is no JSON object or list, or nested too deep
  */
 export function prettyJson(text) {
   if (!/^\s*[{[]/.test(text)) return null;
@@ -34,6 +36,7 @@ function indent(tokens) {
     }
     parts.push(token === ":" ? ": " : token);
     if (OPENING.includes(token)) depth += 1;
+    if (depth > DEEPEST) return null;
     const isFollowed = OPENING.includes(token) && !CLOSING.includes(tokens[place + 1]);
     if (isFollowed || token === ",") breakLine();
   }

@@ -1,0 +1,344 @@
+"""Users, permissions, virtual hosts and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.error import HTTPError
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
+from tests.ui.clients import Client
+from tests.ui.conftest import Console
+from tests.ui.pages import Ui
+
+NewUi = Callable[..., Ui]
+VHOST: Final = "managed"
+USER: Final = "managed clerk"
+ALL: Final = {"configure": ".*", "write": ".*", "read": ".*"}
+MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
+
+
+@pytest.fixture
+def vhost(api: Management) -> Iterator[str]:
+    """A virtual host with nothing in it."""
+    api.request("PUT", "vhosts", VHOST, body={"description": "The shop", "tags": "prod,eu"})
+    yield VHOST
+    api.request("DELETE", "vhosts", VHOST)
+
+
+@pytest.fixture
+def user(api: Management) -> Iterator[str]:
+    """A user that may log in, and nothing else."""
+    api.request("PUT", "users", USER, body={"password": "secret", "tags": "management,mine"})
+    yield USER
+    if USER in names(api, "users"):
+        api.request("DELETE", "users", USER)
+
+
+def names(api: Management, *path: str) -> list[str]:
+    return [each["name"] for each in api.request("GET", *path)]
+
+
+def open_form(ui: Ui, title: str) -> Locator:
+    ui.main.get_by_text(title, exact=True).click()
+    return ui.main.locator("details[open] form")
+
+
+def submit(form: Locator, button: str, **fields: str) -> None:
+    for label, value in fields.items():
+        form.get_by_role("textbox", name=label.replace("_", " "), exact=True).fill(value)
+    form.get_by_role("button", name=button).click()
+
+
+def confirm(ui: Ui, title: str, verb: str) -> str:
+    """Answer a question; return what it said."""
+    dialog = ui.page.get_by_role("dialog", name=title)
+    said = dialog.inner_text()
+    dialog.get_by_role("button", name=verb).click()
+    expect(dialog).to_have_count(0)
+    return said
+
+
+def can_log_in(api: Management, name: str, password: str) -> bool:
+    try:
+        Management(api.base.replace("://", f"://{name.replace(' ', '%20')}:{password}@")).request("GET", "whoami")
+    except HTTPError as refusal:
+        assert refusal.code == 401
+        return False
+    return True
+
+
+# -- users ------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_users(new_ui: NewUi, api: Management, user: str, broker: LeveretProcess) -> None:
+    api.request("PUT", "user-limits", user, "max-channels", body={"value": 7})
+    api.request("PUT", "permissions", "/", user, body=ALL)
+    api.request("PUT", "users", "nobody", body={"password_hash": "", "tags": ""})
+    with Client(broker.url.replace("guest:guest", "managed%20clerk:secret")):
+        ui = new_ui(address="#/users")
+        cells = ui.row(user).locator("td")
+        expect(cells).to_have_text([user, "management, mine", "/", "max-channels: 7", "1", "set"])
+    expect(ui.row("nobody").locator("td")).to_have_text(["nobody", "none", "none", "", "0", "none"])
+    api.request("DELETE", "users", "nobody")
+    ui.main.get_by_role("link", name=user).click()
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"User {user}")
+
+
+def test_adding_a_user(new_ui: NewUi, api: Management) -> None:
+    ui = new_ui(address="#/users")
+    form = open_form(ui, "Add a user")
+    submit(form, "Add user", User_name=MARKUP, Password="one", Password_again="other")
+    expect(form.get_by_text("The two are not the same.")).to_be_visible()
+    form.get_by_label("policymaker").check()
+    submit(form, "Add user", Password_again="one", Other_tags="a, b")
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"User {MARKUP}")
+    expect(ui.main.get_by_text("this user can open no virtual host")).to_be_visible()
+    assert api.request("GET", "users", MARKUP)["tags"] == ["policymaker", "a", "b"]
+    assert ui.page.locator("img").count() == 0
+    ui.main.get_by_role("button", name="Delete …").click()
+    assert MARKUP in confirm(ui, "Delete user", "Delete")
+    expect(ui.page).to_have_title("Users – Leveret")
+    assert MARKUP not in names(api, "users")
+
+
+def test_a_user_without_a_password(new_ui: NewUi, api: Management) -> None:
+    ui = new_ui(address="#/users")
+    form = open_form(ui, "Add a user")
+    submit(form, "Add user", User_name="nobody")
+    expect(form.get_by_text("Password is missing.")).to_be_visible()
+    form.get_by_label("Log-in").select_option("none")
+    form.get_by_role("button", name="Add user").click()
+    expect(ui.main.get_by_title("Cannot log in by a password")).to_be_visible()
+    assert api.request("GET", "users", "nobody")["password_hash"] == ""
+    api.request("DELETE", "users", "nobody")
+
+
+def test_tags_and_passwords_are_changed_one_without_the_other(new_ui: NewUi, api: Management, user: str) -> None:
+    ui = new_ui(address=f"#/users/{user}")
+    form = open_form(ui, "Change password or tags")
+    expect(form.get_by_label("management", exact=True)).to_be_checked()
+    expect(form.get_by_label("Other tags")).to_have_value("mine")
+    form.get_by_label("monitoring").check()
+    form.get_by_role("button", name="Save").click()
+    expect(ui.main.locator(".properties")).to_contain_text("monitoring, management, mine")
+    assert can_log_in(api, user, "secret")
+    form.get_by_label("Log-in").select_option("set")
+    submit(form, "Save", Password="changed", Password_again="changed")
+    expect(form.get_by_role("status")).to_have_text(f"User {user} is saved.")
+    expect(form.get_by_role("textbox", name="Password", exact=True)).to_have_value("")
+    assert can_log_in(api, user, "changed")
+    assert not can_log_in(api, user, "secret")
+    assert api.request("GET", "users", user)["tags"] == ["monitoring", "management", "mine"]
+
+
+def test_permissions_of_a_user(new_ui: NewUi, api: Management, user: str, vhost: str, console: Console) -> None:
+    console.allow(400)
+    ui = new_ui(address=f"#/users/{user}")
+    form = ui.main.locator("form").filter(has=ui.page.get_by_role("button", name="Set permissions"))
+    form.get_by_label("Virtual host").select_option(vhost)
+    submit(form, "Set permissions", Configure="", Write="(", Read="^orders$")
+    expect(form.get_by_role("alert")).not_to_be_empty()
+    submit(form, "Set permissions", Write=".*")
+    row = ui.main.get_by_role("region", name="Permissions", exact=True).locator("tbody tr")
+    expect(row.locator("td")).to_have_text([vhost, "nothing", ".*", "^orders$", "Clear …"])
+    expect(row.get_by_role("link")).to_have_attribute("href", f"#/vhosts/{vhost}")
+    assert api.request("GET", "permissions", vhost, user)["write"] == ".*"
+    row.get_by_role("button").click()
+    assert "can do nothing more" in confirm(ui, "Clear permissions", "Clear")
+    expect(row).to_have_count(0)
+    assert api.request("GET", "users", user, "permissions") == []
+
+
+def test_topic_permissions_of_a_user(new_ui: NewUi, api: Management, user: str, vhost: str) -> None:
+    ui = new_ui(address=f"#/users/{user}")
+    form = open_form(ui, "Topic permissions")
+    form.get_by_label("Virtual host").select_option(vhost)
+    submit(form, "Set topic permissions", Write="^a")
+    row = ui.main.get_by_role("region", name="Topic permissions").locator("tbody tr")
+    expect(row.locator("td")).to_have_text([vhost, "amq.topic", "^a", ".*", "Clear …"])
+    (found,) = api.request("GET", "users", user, "topic-permissions")
+    assert (found["exchange"], found["write"], found["read"]) == ("amq.topic", "^a", ".*")
+    row.get_by_role("button").click()
+    confirm(ui, "Clear topic permissions", "Clear")
+    expect(row).to_have_count(0)
+    assert api.request("GET", "users", user, "topic-permissions") == []
+
+
+def test_a_user_is_thrown_out_and_deleted(
+    new_ui: NewUi, api: Management, user: str, broker: LeveretProcess, console: Console
+) -> None:
+    api.request("PUT", "permissions", "/", user, body=ALL)
+    url = broker.url.replace("guest:guest", "managed%20clerk:secret")
+    with Client(url) as first:
+        ui = new_ui(address=f"#/users/{user}")
+        ui.main.get_by_role("button", name="Close connections").click()
+        assert "1 connection will be closed" in confirm(ui, "Close connections of user", "Close them")
+        expect(ui.main.get_by_text("This user has no connections open.")).to_be_visible()
+        with pytest.raises(Exception, match="CONNECTION_FORCED - Closed by way of the management pages"):
+            first.connection.process_data_events(5)
+    ui.main.get_by_role("button", name="Delete …").click()
+    confirm(ui, "Delete user", "Delete")
+    assert user not in names(api, "users")
+
+
+# -- virtual hosts ----------------------------------------------------------------------------------------
+
+
+def test_the_list_of_virtual_hosts(new_ui: NewUi, api: Management, vhost: str) -> None:
+    api.request("PUT", "queues", vhost, "q", body={})
+    message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+    for _ in range(3):
+        api.request("POST", "exchanges", vhost, "amq.default", "publish", body=message)
+    api.request("PUT", "vhosts", vhost, body={"description": "The shop", "tags": "prod,eu", "tracing": True})
+    ui = new_ui(address="#/vhosts")
+    cells = ui.row(vhost).locator("td")
+    expect(cells.nth(6)).to_have_text("3")
+    assert cells.all_inner_texts()[:7] == [vhost, "The shop", "prod, eu", "on", "3", "0", "3"]
+    ui.main.get_by_role("searchbox").fill("MANAG")
+    expect(ui.rows()).to_have_count(1)
+
+
+def test_a_virtual_host_is_added_changed_and_deleted(new_ui: NewUi, api: Management) -> None:
+    ui = new_ui(address="#/vhosts")
+    form = open_form(ui, "Add a virtual host")
+    submit(form, "Add virtual host", Name=MARKUP, Description="<b>bold</b>", Tags="one, two")
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"Virtual host {MARKUP}")
+    expect(ui.main.get_by_text("<b>bold</b>")).to_be_visible()
+    expect(ui.page.locator("#choose-vhost option", has_text=MARKUP)).to_have_count(1)
+    api.request("PUT", "queues", MARKUP, "q", body={"durable": True})
+    form = open_form(ui, "Change description, tags, default queue type or tracing")
+    expect(form.get_by_label("Tags")).to_have_value("one, two")
+    form.get_by_label("Default queue type").select_option("quorum")
+    form.get_by_label("Tracing").check()
+    submit(form, "Save", Description="changed")
+    expect(ui.main.locator(".properties")).to_contain_text("changed")
+    found = api.request("GET", "vhosts", MARKUP)
+    assert (found["description"], found["tags"], found["tracing"], found["default_queue_type"]) == (
+        "changed",
+        ["one", "two"],
+        True,
+        "quorum",
+    )
+    ui.main.get_by_role("button", name="Delete …").click()
+    said = confirm(ui, "Delete virtual host", "Delete")
+    assert MARKUP in said
+    assert "1 queue with 0 messages go with it" in said
+    expect(ui.page).to_have_title("Virtual hosts – Leveret")
+    expect(ui.page.locator("#choose-vhost option", has_text=MARKUP)).to_have_count(0)
+    assert MARKUP not in names(api, "vhosts")
+    assert ui.page.locator("img").count() == 0
+
+
+def test_who_may_use_a_virtual_host(new_ui: NewUi, api: Management, vhost: str, user: str) -> None:
+    ui = new_ui(address=f"#/vhosts/{vhost}")
+    table = ui.main.get_by_role("region", name="Permissions", exact=True)
+    expect(table.locator("tbody tr")).to_have_count(1)
+    form = ui.main.locator("form").filter(has=ui.page.get_by_role("button", name="Set permissions"))
+    form.get_by_label("User").select_option(user)
+    submit(form, "Set permissions", Configure="^mine")
+    row = table.locator("tbody tr").filter(has_text=user)
+    expect(row.locator("td")).to_have_text([user, "^mine", ".*", ".*", "Clear …"])
+    row.get_by_role("button").click()
+    confirm(ui, "Clear permissions", "Clear")
+    expect(row).to_have_count(0)
+    topics = open_form(ui, "Topic permissions")
+    topics.get_by_label("User").select_option(user)
+    submit(topics, "Set topic permissions", Exchange="prices", Read="^b")
+    expect(ui.main.get_by_role("region", name="Topic permissions").locator("tbody tr")).to_contain_text("prices")
+    assert api.request("GET", "topic-permissions", vhost, user)[0]["read"] == "^b"
+
+
+# -- limits -----------------------------------------------------------------------------------------------
+
+
+def limit_form(ui: Ui, section: str) -> Locator:
+    return ui.main.locator("section").filter(has=ui.page.get_by_role("heading", name=section)).locator("form")
+
+
+@pytest.mark.parametrize(
+    ("section", "label", "fixture", "limit"),
+    [("Virtual hosts", "Virtual host", "vhost", "max-queues"), ("Users", "User", "user", "max-channels")],
+)
+def test_limits_are_set_and_cleared(
+    new_ui: NewUi,
+    api: Management,
+    console: Console,
+    request: pytest.FixtureRequest,
+    section: str,
+    label: str,
+    fixture: str,
+    limit: str,
+) -> None:
+    console.allow(400)
+    name, kind = request.getfixturevalue(fixture), f"{fixture}-limits"
+    ui = new_ui(address="#/limits")
+    form = limit_form(ui, section)
+    form.get_by_label(label).select_option(name)
+    form.get_by_label("Limit", exact=True).select_option(limit)
+    submit(form, "Set limit", Value="2.5")
+    expect(form.get_by_role("alert")).to_contain_text(f"{limit} should be a number")
+    submit(form, "Set limit", Value="1,000")
+    row = ui.row(name)
+    expect(row.locator("td")).to_have_text([name, limit, "1,000", "Clear …"])
+    assert api.request("GET", kind, name)[0]["value"] == {limit: 1000}
+    row.get_by_role("link").click()
+    own = limit_form(ui, "Limits")
+    own.get_by_label("Limit", exact=True).select_option("max-connections")
+    submit(own, "Set limit", Value="0")
+    table = ui.main.get_by_role("region", name=f"{label} limits")
+    expect(table.locator("tbody tr")).to_have_count(2)
+    table.get_by_role("button", name=f"Clear {limit} of {name}").click()
+    confirm(ui, f"Clear {limit}", "Clear")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    assert api.request("GET", kind, name)[0]["value"] == {"max-connections": 0}
+
+
+def test_no_limits(new_ui: NewUi, vhost: str) -> None:
+    ui = new_ui(address="#/limits")
+    ui.choose("vhost", vhost)
+    expect(ui.main.get_by_text("No limits are set.").first).to_be_visible()
+
+
+# -- tags -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
+def test_what_others_see(new_ui: NewUi, api: Management, vhost: str, console: Console, tag: str) -> None:
+    console.allow(401)
+    name = f"managed {tag}"
+    api.request("PUT", "users", name, body={"password": "secret", "tags": tag})
+    api.request("PUT", "permissions", vhost, name, body=ALL)
+    api.request("PUT", "vhost-limits", vhost, "max-queues", body={"value": 10})
+    ui = new_ui(user=name, password="secret", address="#/limits")
+    expect(ui.row(vhost)).to_contain_text("max-queues")
+    expect(ui.main.get_by_text("takes the tag administrator")).to_be_visible()
+    expect(ui.main.locator("form")).to_have_count(0)
+    expect(ui.main.get_by_role("button", name="Clear")).to_have_count(0)
+    expect(ui.tab("Users")).to_have_count(0)
+    expect(ui.tab("Virtual hosts")).to_have_count(0)
+    ui.go("#/vhosts")
+    expect(ui.row(vhost)).to_be_visible()
+    expect(ui.row("/")).to_have_count(1 if tag == "monitoring" else 0)
+    expect(ui.main.get_by_role("link", name=vhost)).to_have_count(0)
+    expect(ui.main.locator("form")).to_have_count(0)
+    for address in ("#/users", f"#/users/{name}", f"#/vhosts/{vhost}"):
+        ui.go(address)
+        expect(ui.page.get_by_text("Not administrator user")).to_be_visible()
+        expect(ui.main.locator("form, table")).to_have_count(0)
+    api.request("DELETE", "users", name)
+
+
+def test_what_is_typed_survives_a_refresh(new_ui: NewUi, vhost: str, user: str) -> None:
+    ui = new_ui(address=f"#/users/{user}")
+    form = limit_form(ui, "Limits")
+    value: Any = form.get_by_role("textbox", name="Value")
+    value.fill("12")
+    ui.refresh()
+    ui.refresh()
+    expect(value).to_be_focused()
+    expect(value).to_have_value("12")
