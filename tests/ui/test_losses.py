@@ -77,8 +77,9 @@ def losses(losing: str, new_ui: NewUi) -> Ui:
 def amounts(row: Locator) -> dict[str, str]:
     """What is not empty in a row, by the heading."""
     found: dict[str, str] = row.evaluate(
-        """(row) => Object.fromEntries([...row.closest("table").querySelectorAll("th")].map((heading, index) =>
-            [heading.textContent.replace(/[▲▼]/, ""), row.cells[index].textContent]).slice(2).filter(([, text]) => text))"""
+        """(row) => Object.fromEntries([...row.closest("table").querySelectorAll("th")]
+            .map((heading, index) => [heading.textContent, row.cells[index].textContent])
+            .slice(2).filter(([, text]) => text !== ""))"""
     )
     return found
 

@@ -332,9 +332,7 @@ def test_deleting_asks_and_says_what_it_touches(
     assert api.request("GET", "policies", VHOST) == []
 
 
-def test_operator_policies_offer_their_own_keys(
-    new_ui: NewUi, api: Management, declare: Callable[..., None]
-) -> None:
+def test_operator_policies_offer_their_own_keys(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
     declare("work.1", 3)
     ui = open_list(new_ui, "operator-policies")
     form = open_form(ui, "Add an operator policy")

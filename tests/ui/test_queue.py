@@ -176,7 +176,7 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
     declare("calm", 1)
     ui = open_queue(new_ui, "over")
     losses = part(ui, "Losses")
-    expect(losses).to_contain_text("3 messages are lost for good")
+    expect(losses).to_contain_text("3 messages lost for good")
     row = cells(losses, "Dropped over the limit")
     assert row[1:4] == ["3", "3", "3"]
     assert row[4].startswith(

@@ -234,7 +234,7 @@ def test_moving_all_in_steps(new_ui: NewUi, channel: BlockingChannel, api: Manag
     ui.page.on("request", lambda request: steps.append(request) if "move-messages" in request.url else None)
     expect(section.locator("datalist option")).to_have_attribute("value", "target")
     start_move(ui, section, "target")
-    expect(section.get_by_role("status").first).to_contain_text("2,500 messages are now in target.")
+    expect(section.get_by_role("status").first).to_contain_text("2,500 messages moved to target.")
     expect(section).to_contain_text("2,500 of 2,500 moved")
     assert [step.post_data_json["limit"] for step in steps] == [1000, 1000, 500]
     assert (ready(api, "source"), ready(api, "target")) == (0, 2500)

@@ -70,7 +70,7 @@ def test_a_row_says_what_a_queue_is(new_ui: NewUi, api: Management, vhost: str, 
     declare("q", 0, queue_type="quorum")
     ui = open_list(new_ui)
     row = ui.row("full")
-    marks = row.locator("abbr.badge")
+    marks = row.locator("td").filter(has_text="Lazy").locator("abbr.badge")
     expect(marks).to_have_text(["D", "Lazy", "Lim", "Lim B", "Ovfl", "DLX", "DLK", "TTL", "Exp", "Pri", "SAC", "Args"])
     expect(marks.nth(2)).to_have_attribute("title", re.compile(r"^max-length: 20, by policy – .+"))
     expect(marks.nth(7)).to_have_attribute("title", re.compile(r"^message-ttl: 60000 – .+"))

@@ -8,7 +8,7 @@ import { localPage } from "../parts/local_page.js";
 import { Table } from "../parts/table.js";
 import { definitionList } from "./policy_definition.js";
 import { policyForm, wantedValues } from "./policy_form.js";
-import { POLICY, appliesTo, capital } from "./policy_kinds.js";
+import { POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
 
 const EXPLAINED = {
   policies: "Of all policies whose pattern matches, a queue or exchange has the one with the highest priority, alone.",
@@ -56,7 +56,7 @@ function columns(kind, keys) {
   return [
     { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost },
     { key: "name", label: "Name", sort: "name", fixed: true, cell: ({ vhost, name }) => h("a", { href: address(kind.path, vhost, name) }, name || "(no name)") },
-    { key: "pattern", label: "Pattern", sort: "pattern", cell: ({ pattern }) => h("code", null, pattern) },
+    { key: "pattern", label: "Pattern", sort: "pattern", cell: patternOf },
     { key: "apply-to", label: "Applies to", sort: "apply-to", cell: (policy) => appliesTo(kind, policy) },
     { key: "definition", label: "Definition", cell: ({ definition }) => definitionList(definition, keys()) },
     { key: "priority", label: "Priority", numeric: true, sort: "priority", title: "The highest that matches is in force", cell: ({ priority }) => String(priority) },

@@ -8,7 +8,7 @@ import { folded, heading, properties, section } from "../parts/layout.js";
 import { PolicyCoverage } from "./policy_coverage.js";
 import { definitionTable } from "./policy_definition.js";
 import { policyForm } from "./policy_form.js";
-import { POLICY, appliesTo, capital } from "./policy_kinds.js";
+import { POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
 
 /**
  * The page of one policy of a kind.
@@ -57,7 +57,7 @@ class PolicyPage {
       heading([`${capital(kind.name)} ${policy.name}`], this.mayChange ? this.buttons() : null),
       properties([
         ["Virtual host", policy.vhost],
-        ["Pattern", h("code", null, policy.pattern)],
+        ["Pattern", patternOf(policy)],
         ["Applies to", appliesTo(kind, policy)],
         ["Priority", String(policy.priority), "Of all that match, the one with the highest is in force, alone"],
         ["In force on", this.where()],

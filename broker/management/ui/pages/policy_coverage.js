@@ -70,7 +70,7 @@ export class PolicyCoverage {
       { key: "type", label: "Type", sort: "type", cell: ({ type }) => type },
       { key: "in_force", label: "In force", sort: "in_force", fields: ["in_force", "rival"], cell: ({ in_force: inForce }) => (inForce ? badge("yes", "this one is in force", "good") : badge("no", "this one is not in force", "warning")) },
       { key: "rival", label: "In force instead", sort: "rival", cell: (row) => this.rival(row) },
-      { key: "reason", label: "Why", cell: ({ reason }) => reason },
+      { key: "reason", label: "Why", cell: ({ reason }) => reason && h("span", { class: "sentence" }, reason) },
     ];
   }
 

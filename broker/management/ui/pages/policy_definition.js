@@ -46,7 +46,7 @@ export function definitionList(definition, keys) {
 export function definitionTable(definition, keys, isOperator) {
   const rows = Object.entries(definition).map(([name, value]) => {
     const key = keys.get(name);
-    return { key: name, cells: [h("code", null, name), valueInWords(value, key), key?.summary ?? "A key that this broker does not know.", key ? meeting(key, isOperator) : null] };
+    return { key: name, cells: [h("code", null, name), valueInWords(value, key), h("span", { class: "sentence" }, key?.summary ?? "A key that this broker does not know."), key ? meeting(key, isOperator) : null] };
   });
   return plainTable("Definition", ["Key", "Value", "What it does", isOperator ? "Beside a policy" : "Beside an argument of the queue"], rows);
 }

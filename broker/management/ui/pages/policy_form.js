@@ -47,7 +47,7 @@ function ruleFields(kind, keys) {
   const offered = keys.filter((key) => !kind.isOperator || key.operator);
   const exchanges = kind.isOperator ? "" : " or exchanges";
   return [
-    { name: "pattern", label: "Pattern", required: true, hint: `A regular expression, searched in the names of queues${exchanges}: ^work\\. is for all that begin with work., .* for all.` },
+    { name: "pattern", label: "Pattern", hint: `A regular expression, searched in the names of queues${exchanges}: ^work\\. is for all that begin with work., an empty one for all.` },
     { name: "applyTo", label: "Applies to", kind: "select", options: kind.applyTo, value: kind.applyTo[0].value },
     { name: "priority", label: "Priority", kind: "number", placeholder: "0", hint: `Of all ${kind.plural} that match, the one with the highest is in force, alone.` },
     { name: "definition", label: "Definition", required: true, editor: (id) => new DefinitionField(id, { keys: offered }) },

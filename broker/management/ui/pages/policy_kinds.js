@@ -1,5 +1,7 @@
 /** The two kinds of policies, and how they differ. */
 
+import { h } from "../parts/element.js";
+
 const QUEUES = [
   { value: "queues", label: "Queues of all types" },
   { value: "classic_queues", label: "Classic queues" },
@@ -50,6 +52,11 @@ export const OPERATOR_POLICY = {
 export function appliesTo(kind, policy) {
   const value = policy["apply-to"];
   return kind.applyTo.find((each) => each.value === value)?.label ?? value;
+}
+
+/** The pattern of a policy, for people. */
+export function patternOf({ pattern }) {
+  return pattern === "" ? h("span", { class: "muted" }, "(empty: all names)") : h("code", null, pattern);
 }
 
 /** "Policy" of "policy", for the beginning of a sentence. */

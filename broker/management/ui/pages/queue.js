@@ -52,7 +52,11 @@ function makeParts(context) {
     removal,
     forms: {
       bind: folded("Add a binding", bindingForm(context).element),
-      publish: folded("Publish a message", h("p", { class: "muted" }, "To the default exchange, with the queue's name as routing key."), new PublishForm(context, { vhost, exchange: "", routingKey: name }).element),
+      publish: folded(
+        "Publish a message",
+        h("p", { class: "muted" }, "To the default exchange, with the queue's name as routing key."),
+        new PublishForm(context, { vhost, exchange: "", routingKey: name }).element,
+      ),
       get: folded("Get messages", get.element),
       move: folded("Move messages", move.element),
       purge: folded("Purge", purgeForm(context).element),
@@ -66,7 +70,11 @@ function makeParts(context) {
 async function load({ api, params }, parts) {
   const path = ["queues", params.vhost, params.name];
   parts.keys ??= await api.get(["policy-keys"]);
-  const [queue, explanation] = await Promise.all([api.get(path, { ...parts.range.query, columns: COLUMNS }), api.get([...path, "explain"]), parts.bindings.refresh()]);
+  const [queue, explanation] = await Promise.all([
+    api.get(path, { ...parts.range.query, columns: COLUMNS }),
+    api.get([...path, "explain"]),
+    parts.bindings.refresh(),
+  ]);
   // Where statistics are disabled, only the explanation says it.
   queue.fill ??= explanation.fill;
   const history = counted(queue) > 0 ? await parts.losses.load() : null;
@@ -85,15 +93,25 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     contents(root, mayUse),
     queueTiles(queue),
     parts.charts.element,
-    h("div", { class: "charts blocks" }, section("Fill and storage", fillAndStorage(queue), limitAdvice(user, explanation)), section("About", facts(queue))),
+    h(
+      "div",
+      { class: "charts blocks" },
+      section("Fill and storage", fillAndStorage(queue), limitAdvice(user, explanation)),
+      section("About", facts(queue)),
+    ),
     section("Settings", settingsTable(explanation, parts.keys), passedOver(explanation)),
     section("Losses", parts.losses.element),
     section("Consumers", consumersTable(queue.consumer_details ?? [])),
     section("Bindings", parts.bindings.element),
     forms.bind,
     forms.publish,
-    mayUse ? [forms.get, forms.move, forms.purge, forms.delete] : section("Messages", h("p", null, "The queue is exclusive: only the connection that declared it can get, purge or delete.")),
+    mayUse ? [forms.get, forms.move, forms.purge, forms.delete] : outOfReach(),
   );
+}
+
+function outOfReach() {
+  const text = "The queue is exclusive: only the connection that declared it can get, purge or delete.";
+  return section("Messages", h("p", null, text));
 }
 
 /** Quorum queues know no conditions. */
@@ -107,11 +125,10 @@ const ACTIONS = ["Get messages", "Move messages", "Purge", "Delete"];
 /** Leads to the parts of the page, and opens what is closed. */
 function contents(root, mayUse) {
   const names = mayUse ? [...PLACES, ...ACTIONS] : PLACES;
-  return h(
-    "nav",
-    { class: "contents", "aria-label": "On this page" },
-    names.map((name) => h("button", { type: "button", class: "quiet", key: name, on: { click: () => lead(root, name) } }, name)),
+  const buttons = names.map((name) =>
+    h("button", { type: "button", class: "quiet", key: name, on: { click: () => lead(root, name) } }, name),
   );
+  return h("nav", { class: "contents", "aria-label": "On this page" }, buttons);
 }
 
 function lead(root, name) {

@@ -22,19 +22,30 @@ export function bindingsTable(context) {
     caption: "bindings",
     filterLabel: "Filter by exchange or routing key",
     columns: [
-      { key: "source", label: "From", sort: "source", fixed: true, cell: ({ source }) => h("a", { href: exchangeAddress(vhost, source) }, source || "(AMQP default)") },
+      { key: "source", label: "From", sort: "source", fixed: true, cell: ({ source }) => sourceLink(vhost, source) },
       { key: "routing_key", label: "Routing key", sort: "routing_key", cell: (binding) => binding.routing_key },
       { key: "arguments", label: "Arguments", cell: (binding) => valueTable(binding.arguments) },
       { key: "unbind", label: "Action", fixed: true, cell: (binding) => action(context, binding) },
     ],
     rowKey: ({ source, properties_key: key }) => JSON.stringify([source, key]),
-    load: async (query) => localPage(await context.api.get(["queues", vhost, name, "bindings"]), query, ({ source, routing_key: key }) => `${source}\n${key}`),
+    load: async (query) => localPage(await context.api.get(["queues", vhost, name, "bindings"]), query, filtered),
     empty: () => emptyState("Nothing leads here."),
   });
 }
 
+function sourceLink(vhost, name) {
+  return h("a", { href: exchangeAddress(vhost, name) }, name || "(AMQP default)");
+}
+
+/** What the filter looks at. */
+function filtered({ source, routing_key: key }) {
+  return `${source}\n${key}`;
+}
+
 function action(context, binding) {
-  if (binding.source === "") return h("span", { class: "muted", title: "Every queue is bound to the default exchange with its name" }, "implicit");
+  if (binding.source === "") {
+    return h("span", { class: "muted", title: "Every queue is bound to the default exchange with its name" }, "implicit");
+  }
   return h("button", { type: "button", class: "quiet", on: { click: () => unbind(context, binding) } }, "Unbind …");
 }
 
@@ -61,8 +72,8 @@ export function bindingForm({ api, params, refresh }) {
   return new Form({
     fields: [
       { name: "source", label: "From exchange", required: true },
-      { name: "key", label: "Routing key", hint: "Topic exchanges take patterns: * for one word, # for any number of words." },
-      { name: "arguments", label: "Arguments", kind: "arguments", hint: "For headers exchanges: x-match, and the headers that a message has to have." },
+      { name: "key", label: "Routing key", hint: "For topic exchanges: * is any word, # any number of words." },
+      { name: "arguments", label: "Arguments", kind: "arguments", hint: "For headers exchanges: x-match, and headers." },
     ],
     submit: "Bind",
     action: async ({ source, key, arguments: given }) => {

@@ -38,7 +38,10 @@ export class QueueCharts {
     const lengths = LENGTHS.map(([name, label, title]) => ({ label, title, points: levels(queue[`${name}_details`]) }));
     this.lengths.update([...lengths, ...limitLine(queue.fill, lengths[0].points)]);
     const stats = queue.message_stats ?? {};
-    this.rates.update(RATES.map(([name, label, title], index) => ({ label, title, colour: index + 1, points: rates(stats[`${name}_details`]) })));
+    const drawn = RATES.map(([name, label, title], index) => {
+      return { label, title, colour: index + 1, points: rates(stats[`${name}_details`]) };
+    });
+    this.rates.update(drawn);
   }
 }
 
@@ -46,5 +49,6 @@ function limitLine(fill, ready) {
   const limit = fill?.max_length ?? null;
   const highest = Math.max(0, ...ready.map(({ value }) => value));
   if (limit === null || highest < limit * SHOW_LIMIT_FROM) return [];
-  return [{ label: "Limit", title: `max-length, by ${fill.max_length_source}`, points: ready.map(({ at }) => ({ at, value: limit })), limit: true, colour: 8 }];
+  const points = ready.map(({ at }) => ({ at, value: limit }));
+  return [{ label: "Limit", title: `max-length, by ${fill.max_length_source}`, points, limit: true, colour: 8 }];
 }

@@ -24,19 +24,26 @@ const HEADINGS = [
  */
 export function consumersTable(consumers) {
   if (consumers.length === 0) {
-    return [emptyState("Nobody consumes from this queue.", "Messages wait until an application subscribes, or somebody gets or moves them below.")];
+    const advice = "Messages wait until an application subscribes, or somebody gets or moves them below.";
+    return [emptyState("Nobody consumes from this queue.", advice)];
   }
-  const rows = consumers.slice(0, SHOWN).map((consumer) => ({ key: JSON.stringify([consumer.channel_details.name, consumer.consumer_tag]), cells: cells(consumer) }));
-  const more = consumers.length > SHOWN ? h("p", { class: "muted" }, `The first ${SHOWN} of ${exactNumber(consumers.length)}.`) : null;
+  const rows = consumers.slice(0, SHOWN).map((consumer) => ({
+    key: JSON.stringify([consumer.channel_details.name, consumer.consumer_tag]),
+    cells: cells(consumer),
+  }));
+  const isCut = consumers.length > SHOWN;
+  const more = isCut ? h("p", { class: "muted" }, `The first ${SHOWN} of ${exactNumber(consumers.length)}.`) : null;
   return [plainTable("Consumers", HEADINGS, rows), more];
 }
 
-function cells({ channel_details: channel, consumer_tag: tag, ack_required: acks, prefetch_count: prefetch, active, exclusive, arguments: given }) {
+function cells(consumer) {
+  const { channel_details: channel, consumer_tag: tag, ack_required: acks, prefetch_count: prefetch } = consumer;
+  const { active, exclusive, arguments: given } = consumer;
   return [
     h("a", { href: address("channels", channel.name) }, channel.name),
     [tag, " ", exclusive ? badge("Excl", "exclusive: no other consumer is let in") : null],
     acks ? "yes" : h("span", { title: "Messages are gone as soon as they are sent" }, "no, automatic"),
-    prefetch === 0 ? h("span", { title: "It may have any number of messages unacknowledged" }, "no limit") : exactNumber(prefetch),
+    prefetch === 0 ? h("span", { title: "It may have any number unacknowledged" }, "no limit") : exactNumber(prefetch),
     active ? "yes" : h("span", { class: "muted" }, yesNo(active)),
     valueTable(given),
   ];

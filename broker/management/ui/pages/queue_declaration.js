@@ -21,7 +21,7 @@ export class DeclarationForm {
         { name: "name", label: "Name", required: true },
         { name: "transient", label: "Transient", kind: "checkbox", hint: "Gone after a restart, with all its messages." },
         { name: "auto_delete", label: "Auto-delete", kind: "checkbox", hint: "Deleted when its last consumer goes." },
-        { name: "arguments", label: "Arguments", kind: "arguments", hint: "They are for good. What a policy can say too can be changed later." },
+        { name: "arguments", label: "Arguments", kind: "arguments", hint: "They are for good; policies can be changed later." },
       ],
       submit: "Add queue",
       action: (values) => this.declare(values),
@@ -53,7 +53,8 @@ export class DeclarationForm {
   fit() {
     const type = this.fields.type.control.value;
     for (const name of ["transient", "auto_delete"]) this.fields[name].row.hidden = type === "quorum";
-    const fitting = (this.known ?? []).filter(({ argument, queue_types: types }) => argument !== TYPE_ARGUMENT && types.includes(type));
+    const known = this.known ?? [];
+    const fitting = known.filter(({ argument, queue_types: types }) => argument !== TYPE_ARGUMENT && types.includes(type));
     this.fields.arguments.editor.offer(fitting.map(suggestion));
   }
 

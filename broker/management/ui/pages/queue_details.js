@@ -1,10 +1,11 @@
 /** What a queue is, how full it is, and where its messages are. */
 
 import { address } from "../parts/address.js";
+import { clientState } from "../parts/client_state.js";
 import { h } from "../parts/element.js";
-import { ago, bytes, exactNumber, number, rate } from "../parts/format.js";
+import { ago, bytes, number, rate } from "../parts/format.js";
 import { properties, tiles, valueTable } from "../parts/layout.js";
-import { features, policyLink, stateOf } from "./queue_features.js";
+import { features, policyLink } from "./queue_features.js";
 import { bytesFill, messagesFill } from "./queue_fill.js";
 
 const NONE = "none";
@@ -12,7 +13,8 @@ const NONE = "none";
 /** What the blocks here need of a queue. */
 export const DETAIL_FIELDS = [
   ["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "effective_arguments", "state", "idle_since"],
-  ["policy", "operator_policy", "owner_pid_details", "single_active_consumer_tag", "single_active_consumer_ctag", "exclusive_consumer_tag"],
+  ["policy", "operator_policy", "owner_pid_details"],
+  ["single_active_consumer_tag", "single_active_consumer_ctag", "exclusive_consumer_tag"],
   ["consumers", "consumer_capacity", "memory", "fill", "storage", "messages_dlx", "head_message_timestamp"],
   ["messages", "messages_ready", "messages_unacknowledged", "messages_ram"],
   ["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"],
@@ -37,44 +39,61 @@ export function queueTiles(queue) {
 /** What it is. @param {Object} queue as in the API @returns {HTMLElement} */
 export function facts(queue) {
   const { vhost, owner_pid_details: owner } = queue;
+  const active = queue.single_active_consumer_tag ?? queue.single_active_consumer_ctag;
+  const capacity = queue.consumers > 0 ? `${Math.round(queue.consumer_capacity * 100)}%` : null;
   const marks = features(queue).filter((each) => each !== null);
   return properties([
-    ["State", stateOf(queue)],
+    ["State", clientState(queue)],
     ["Type", queue.type],
     ["Features", marks.length > 0 ? marks : NONE],
     ["Arguments", valueTable(queue.arguments)],
     ["Policy", policyLink(vhost, queue.policy) ?? NONE],
     ["Operator policy", policyLink(vhost, queue.operator_policy, true) ?? NONE],
-    ["Exclusive to", owner ? h("a", { href: address("connections", owner.name) }, owner.name) : null, "The connection that declared it; nobody else may use it"],
+    ["Exclusive to", owner ? connectionLink(owner) : null, "The connection that declared it; nobody else may use it"],
     ["Exclusive consumer", queue.exclusive_consumer_tag],
-    ["Active consumer", queue.single_active_consumer_tag ?? queue.single_active_consumer_ctag, "The one that gets the messages for now"],
-    ["Consumer capacity", queue.consumers > 0 ? `${Math.round(queue.consumer_capacity * 100)}%` : null, "Share of the recent time in which its consumers could have taken more at once"],
+    ["Active consumer", active, "The one that gets the messages for now"],
+    ["Consumer capacity", capacity, "Share of the recent time in which its consumers could have taken more at once"],
   ]);
+}
+
+function connectionLink({ name }) {
+  return h("a", { href: address("connections", name) }, name);
 }
 
 /** How full it is, and where its messages are. @param {Object} queue as in the API @returns {HTMLElement} */
 export function fillAndStorage(queue) {
-  const { fill, storage = {} } = queue;
+  const { fill, storage = {}, messages_dlx: letters, head_message_timestamp: head } = queue;
   return properties([
-    ["Messages", fill?.max_length === undefined || fill.max_length === null ? "no limit" : limited(queue, messagesFill(fill), fill.messages_ready, fill.max_length, exactNumber, fill.max_length_source)],
-    ["Bytes", fill?.max_length_bytes === undefined || fill.max_length_bytes === null ? "no limit" : limited(queue, bytesFill(fill), fill.message_bytes_ready, fill.max_length_bytes, bytes, fill.max_length_bytes_source)],
+    ["Messages", limited(queue, messagesFill(fill), fill?.max_length_source)],
+    ["Bytes", limited(queue, bytesFill(fill), fill?.max_length_bytes_source)],
     ["When it is full", fill?.at_limit],
-    ["In memory", amount(queue.messages_ram, queue.message_bytes_ram), "Messages that are in memory, ready or unacked; they may be on disk as well"],
-    ["On disk only", amount(storage.messages_disk, storage.message_bytes_disk), "Ready messages that are on disk and not in memory"],
-    ["Segments", storage.segments > 0 ? [number(storage.segments), storage.segments === 1 ? " file, " : " files, ", bytes(storage.segment_bytes)] : NONE, "Files that hold its messages"],
+    ["In memory", amount(queue.messages_ram, queue.message_bytes_ram), "Ready or unacked; they may be on disk as well"],
+    ["On disk only", amount(storage.messages_disk, storage.message_bytes_disk), "Ready messages that are not in memory"],
+    ["Segments", segments(storage), "Files that hold its messages"],
     ["Oldest segment", storage.oldest_segment ? ["begun ", ago(storage.oldest_segment)] : null],
     ["Unacked bytes", queue.message_bytes_unacknowledged > 0 ? bytes(queue.message_bytes_unacknowledged) : null],
     ["Memory of the queue", bytes(queue.memory), "What the broker uses for it, messages included"],
-    ["Dead letters waiting", queue.messages_dlx > 0 ? number(queue.messages_dlx) : null, "Until a queue has taken them: dead-letter-strategy is at-least-once"],
-    ["Head of the queue", queue.head_message_timestamp ? ago(queue.head_message_timestamp * 1000) : null, "The timestamp that the publisher gave to the first message"],
+    ["Dead letters waiting", letters > 0 ? number(letters) : null, "Kept until a queue has taken them"],
+    ["Head of the queue", head ? ago(head * 1000) : null, "The timestamp that the publisher gave to the first message"],
   ]);
 }
 
-function limited({ vhost, policy, operator_policy: operatorPolicy }, bar, used, limit, write, source) {
-  const by = { policy: ["policy ", policyLink(vhost, policy)], "operator policy": ["operator policy ", policyLink(vhost, operatorPolicy, true)] }[source] ?? "an argument";
-  return h("span", { class: "prose" }, bar, " ", write(used), " of ", write(limit), ", limit by ", by);
+/** A bar in numbers, and who has set the limit. */
+function limited({ vhost, policy, operator_policy: operatorPolicy }, bar, source) {
+  const sources = {
+    argument: ["an argument"],
+    policy: ["policy ", policyLink(vhost, policy)],
+    "operator policy": ["operator policy ", policyLink(vhost, operatorPolicy, true)],
+  };
+  if (!(source in sources)) return "no limit";
+  return h("span", { class: "prose" }, bar, ` ${bar.dataset.amounts}, limit by `, sources[source]);
+}
+
+function segments({ segments: count, segment_bytes: size }) {
+  return count > 0 ? [number(count), count === 1 ? " file, " : " files, ", bytes(size)] : NONE;
 }
 
 function amount(count, size) {
-  return count === undefined ? null : count === 0 ? NONE : [number(count), count === 1 ? " message, " : " messages, ", bytes(size)];
+  if (count === undefined) return null;
+  return count === 0 ? NONE : [number(count), count === 1 ? " message, " : " messages, ", bytes(size)];
 }

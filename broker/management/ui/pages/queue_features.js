@@ -30,16 +30,19 @@ export const FEATURE_FIELDS = ["durable", "auto_delete", "exclusive", "arguments
 export function features(queue) {
   const given = queue.arguments ?? {};
   const inForce = { ...given, ...queue.effective_arguments };
+  const by = (argument) => source(argument, given, inForce);
   const others = Object.entries(given).filter(([name]) => !MARKED.has(name));
+  const isLazy = inForce["x-queue-mode"] === "lazy";
+  const isSingle = inForce["x-single-active-consumer"] === true;
   return [
     queue.durable ? badge("D", "durable: it is there after a restart") : null,
     queue.auto_delete ? badge("AD", "auto-delete: deleted when its last consumer goes") : null,
     queue.exclusive ? badge("Excl", "exclusive: only the connection that declared it may use it, and it goes with that") : null,
-    inForce["x-queue-mode"] === "lazy" ? badge("Lazy", `lazy: its ready messages are on disk only${source("x-queue-mode", given, inForce)}`) : null,
+    isLazy ? badge("Lazy", `lazy: its ready messages are on disk only${by("x-queue-mode")}`) : null,
     ...MARKS.filter(([argument]) => argument in inForce).map(([argument, mark, meaning]) =>
-      badge(mark, `${argument.slice(2)}: ${plain(inForce[argument])}${source(argument, given, inForce)} – ${meaning}`),
+      badge(mark, `${argument.slice(2)}: ${plain(inForce[argument])}${by(argument)} – ${meaning}`),
     ),
-    inForce["x-single-active-consumer"] === true ? badge("SAC", "single active consumer: one consumer at a time gets messages") : null,
+    isSingle ? badge("SAC", "single active consumer: one consumer at a time gets messages") : null,
     others.length > 0 ? badge("Args", others.map(([name, value]) => `${name}: ${plain(value)}`).join("\n")) : null,
   ];
 }
@@ -58,15 +61,4 @@ function source(argument, given, inForce) {
  */
 export function policyLink(vhost, name, isOperator = false) {
   return name ? h("a", { href: address(isOperator ? "operator-policies" : "policies", vhost, name) }, name) : null;
-}
-
-/**
- * What state a queue is in, with its reason.
- *
- * @param {Object} queue as in the API; needs state, idle_since
- * @returns {HTMLElement}
- */
-export function stateOf({ state, idle_since: since }) {
-  if (state === "running" && since) return h("span", { class: "muted", title: `Nothing has happened since ${since}` }, "idle");
-  return h("span", null, state ?? "–");
 }

@@ -14,18 +14,19 @@ export function nearestFill(fill) {
   return isBytes ? bytesFill(fill) : messagesFill(fill);
 }
 
-/** The bar for the limit of messages. */
+/** The bar for the limit of messages; `data-amounts` has it in numbers. */
 export function messagesFill(fill) {
-  const words = { label: "Messages", note: note(fill, fill?.max_length_source) };
-  return fillBar(fill?.messages_ready, fill?.max_length ?? null, exactNumber, words);
+  return bar("Messages", fill, fill?.messages_ready, fill?.max_length, exactNumber, fill?.max_length_source);
 }
 
-/** The bar for the limit of bytes. */
+/** The bar for the limit of bytes; likewise. */
 export function bytesFill(fill) {
-  const words = { label: "Bytes", note: note(fill, fill?.max_length_bytes_source) };
-  return fillBar(fill?.message_bytes_ready, fill?.max_length_bytes ?? null, shortBytes, words);
+  return bar("Bytes", fill, fill?.message_bytes_ready, fill?.max_length_bytes, shortBytes, fill?.max_length_bytes_source);
 }
 
-function note(fill, source) {
-  return fill === null || fill === undefined ? "" : `limit by ${source}; when it is full, ${fill.at_limit}`;
+function bar(label, fill, used, limit, write, source) {
+  if (limit === undefined || limit === null) return fillBar(0, null, write);
+  const made = fillBar(used, limit, write, { label, note: `limit by ${source}; when it is full, ${fill.at_limit}` });
+  made.dataset.amounts = `${write(used)} of ${write(limit)}`;
+  return made;
 }

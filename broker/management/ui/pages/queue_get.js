@@ -5,6 +5,7 @@ import { h } from "../parts/element.js";
 import { Form } from "../parts/form.js";
 import { exactNumber } from "../parts/format.js";
 import { messageView } from "./queue_message.js";
+import { messagesText } from "./queue_words.js";
 
 const MODES = [
   { value: "ack_requeue_true", label: "nack, requeue: they stay" },
@@ -24,8 +25,15 @@ export class GetForm {
     this.context = context;
     this.form = new Form({
       fields: [
-        { name: "mode", label: "Mode", kind: "select", options: MODES, value: "ack_requeue_true", hint: "Messages that stay come back to their places, marked as redelivered." },
-        { name: "count", label: "Messages", kind: "number", value: "1", required: true, check: (count) => (Number.isInteger(count) && count >= 1 && count <= MOST ? null : `This has to be 1 to ${exactNumber(MOST)}.`) },
+        {
+          name: "mode",
+          label: "Mode",
+          kind: "select",
+          options: MODES,
+          value: "ack_requeue_true",
+          hint: "Messages that stay come back to their places, marked as redelivered.",
+        },
+        { name: "count", label: "Messages", kind: "number", value: "1", required: true, check: checkCount },
       ],
       submit: "Get messages",
       keep: true,
@@ -41,7 +49,7 @@ export class GetForm {
     await confirmAction({
       title: mode === "ack_requeue_false" ? "Get and remove messages" : "Get and reject messages",
       name: this.context.params.name,
-      text: `${count === 1 ? "The first message is" : `Up to ${exactNumber(count)} messages are`} removed${mode === "ack_requeue_false" ? "" : ", or dead-lettered if there is a dead-letter exchange"}.`,
+      text: `Up to ${messagesText(count)} will be removed${mode === "ack_requeue_false" ? "" : ", or dead-lettered"}.`,
       verb: "Get and remove",
       action: async () => {
         said = await this.fetch(mode, count);
@@ -52,10 +60,17 @@ export class GetForm {
 
   async fetch(mode, count) {
     const { api, params, refresh } = this.context;
-    const got = await api.post(["queues", params.vhost, params.name, "get"], { ackmode: mode, count, encoding: "auto", truncate: TRUNCATE });
-    this.messages.replaceChildren(...got.map((message, index) => messageView(message, `Message ${index + 1} of ${got.length}`, params.vhost)));
+    const { vhost, name } = params;
+    const body = { ackmode: mode, count, encoding: "auto", truncate: TRUNCATE };
+    const got = await api.post(["queues", vhost, name, "get"], body);
+    const views = got.map((message, index) => messageView(message, `Message ${index + 1} of ${got.length}`, vhost));
+    this.messages.replaceChildren(...views);
     await refresh();
     if (got.length === 0) return "There was no message ready.";
-    return `${exactNumber(got.length)} ${got.length === 1 ? "message" : "messages"}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
+    return `${messagesText(got.length)}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
   }
+}
+
+function checkCount(count) {
+  return Number.isInteger(count) && count >= 1 && count <= MOST ? null : `This has to be 1 to ${exactNumber(MOST)}.`;
 }

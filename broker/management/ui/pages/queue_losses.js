@@ -7,6 +7,7 @@ import { h, patch } from "../parts/element.js";
 import { exactNumber, number, span } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
 import { RANGES, levels, samplesQuery } from "../parts/series.js";
+import { messagesText } from "./queue_words.js";
 
 /** Reason; what happened; the field of the chart. */
 const REASONS = [
@@ -29,7 +30,8 @@ export class LossSection {
   constructor(context) {
     this.context = context;
     this.age = FIRST_RANGE;
-    this.chart = new Chart({ title: "By reason; each point counts from the one before", empty: "Nothing was lost in this time." });
+    const title = "By reason; each point counts from the one before";
+    this.chart = new Chart({ title, empty: "Nothing was lost in this time." });
     const choose = (age) => {
       this.age = Number(age);
       context.refresh();
@@ -71,7 +73,8 @@ function nothing() {
   return h(
     "p",
     { class: "muted" },
-    "Since the broker's start no message was dropped, refused, expired, rejected or purged here. One that no binding matched has never come here: see the ",
+    "Since the broker's start no message was dropped, refused, expired, rejected or purged here. ",
+    "One that no binding matched has never come here: see the ",
     h("a", { href: address("losses") }, "losses of exchanges"),
     ".",
   );
@@ -80,18 +83,17 @@ function nothing() {
 function summary({ loss_stats: stats }) {
   const lost = stats?.lost ?? 0;
   if (lost === 0) return h("p", null, "Nothing is lost for good: dead-letter queues have taken it, or somebody has purged it.");
-  return h("p", null, h("strong", { class: "bad" }, `${exactNumber(lost)} ${lost === 1 ? "message is" : "messages are"} lost for good`), ": no dead-letter queue has taken them.");
+  const words = h("strong", { class: "bad" }, `${messagesText(lost)} lost for good`);
+  return h("p", null, words, ": no dead-letter queue has taken them.");
 }
 
 function reasons(queue, inForce) {
   const { dropped = {}, dead_lettered: lettered = {}, dead_letters_lost: lost = {}, refused = 0, vhost } = queue;
   const happened = { ...dropped, refused };
   const rows = REASONS.filter(([reason]) => happened[reason] > 0).map(([reason, words]) => {
-    const isDeath = DEATHS.includes(reason);
-    return {
-      key: reason,
-      cells: [words, number(happened[reason]), isDeath ? number(lettered[reason]) : null, isDeath ? number(lost[reason]) : null, h("span", { class: "prose" }, why(reason, inForce), deadLetterTo(reason, inForce, vhost))],
-    };
+    const letters = DEATHS.includes(reason) ? [number(lettered[reason]), number(lost[reason])] : [null, null];
+    const sentences = h("span", { class: "prose" }, why(reason, inForce), deadLetterTo(reason, inForce, vhost));
+    return { key: reason, cells: [words, number(happened[reason]), ...letters, sentences] };
   });
   const headings = [
     "What happened",
@@ -104,25 +106,32 @@ function reasons(queue, inForce) {
 }
 
 function why(reason, inForce) {
-  const limits = ["max-length", "max-length-bytes"].filter((key) => key in inForce).map((key) => `${key} ${exactNumber(inForce[key])}`);
-  const limit = limits.length > 0 ? limits.join(", ") : "a limit that is no longer in force";
-  const ttl = inForce["message-ttl"];
+  const keys = ["max-length", "max-length-bytes"].filter((key) => key in inForce);
+  const limit = keys.length > 0 ? keys.map((key) => `${key} ${exactNumber(inForce[key])}`).join(", ") : "no longer in force";
+  const overflow = inForce.overflow ?? "drop-head again";
   const sentences = {
     maxlen: `The limit is ${limit}; overflow drop-head drops the oldest messages.`,
-    refused: `The limit is ${limit}; overflow is ${inForce.overflow ?? "no longer a refusing one"}. Publishers that ask for confirms were told.`,
-    expired: ttl === undefined ? "The messages had an expiration of their own." : `message-ttl is ${ttl < 1000 ? `${ttl} ms` : span(ttl / 1000)}; messages may also have an expiration of their own.`,
+    refused: `The limit is ${limit}; overflow is ${overflow}. Publishers that ask for confirms were told.`,
+    expired: expiry(inForce["message-ttl"]),
     rejected: "A consumer rejected them without having them requeued.",
-    delivery_limit: `They came back more often than delivery-limit allows (${inForce["delivery-limit"] ?? "no longer in force"}).`,
+    delivery_limit: `They came back more often than delivery-limit allows: ${inForce["delivery-limit"] ?? "it is gone"}.`,
     purged: "Somebody has purged the queue.",
   };
   return sentences[reason];
+}
+
+function expiry(ttl) {
+  if (ttl === undefined) return "The messages had an expiration of their own.";
+  const time = ttl < 1000 ? `${ttl} ms` : span(ttl / 1000);
+  return `message-ttl is ${time}; messages may also have an expiration of their own.`;
 }
 
 function deadLetterTo(reason, inForce, vhost) {
   if (!DEATHS.includes(reason)) return null;
   const exchange = inForce["dead-letter-exchange"];
   if (exchange === undefined) return " There is no dead-letter-exchange that could have kept them.";
-  return [" Dead letters go to exchange ", h("a", { href: exchangeAddress(vhost, exchange) }, exchange || "(AMQP default)"), "."];
+  const link = h("a", { href: exchangeAddress(vhost, exchange) }, exchange || "(AMQP default)");
+  return [" Dead letters go to exchange ", link, "."];
 }
 
 function series(history) {
@@ -130,8 +139,10 @@ function series(history) {
   const grown = (field) => growth(history, field, now);
   const letters = sum(DEATHS.map((reason) => grown(`dead_letter_${reason}`)));
   const lost = sum(DEATHS.map((reason) => grown(`dead_letter_lost_${reason}`)));
-  const all = [...REASONS.map(([, label, field]) => [label, grown(field)]), ["Dead-lettered", letters], ["Dead letters lost", lost]];
-  return all.map(([label, points], index) => ({ label, points, colour: index + 1 })).filter(({ points }) => points.some(({ value }) => value > 0));
+  const left = REASONS.map(([, label, field]) => [label, grown(field)]);
+  return [...left, ["Dead-lettered", letters], ["Dead letters lost", lost]]
+    .map(([label, points], index) => ({ label, points, colour: index + 1 }))
+    .filter(({ points }) => points.some(({ value }) => value > 0));
 }
 
 /** By how much a counter grew between samples, and since the last one: that may be half an hour old. */

@@ -6,6 +6,9 @@ import { bytes, dateTime, exactNumber, plain } from "../parts/format.js";
 import { plainTable, properties, valueTable } from "../parts/layout.js";
 import { hexDump, prettyJson } from "../parts/payload.js";
 
+/** What does not belong into a text. */
+const CONTROLS = /[\0-\x08\x0b\x0c\x0e-\x1f]/;
+
 /**
  * Show a message.
  *
@@ -49,20 +52,27 @@ function inWords(given) {
 
 /** @returns {Object[]|null} the entries of x-death; null if there is none, or somebody has written nonsense there */
 function readDeaths({ "x-death": deaths }) {
-  const isTable = Array.isArray(deaths) && deaths.length > 0 && deaths.every((each) => each !== null && typeof each === "object" && !Array.isArray(each));
-  return isTable ? deaths : null;
+  return Array.isArray(deaths) && deaths.length > 0 && deaths.every(isTable) ? deaths : null;
+}
+
+function isTable(value) {
+  return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
 function deathTable(deaths, vhost) {
-  const headings = ["Died in queue", "Why", { label: "How often", numeric: true }, "First at", "Published to exchange", "With routing keys"];
+  const often = { label: "How often", numeric: true };
+  const headings = ["Died in queue", "Why", often, "First at", "Published to exchange", "With routing keys"];
   const rows = deaths.map((death, index) => ({ key: String(index), cells: deathCells(death, vhost) }));
-  return h("div", { class: "beside" }, h("p", null, "Where it died (x-death), the latest first:"), plainTable("x-death", headings, rows));
+  const words = h("p", null, "Where it died (x-death), the latest first:");
+  return h("div", { class: "beside" }, words, plainTable("x-death", headings, rows));
 }
 
-function deathCells({ queue, reason, count, time, exchange, "routing-keys": keys, "original-expiration": expiration }, vhost) {
+function deathCells(death, vhost) {
+  const { queue, reason, count, time, exchange, "routing-keys": keys, "original-expiration": expiration } = death;
+  const before = expiration === undefined ? null : h("span", { class: "muted" }, ` (expiration was ${text(expiration)} ms)`);
   return [
     typeof queue === "string" && queue !== "" ? h("a", { href: address("queues", vhost, queue) }, queue) : text(queue),
-    [text(reason), expiration === undefined ? null : h("span", { class: "muted" }, ` (expiration was ${text(expiration)} ms)`)],
+    [text(reason), before],
     typeof count === "number" ? exactNumber(count) : text(count),
     typeof time === "number" ? dateTime(time * 1000) : text(time),
     text(exchange) || "(AMQP default)",
@@ -78,25 +88,30 @@ function text(value) {
 
 /** A payload as whatever it can be read as. */
 function payloadView({ payload, payload_encoding: encoding, payload_bytes: size }) {
+  if (size === 0) return h("p", { class: "beside" }, "Payload: it is empty.");
   const octets = encoding === "base64" ? fromBase64(payload) : new TextEncoder().encode(payload);
   const isCut = octets.length < size;
   const words = encoding === "base64" ? readText(octets, isCut) : payload;
-  const json = isCut || words === null ? null : prettyJson(words);
-  const readings = [
-    ["JSON", json],
-    ["Text", words],
-    ["Hex", ""],
-  ].filter(([, content]) => content !== null);
   const content = h("pre", { class: "payload", tabindex: "0", role: "region", "aria-label": "Payload" });
-  const buttons = readings.map(([name, given]) => h("button", { type: "button", class: "chip", on: { click: () => show(name, given) } }, name));
-  const show = (name, given) => {
-    content.textContent = name === "Hex" ? hexDump(octets) : given;
+  const buttons = readingButtons(content, octets, words, isCut);
+  const said = ["Payload, ", bytes(size), isCut ? `, of which ${exactNumber(octets.length)} are shown` : null];
+  return h("div", { class: "beside" }, h("p", { class: "chips" }, h("span", null, said), buttons), content);
+}
+
+/** A button for each way to read it; the best one is shown at first. */
+function readingButtons(content, octets, words, isCut) {
+  const json = isCut || words === null ? null : prettyJson(words);
+  const readings = [["JSON", () => json], ["Text", () => words], ["Hex", () => hexDump(octets)]];
+  const possible = readings.filter(([name]) => (name === "JSON" ? json !== null : name === "Hex" || words !== null));
+  const show = ([name, read]) => {
+    content.textContent = read();
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === name));
   };
-  const isBinary = words === null || /[\0-\x08\x0b\x0c\x0e-\x1f]/.test(words);
-  show(...(isBinary ? readings.at(-1) : readings[0]));
-  const said = [bytes(size), isCut ? `, of which ${exactNumber(octets.length)} are shown` : null];
-  return h("div", { class: "beside" }, h("p", { class: "chips" }, h("span", null, "Payload, ", said, size === 0 ? ": it is empty" : null), size === 0 ? null : buttons), size === 0 ? null : content);
+  const buttons = possible.map((reading) =>
+    h("button", { type: "button", class: "chip", on: { click: () => show(reading) } }, reading[0]),
+  );
+  show(words === null || CONTROLS.test(words) ? possible.at(-1) : possible[0]);
+  return buttons;
 }
 
 function fromBase64(text) {

@@ -4,6 +4,7 @@ import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
 import { Form } from "../parts/form.js";
 import { exactNumber } from "../parts/format.js";
+import { messagesText } from "./queue_words.js";
 
 const STEP = 1000;
 const REASONS = [
@@ -15,6 +16,10 @@ const REASONS = [
 ];
 const OFFERED = 500;
 
+function checkLimit(limit) {
+  return limit === null || (Number.isInteger(limit) && limit > 0) ? null : "This has to be 1 or more.";
+}
+
 /** The form, and how far the move has come; `element` stays the same. */
 export class MoveForm {
   /** @param {Object} context of the page */
@@ -25,7 +30,7 @@ export class MoveForm {
     this.form = new Form({
       fields: [
         { name: "to", label: "To queue", required: true, suggestions: [], hint: "Of the same virtual host." },
-        { name: "limit", label: "Messages", kind: "number", hint: "Empty for all that are ready now.", check: (limit) => (limit === null || (Number.isInteger(limit) && limit > 0) ? null : "This has to be 1 or more.") },
+        { name: "limit", label: "Messages", kind: "number", hint: "Empty for all that are ready now.", check: checkLimit },
         { name: "routing_key", label: "Only with routing key", hint: "* stands for any characters, ? for one." },
         { name: "exchange", label: "Only published to exchange", hint: "Likewise." },
         { name: "reason", label: "Only dead-lettered because", kind: "select", options: REASONS, value: "" },
@@ -60,10 +65,11 @@ export class MoveForm {
     const { messages_ready: ready } = await this.context.api.get(this.path, { columns: "messages_ready" });
     const total = Math.min(limit ?? ready, ready);
     if (total === 0) return "There is no message ready.";
+    const fitting = Object.keys(filter).length > 0 ? " that fit the conditions" : "";
     const isWanted = await confirmAction({
       title: "Move messages",
       name: this.context.params.name,
-      text: `Up to ${exactNumber(total)} ${total === 1 ? "message" : "messages"}${Object.keys(filter).length > 0 ? " that fit the conditions" : ""} will be moved to queue ${to}.`,
+      text: `Up to ${messagesText(total)}${fitting} will be moved to queue ${to}.`,
       verb: "Move",
       action: async () => {},
     });
@@ -91,7 +97,7 @@ export class MoveForm {
       this.context.refresh();
     }
     if (reason !== "" && moved < total) this.words.textContent += `: ${reason}.`;
-    return `${exactNumber(moved)} ${moved === 1 ? "message is" : "messages are"} now in ${to}.`;
+    return `${messagesText(moved)} moved to ${to}.`;
   }
 
   halt() {

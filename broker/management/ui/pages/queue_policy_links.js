@@ -17,18 +17,24 @@ const LIMITS = ["max-length", "max-length-bytes"];
 export function limitAdvice(user, explanation) {
   const limits = explanation.settings.filter(({ key, in_force: value }) => LIMITS.includes(key) && value !== null);
   const lines = limits.map((limit) => h("li", { key: limit.key }, `To raise ${limit.key}: `, advice(limit, explanation)));
-  return [lines.length > 0 ? h("ul", { class: "bullets beside" }, lines) : null, user.may("policymaker") ? offer(explanation) : null];
+  const list = lines.length > 0 ? h("ul", { class: "bullets beside" }, lines) : null;
+  return [list, user.may("policymaker") ? offer(explanation) : null];
 }
 
 function advice({ source, argument }, { vhost, policy, operator_policy: operatorPolicy }) {
-  if (source === "argument") return "it is an argument, which policies can make smaller, not larger; the queue has to be declared anew.";
-  const [link, who] = source === "policy" ? [policyLink(vhost, policy.name), ""] : [policyLink(vhost, operatorPolicy.name, true), ", as only administrators can"];
+  if (source === "argument") {
+    return "it is an argument, which policies can make smaller, not larger; the queue has to be declared anew.";
+  }
+  const isOperator = source === "operator policy";
+  const link = policyLink(vhost, isOperator ? operatorPolicy.name : policy.name, isOperator);
+  const who = isOperator ? ", as only administrators can" : "";
   const most = argument === null ? "" : `; the argument keeps it at ${exactNumber(argument)} at the most`;
   return [`change ${source} `, link, `${who}${most}.`];
 }
 
 function offer(explanation) {
-  const note = explanation.policy === null ? null : h("span", { class: "muted" }, " It starts with the keys of the one in force, which it replaces: only one policy at a time counts.");
+  const words = " It starts with the keys of the one in force, which it replaces: only one policy at a time counts.";
+  const note = explanation.policy === null ? null : h("span", { class: "muted" }, words);
   return h("p", null, h("a", { class: "button", href: newPolicy(explanation) }, "Add a policy for this queue"), note);
 }
 

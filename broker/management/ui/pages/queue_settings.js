@@ -41,43 +41,54 @@ export function settingsTable(explanation, keys) {
  */
 export function passedOver({ vhost, passed_over: others }) {
   if (others.length === 0) return null;
-  const items = others.map(({ kind, name, reason }) =>
-    h("li", { key: `${kind} ${name}` }, `${kind === "policy" ? "Policy" : "Operator policy"} `, policyLink(vhost, name, kind !== "policy"), ` – ${reason}`),
-  );
-  return h("div", { class: "beside" }, h("p", null, "These match the queue's name too, and are not in force:"), h("ul", { class: "bullets" }, items));
+  const items = others.map(({ kind, name, reason }) => {
+    const isOperator = kind !== "policy";
+    const words = isOperator ? "Operator policy " : "Policy ";
+    return h("li", { key: `${kind} ${name}` }, words, policyLink(vhost, name, isOperator), ` – ${reason}`);
+  });
+  const title = h("p", null, "These match the queue's name too, and are not in force:");
+  return h("div", { class: "beside" }, title, h("ul", { class: "bullets" }, items));
 }
 
 /** What only arguments can say, such as x-max-priority. */
 function onlyArguments({ arguments: given }, known) {
   return Object.entries(given)
     .filter(([argument]) => argument !== "x-queue-type" && !known.has(argument.replace(/^x-/, "")))
-    .map(([argument, value]) => ({ key: argument.replace(/^x-/, ""), argument: value, in_force: value, source: "argument", reason: "only an argument can set it" }));
+    .map(([name, value]) => {
+      const said = { argument: value, in_force: value, source: "argument", reason: "only an argument can set it" };
+      return { key: name.replace(/^x-/, ""), ...said };
+    });
 }
 
 function unsaid({ settings, type }, keys) {
   const there = new Set(settings.map(({ key }) => key));
   return keys
     .filter(({ key, queue_types: types, has_effect: counts }) => counts && types.includes(type) && !there.has(key))
-    .map((about) => ({ key: about.key, about, in_force: DEFAULTS[about.key] ?? "none", source: "default", reason: "nobody has set it" }));
+    .map((about) => {
+      const said = { in_force: DEFAULTS[about.key] ?? "none", source: "default", reason: "nobody has set it" };
+      return { key: about.key, about, ...said };
+    });
 }
 
 function cells(row, { vhost, policy, operator_policy: operatorPolicy }) {
-  const isDefault = row.source === "default";
-  const unit = row.about?.unit ?? null;
+  const { key, about, argument, source, reason } = row;
+  const value = (each) => (each === null || each === undefined ? null : worded(each, about?.unit));
   const sources = {
     policy: () => ["policy ", policyLink(vhost, policy?.name)],
     "operator policy": () => ["operator policy ", policyLink(vhost, operatorPolicy?.name, true)],
   };
-  const value = (each) => (each === null || each === undefined ? null : worded(each, unit));
-  return [
-    h("span", { title: row.about?.summary ?? null, class: isDefault ? "muted" : null }, row.key),
-    isDefault ? h("span", { class: "muted" }, row.in_force) : row.in_force === null ? h("span", { class: "muted" }, "nothing") : h("strong", null, value(row.in_force)),
-    isDefault ? h("span", { class: "muted" }, "default") : (sources[row.source]?.() ?? row.source ?? "nobody"),
-    value(row.argument),
-    value(row.policy),
-    value(row.operator_policy),
-    h("span", { class: isDefault ? "muted" : null }, row.reason),
-  ];
+  const said = [value(argument), value(row.policy), value(row.operator_policy)];
+  const title = about?.summary ?? null;
+  if (source === "default" || row.in_force === null) {
+    const name = h("span", { title, class: "muted" }, key);
+    return [name, muted(row.in_force ?? "nothing"), muted(source ?? "nobody"), ...said, muted(reason)];
+  }
+  const by = sources[source]?.() ?? source;
+  return [h("span", { title }, key), h("strong", null, value(row.in_force)), by, ...said, reason];
+}
+
+function muted(text) {
+  return h("span", { class: "muted" }, text);
 }
 
 /** A value with its unit, large ones also in words. */

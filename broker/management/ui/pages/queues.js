@@ -1,13 +1,14 @@
 /** The list of queues. */
 
 import { address } from "../parts/address.js";
+import { clientState } from "../parts/client_state.js";
 import { h, patch } from "../parts/element.js";
 import { bytes, number } from "../parts/format.js";
 import { emptyState, heading, valueTable } from "../parts/layout.js";
 import { rateColumn } from "../parts/rate_column.js";
 import { Table } from "../parts/table.js";
 import { DeclarationForm } from "./queue_declaration.js";
-import { FEATURE_FIELDS, features, policyLink, stateOf } from "./queue_features.js";
+import { FEATURE_FIELDS, features, policyLink } from "./queue_features.js";
 import { nearestFill } from "./queue_fill.js";
 
 const COLUMNS = [
@@ -38,7 +39,7 @@ const COLUMNS = [
     fields: ["operator_policy", "vhost"],
     cell: (queue) => policyLink(queue.vhost, queue.operator_policy, true),
   },
-  { key: "state", label: "State", sort: "state", fields: ["state", "idle_since"], cell: stateOf },
+  { key: "state", label: "State", sort: "state", fields: ["state", "idle_since"], cell: clientState },
   {
     key: "fill",
     label: "Fill",
@@ -77,7 +78,7 @@ function size(key, label, title, hidden = false) {
 }
 
 function nothing() {
-  return emptyState("There are no queues here.", "Applications declare the queues that they need when they connect; or add one below.");
+  return emptyState("There are no queues here.", "Applications declare the queues that they need; or add one below.");
 }
 
 export default {
