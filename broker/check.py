@@ -35,7 +35,7 @@ from broker.core.turn import Turn
 from broker.definitions import load_definitions
 from broker.management.http.certificates import valid_until
 from broker.tls import problems_of
-from storage.directory_format import unpack_format
+from storage.directory.directory_format import unpack_format
 from storage.format import FORMAT_VERSION
 
 #: As in the command line: shows the configuration that is in force.

@@ -8,27 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-from storage.checkpointer import Checkpointer
 from storage.clock import Clock
-from storage.commit_group import SYNC_THREADS, CommitGroup
-from storage.committer import Committer, SyncMode
-from storage.compactor import Compactor
-from storage.data_directory import DataDirectory
-from storage.dead_set import DeadSet
-from storage.descriptors import Descriptors
-from storage.disk_space import DiskSpace
+from storage.commit.committer import Committer, SyncMode
+from storage.commit.group import SYNC_THREADS, CommitGroup
+from storage.commit.redo_log import RedoLog, remove_redo
+from storage.compaction.compactor import Compactor
+from storage.directory.data_directory import DataDirectory
+from storage.disk.descriptors import Descriptors
+from storage.disk.files import DiskFiles, Files, sync_files
+from storage.disk.space import DiskSpace
+from storage.disk.trash import Trash
 from storage.engine_options import EngineOptions
 from storage.event_format import EventKind
 from storage.event_log import EventLog
-from storage.files import DiskFiles, Files, sync_files
-from storage.recovery_report import RecoveryReport
-from storage.redo_log import RedoLog, remove_redo
-from storage.restart import Restart
-from storage.segment import StorePlace
-from storage.segment_store import SegmentStore, StoreState
-from storage.snapshot_lease import remove_dead_snapshots
-from storage.stored_queue import StoredQueue
-from storage.trash import Trash
+from storage.recovery.checkpointer import Checkpointer
+from storage.recovery.report import RecoveryReport
+from storage.recovery.restart import Restart
+from storage.segments.dead_set import DeadSet
+from storage.segments.segment import StorePlace
+from storage.snapshots.lease import remove_dead_snapshots
+from storage.stores.segment_store import SegmentStore, StoreState
+from storage.stores.stored_queue import StoredQueue
 
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue"]
 

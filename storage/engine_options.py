@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storage.committer import SyncMode
+from storage.commit.committer import SyncMode
 
 _SECOND: Final = 1_000_000
 #: Room for so many segments is what the stores need.

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.commit_group import CommitGroup
+from storage.commit.group import CommitGroup
+from storage.disk.files import Files, write_file
 from storage.event_format import (
     DEAD_LETTERED,
     EVENT_BYTES,
@@ -19,7 +20,6 @@ from storage.event_format import (
     pack_event_header,
     unpack_event,
 )
-from storage.files import Files, write_file
 
 _PREFIX: Final = "ev-"
 _SUFFIX: Final = ".log"

@@ -93,7 +93,7 @@ class MessageStore(Protocol):
         Args:
             entries: In any order, best in that of their numbers.
             kind: Why.
-            flags: storage.format.DEAD_LETTERED, or 0.
+            flags: storage.event_format.DEAD_LETTERED, or 0.
         """
 
     def note(self, kind: EventKind, count: int, body_bytes: int) -> None:

@@ -14,10 +14,10 @@ from broker.core.broker import Broker
 from broker.core.memory import available_memory
 from broker.core.message_storage import DiskStorage
 from broker.core.timers import Timer
-from storage.committer import SyncMode
-from storage.data_directory import DataDirectoryError
+from storage.commit.committer import SyncMode
+from storage.directory.data_directory import DataDirectoryError
+from storage.disk.files import DirectoryInUseError
 from storage.engine import EngineOptions, StorageEngine
-from storage.files import DirectoryInUseError
 
 log = logging.getLogger("leveret.storage")
 

@@ -10,7 +10,7 @@ from broker.core.queues.disk_storage import DiskQueueStorage
 from broker.core.queues.storage import QueueStorage, StorageRequest, memory_store
 from protocol.faults import ConnectionFault, ReplyCode
 from storage.engine import StorageEngine, StoredQueue
-from storage.segment_store import SegmentStore
+from storage.stores.segment_store import SegmentStore
 
 if TYPE_CHECKING:
     from broker.core.queues.queue import Queue

@@ -12,7 +12,7 @@ from storage.analytics.options import Options
 from storage.analytics.partitions import event_partitions, message_partitions, place_of, queue_partitions
 from storage.analytics.pruning import Pruning
 from storage.analytics.table_reading import read_partition
-from storage.snapshot import Snapshot
+from storage.snapshots.snapshot import Snapshot
 
 
 class LeveretReader(DataSourceReader):

@@ -25,9 +25,9 @@ from storage.analytics.jobs.report import page
 from storage.analytics.progress import Progress
 from storage.analytics.result_output import FORMATS, rows_of, write_results
 from storage.analytics.session import register
-from storage.data_directory import DataDirectoryError
-from storage.reader import DamagedRecordError
-from storage.snapshot import SnapshotError
+from storage.directory.data_directory import DataDirectoryError
+from storage.snapshots.reader import DamagedRecordError
+from storage.snapshots.snapshot import SnapshotError
 
 _JAVA_MINIMUM: Final = 17
 #: Errors of the data source reach the caller inside of Spark's, with a Java stack behind them.

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from storage.analytics.errors import AnalyticsError
-from storage.files import DiskFiles
+from storage.disk.files import DiskFiles
 
 
 class RemoteFiles(DiskFiles):

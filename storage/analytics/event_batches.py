@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from storage.analytics.arrow_slices import times
 from storage.analytics.record_rows import Limits
+from storage.directory.queue_names import QueueName
 from storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
-from storage.queue_names import QueueName
 
 _EVENT: Final = np.dtype(
     [

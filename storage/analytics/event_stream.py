@@ -11,7 +11,7 @@ from storage.analytics.partitions import EventsPartition, event_partitions, plac
 from storage.analytics.record_rows import Limits
 from storage.event_format import EVENT_BYTES
 from storage.event_log import EventPosition
-from storage.snapshot import EventFileView, Request, Snapshot, take_snapshot
+from storage.snapshots.snapshot import EventFileView, Request, Snapshot, take_snapshot
 
 
 class EventStream:

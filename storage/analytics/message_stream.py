@@ -16,10 +16,10 @@ from storage.analytics.options import STREAM_TIMEOUT, Options
 from storage.analytics.partitions import MessagesPartition, Place, SegmentPart
 from storage.analytics.pinned_segments import keep_for, load_parts, save_parts
 from storage.analytics.record_rows import Limits, select_rows
-from storage.files import DiskFiles
-from storage.snapshot import QueueView, Request, Snapshot, StoreView, read_directory_format, take_snapshot
-from storage.snapshot_lease import SNAPSHOTS, Lease
-from storage.snapshot_segments import SegmentView
+from storage.disk.files import DiskFiles
+from storage.snapshots.lease import SNAPSHOTS, Lease
+from storage.snapshots.segments import SegmentView
+from storage.snapshots.snapshot import QueueView, Request, Snapshot, StoreView, read_directory_format, take_snapshot
 
 _NUMBERS_MAX: Final = (1 << 63) - 1
 

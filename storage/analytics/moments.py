@@ -13,9 +13,9 @@ from uuid import uuid4
 from storage.analytics.data_files import absolute, open_files
 from storage.analytics.errors import AnalyticsError
 from storage.analytics.options import Options
-from storage.reader import DamagedRecordError
-from storage.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
-from storage.snapshot_lease import TIMEOUT
+from storage.snapshots.lease import TIMEOUT
+from storage.snapshots.reader import DamagedRecordError
+from storage.snapshots.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
 
 _LOG: Final = logging.getLogger(__name__)
 #: In a session's directory: snapshots that queries share. What is beside it are paths of leases.

@@ -11,7 +11,7 @@ from typing import Final
 from storage.analytics.columns import TABLES
 from storage.analytics.errors import OptionError
 from storage.analytics.record_rows import Limits
-from storage.snapshot_lease import TIMEOUT
+from storage.snapshots.lease import TIMEOUT
 
 _WILD: Final = frozenset("*?[")
 _NAMES: Final = (

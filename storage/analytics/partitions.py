@@ -11,9 +11,9 @@ from pyspark.sql.datasource import InputPartition
 
 from storage.analytics.message_batches import Label
 from storage.analytics.record_rows import Limits
-from storage.queue_names import QueueName
-from storage.snapshot import EventFileView, QueueView, Snapshot
-from storage.snapshot_segments import SegmentView
+from storage.directory.queue_names import QueueName
+from storage.snapshots.segments import SegmentView
+from storage.snapshots.snapshot import EventFileView, QueueView, Snapshot
 
 
 class Place(NamedTuple):

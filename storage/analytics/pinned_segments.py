@@ -12,8 +12,8 @@ from typing import Any, Final
 from storage.analytics.message_batches import Label
 from storage.analytics.partitions import Place, SegmentPart
 from storage.analytics.record_rows import Limits
-from storage.snapshot_lease import LEASE_FILE
-from storage.snapshot_segments import SegmentView
+from storage.snapshots.lease import LEASE_FILE
+from storage.snapshots.segments import SegmentView
 
 _PARTS_FILE: Final = "PARTS"
 

@@ -11,8 +11,8 @@ from storage.analytics.columns import TABLES
 from storage.analytics.partitions import is_told
 from storage.analytics.record_rows import Limits, select_rows
 from storage.format import Stream
-from storage.snapshot import QueueView
-from storage.snapshot_segments import SegmentView
+from storage.snapshots.segments import SegmentView
+from storage.snapshots.snapshot import QueueView
 
 ARROW_TYPES: Final[dict[str, Any]] = {
     "string": pa.string(),

@@ -18,8 +18,8 @@ from storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
-from storage.recovery import scan
-from storage.snapshot_segments import SegmentView
+from storage.recovery.store import scan
+from storage.snapshots.segments import SegmentView
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 #: The longest index, and the footer.

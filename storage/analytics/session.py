@@ -17,7 +17,7 @@ from storage.analytics.moments import share
 from storage.analytics.options import parse_options
 from storage.analytics.source import LeveretDataSource
 from storage.analytics.table_reading import damage_of
-from storage.snapshot_lease import TIMEOUT, Lease
+from storage.snapshots.lease import TIMEOUT, Lease
 
 #: Seconds between heartbeats.
 _PERIOD: Final = 20.0

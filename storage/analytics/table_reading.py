@@ -16,10 +16,10 @@ from storage.analytics.message_batches import message_batch
 from storage.analytics.partitions import EventsPartition, MessagesPartition, Place, QueuesPartition
 from storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
 from storage.analytics.record_rows import select_rows
-from storage.files import DiskFiles
-from storage.reader import DamagedRecordError
-from storage.snapshot_lease import Lease
-from storage.snapshot_segments import SegmentView, read_open
+from storage.disk.files import DiskFiles
+from storage.snapshots.lease import Lease
+from storage.snapshots.reader import DamagedRecordError
+from storage.snapshots.segments import SegmentView, read_open
 
 _LOG: Final = logging.getLogger(__name__)
 #: In a snapshot's directory: what was found damaged, one JSON object a line.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
+from storage.disk.files import DiskFiles
 from storage.engine import EngineOptions, StorageEngine
-from storage.files import DiskFiles
 from storage.message import Envelope, Message
 
 _PERSISTENT: Final = Envelope(b"\x00\x01q", bytes(14), True)

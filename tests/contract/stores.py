@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from storage.interface import MessageStore
-from storage.memory_store import MemoryStore
-from storage.priority_store import PriorityStore
+from storage.stores.memory_store import MemoryStore
+from storage.stores.priority_store import PriorityStore
 from tests.support.segment_stores import new_cached_store, new_flushed_store, new_store
 
 #: Makes an empty store, by the name that a failing test shows.

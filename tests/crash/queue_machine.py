@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from storage.engine import StorageEngine
 from storage.interface import Entry
 from storage.message import Envelope, Message, TimedMessage
-from storage.segment_store import SegmentStore
+from storage.stores.segment_store import SegmentStore
 from tests.support.crashing_files import CrashingFiles
 from tests.support.segment_stores import Clock, open_engine
 

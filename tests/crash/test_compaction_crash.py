@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from storage.compaction import CompactionJob
+from storage.compaction.job import CompactionJob
 from storage.engine import EngineOptions, StorageEngine
 from storage.interface import Entry
 from storage.message import Envelope, Message
-from storage.segment_store import SegmentStore
+from storage.stores.segment_store import SegmentStore
 from tests.support.crashing_files import CrashingFiles
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT

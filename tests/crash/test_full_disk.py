@@ -14,7 +14,7 @@ from storage.engine import EngineOptions, StorageEngine
 from storage.event_format import DEAD_LETTERED, EventKind
 from storage.interface import Entry
 from storage.message import Envelope, Message
-from storage.segment_store import SegmentStore
+from storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 from tests.support.small_disk import fill, small_disk

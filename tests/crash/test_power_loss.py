@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from storage.committer import SyncMode
+from storage.commit.committer import SyncMode
 from storage.engine import EngineOptions, StorageEngine
 from storage.message import Envelope, Message
 from tests.support.segment_stores import Clock

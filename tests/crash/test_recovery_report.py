@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage.engine import StorageEngine
-from storage.recovery_report import Damage
+from storage.recovery.report import Damage
 from tests.crash.test_cut_and_flip import ACTIVE, RUNNING
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from storage.data_directory import DataDirectory, DataDirectoryError
-from storage.directory_format import pack_format, unpack_format
-from storage.files import Files
-from storage.upgrade import Change, Migration, UpgradeError, complete, upgrade
+from storage.directory.data_directory import DataDirectory, DataDirectoryError
+from storage.directory.directory_format import pack_format, unpack_format
+from storage.directory.upgrade import Change, Migration, UpgradeError, complete, upgrade
+from storage.disk.files import Files
 from tests.support.crashing_files import CrashingFiles
 from tests.support.simulated_files import ROOT
 
@@ -172,10 +172,10 @@ def test_a_damaged_journal() -> None:
 
 def test_the_data_directory_upgrades_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     files = _old_directory()
-    monkeypatch.setattr("storage.data_directory.FORMAT_VERSION", 3)
+    monkeypatch.setattr("storage.directory.data_directory.FORMAT_VERSION", 3)
     with pytest.raises(DataDirectoryError, match="cannot bring to format 3"):
         DataDirectory(files, ROOT, lambda: 0)
-    monkeypatch.setattr("storage.upgrade.MIGRATIONS", _MIGRATIONS)
+    monkeypatch.setattr("storage.directory.upgrade.MIGRATIONS", _MIGRATIONS)
     monkeypatch.setattr(upgrade, "__defaults__", (_MIGRATIONS,))
     directory = DataDirectory(files, ROOT, lambda: 0)
     assert (directory.format.format, directory.store_id) == (3, _STORE_ID)

@@ -9,7 +9,7 @@ from typing import Any
 from storage.engine import EngineOptions, StorageEngine, StoredQueue
 from storage.event_format import EventKind
 from storage.message import Envelope, Message, TimedMessage
-from storage.segment_store import SegmentStore
+from storage.stores.segment_store import SegmentStore
 from tests.spark.messages import content_header
 
 #: 2023-11-14 22:13:20 UTC

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from storage.engine import EngineOptions, StorageEngine
 from storage.event_format import EventKind
 from storage.message import Envelope, Message
-from storage.segment_store import SegmentStore
+from storage.stores.segment_store import SegmentStore
 from tests.spark.messages import content_header
 
 QUEUES = ("orders", "invoices", "mail")

@@ -15,8 +15,8 @@ from typing import Any
 from storage.analytics.batch_reader import LeveretReader
 from storage.analytics.options import parse_options
 from storage.analytics.partitions import MessagesPartition
-from storage.reader import Reader, open_reader
-from storage.snapshot_lease import Lease
+from storage.snapshots.lease import Lease
+from storage.snapshots.reader import Reader, open_reader
 from tests.spark.live_writer import QUEUES, body_of
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from storage.analytics import Session, command
 from storage.event_format import EventKind
-from storage.reader import open_reader
-from storage.snapshot import Request
+from storage.snapshots.reader import open_reader
+from storage.snapshots.snapshot import Request
 from tests.integration.program import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

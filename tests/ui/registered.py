@@ -18,6 +18,7 @@ _ROW: Final = re.compile(r'^ +\{ path: "([^"]*)", tab: "[^"]+", load:', re.MULTI
 #: Headed and with all of its tables filled; a page that has been left is marked.
 _SHOWN: Final = """() => {
     const main = document.querySelector("main#main");
+    if (main === null) return false;
     const counts = [...main.querySelectorAll(".table-bar [role=status]")].filter((each) => each.checkVisibility());
     return main.querySelector("[data-left]") === null && main.querySelector("h1") !== null
         && counts.every(({ textContent }) => textContent !== "");

@@ -62,6 +62,9 @@ def test_who_is_connected(new_ui: NewUi, vhost: str, api: Management, console: C
         ui.main.get_by_role("searchbox").fill(str(name_of(other, api)))
         expect(ui.rows()).to_have_count(1)
         expect(ui.rows().first).not_to_contain_text("orders-service")
+        ui.main.get_by_role("searchbox").fill("Orders")
+        expect(row).to_be_visible()
+        expect(ui.rows()).to_have_count(1)
         ui.main.get_by_role("searchbox").fill("")
         ui.main.get_by_text("Columns").click()
         ui.main.get_by_label("Peer host").check()
@@ -94,7 +97,11 @@ def test_what_a_connection_is(new_ui: NewUi, vhost: str, api: Management) -> Non
         expect(channel).to_have_attribute("href", f"#/channels/{quote(f'{name} (1)', safe='()')}")
         expect(ui.rows().first).to_contain_text("C")
         channel.click()
-        expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"Channel {name} (1)")
+        expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"Channel {name} (1) worker")
+        ui.go("#/channels")
+        ui.main.get_by_role("searchbox").fill("work")
+        expect(ui.rows()).to_have_count(1)
+        expect(ui.rows()).to_contain_text("worker")
 
 
 def test_closing_tells_the_client_why(new_ui: NewUi, vhost: str, api: Management, console: Console) -> None:

@@ -60,6 +60,10 @@ def losing(broker: LeveretProcess) -> Iterator[str]:
             channel.basic_reject(got.delivery_tag, requeue=False)
         channel.queue_purge("purged")
         channel.queue_delete("deleted")
+    with Client(f"{broker.url}/{VHOST}") as client:
+        client.channel.queue_declare("own", exclusive=True, arguments=FULL)
+        for _ in range(5):
+            client.channel.basic_publish("", "own", b"x")
     yield VHOST
     api.request("DELETE", "vhosts", VHOST)
 
@@ -70,7 +74,7 @@ def losses(losing: str, new_ui: NewUi) -> Ui:
     ui = new_ui(address="#/losses")
     ui.choose("vhost", losing)
     ui.choose("window", "600")
-    expect(ui.main.get_by_text("12 queues and exchanges")).to_be_visible()
+    expect(ui.main.get_by_text("13 queues and exchanges")).to_be_visible()
     return ui
 
 
@@ -93,17 +97,17 @@ def figures(ui: Ui, group: str) -> dict[str, str]:
 
 def test_totals_add_up_and_are_explained(losses: Ui) -> None:
     lost = figures(losses, "Lost")
-    # dropping 10, deleted 3, markup 3, refusing 3; expiring 5; rejecting 5; letters lost 3; exchanges 4 and 1.
+    # dropping 10, deleted 3, own 3, markup 3, refusing 3; expiring 5; rejecting 5; letters lost 3; exchanges 4 and 1.
     assert lost == {
-        "Lost for good": "37",
-        "Over the limit": "19",
+        "Lost for good": "40",
+        "Over the limit": "22",
         "Expired": "5",
         "Rejected": "5",
         "Dead letters lost": "3",
         "Unroutable": "4",
         "Returned": "1",
     }
-    assert figures(losses, "Not lost") == {"Dead-lettered": "6", "Purged": "5", "Gone with the queue": "2"}
+    assert figures(losses, "Not lost") == {"Dead-lettered": "6", "Purged": "5", "Gone with the queue": "4"}
     expect(losses.main.get_by_text("None: delivery limit.")).to_be_visible()
     expect(losses.main.get_by_text("6 publishes were refused: those with confirms were told.")).to_be_visible()
 
@@ -134,9 +138,14 @@ def test_who_lost_most_stands_first_with_reasons_and_links(losses: Ui) -> None:
     expect(link).to_have_attribute("href", f"#/queues/{VHOST}/{quoted}")
     exchange = losses.row("amq.direct")
     expect(exchange.get_by_role("link")).to_have_attribute("href", f"#/exchanges/{VHOST}/amq.direct")
-    deleted = losses.rows().filter(has_text="deleted queue")
+    deleted = losses.rows().filter(has=losses.page.get_by_text("deleted queue", exact=True))
     assert amounts(deleted) == {"Lost": "3", "Limit": "3", "With queue": "2"}
     expect(deleted.get_by_role("link")).to_have_count(0)
+    assert amounts(losses.rows().filter(has_text="other queues, together")) == {
+        "Lost": "3",
+        "Limit": "3",
+        "With queue": "2",
+    }
     assert losses.page.locator("img").count() == 0
 
 
@@ -150,7 +159,7 @@ def test_sorting_and_filtering(losses: Ui) -> None:
     expect(losses.rows()).to_have_count(2)
     assert figures(losses, "Lost")["Lost for good"] == "5"
     losses.choose("kind", "")
-    expect(losses.rows()).to_have_count(12)
+    expect(losses.rows()).to_have_count(13)
 
 
 def test_the_window_is_chosen_and_honest(losses: Ui) -> None:
@@ -160,7 +169,7 @@ def test_the_window_is_chosen_and_honest(losses: Ui) -> None:
         losses.choose("window", "28800")
     with losses.page.expect_response(re.compile(r"/api/losses/losing\?(?!.*&age=)")):
         losses.choose("window", "")
-    expect(losses.rows()).to_have_count(12)
+    expect(losses.rows()).to_have_count(13)
     with losses.page.expect_response(re.compile(r"/api/losses/losing\?.*&age=\d+")):
         losses.choose("window", "today")
     losses.page.reload()
@@ -193,3 +202,45 @@ def test_users_see_what_was_lost_in_their_virtual_hosts(losing: str, new_ui: New
     ui.refresh()
     expect(ui.row("dropping")).to_be_visible()
     api.request("DELETE", "users", "loser")
+
+
+def amount(lost: int, **more: int) -> dict[str, Any]:
+    """Amounts as in the API; keyword arguments are such as ``dropped_expired`` or ``refused``."""
+    document: dict[str, Any] = {"lost": lost, "refused": more.pop("refused", 0)}
+    for table in ("dropped", "dead_lettered", "dead_letters_lost"):
+        reasons = ("maxlen", "expired", "rejected", "delivery_limit", "purged", "deleted")
+        document[table] = {reason: more.pop(f"{table}_{reason}", 0) for reason in reasons}
+    document["unroutable"] = {"dropped": 0, "returned": 0}
+    assert more == {}
+    return document
+
+
+REASONS: Final[list[tuple[dict[str, Any], dict[str, int]]]] = [
+    # The exchange is there, and leads nowhere.
+    (amount(3, dropped_maxlen=3, dead_lettered_maxlen=3, dead_letters_lost_maxlen=3), {"letters": 3}),
+    # Half of the time there was none, and at first not even an argument for it.
+    (
+        amount(5, dropped_expired=10, dead_lettered_expired=5, dead_letters_lost_expired=3),
+        {"expired": 2, "letters": 3, "kept": 5},
+    ),
+    (amount(0, refused=4, dead_lettered_maxlen=4), {"kept": 4}),
+    (amount(4, refused=4, dropped_maxlen=3, dead_lettered_maxlen=3), {"refused": 4, "kept": 3}),
+    # Dead letters that are still on their way are not lost.
+    (amount(0, dropped_delivery_limit=2), {"kept": 2}),
+    (amount(1, dropped_rejected=1, dropped_purged=7), {"rejected": 1, "purged": 7}),
+]
+
+
+def test_reasons_add_up(ui: Ui) -> None:
+    for given, reasons in REASONS:
+        found = ui.page.evaluate(
+            """async (given) => {
+                const app = document.querySelector("script[type=module]").src;
+                const { byReason } = await import(app.replace("app.js", "pages/losses_amounts.js"));
+                return Object.fromEntries(Object.entries(byReason(given)).filter(([, value]) => value !== 0));
+            }""",
+            given,
+        )
+        assert found == reasons
+        lost = ("maxlen", "refused", "expired", "rejected", "delivery_limit", "letters")
+        assert sum(found.get(key, 0) for key in lost) == given["lost"]

@@ -326,6 +326,11 @@ def test_deleting_asks_and_says_what_it_touches(
     dialog = ui.page.get_by_role("dialog", name="Delete policy")
     expect(dialog).to_contain_text("short")
     expect(dialog).to_contain_text("It is in force on 1 queue, 0 exchanges.")
+    # A question goes with its page.
+    ui.go("#/policies")
+    expect(dialog).to_have_count(0)
+    ui.page.go_back()
+    ui.main.get_by_role("button", name="Delete …").click()
     dialog.get_by_role("button", name="Delete").click()
     expect(ui.page).to_have_title("Policies – Leveret")
     expect(ui.page.get_by_text("Policy short is deleted.")).to_be_visible()

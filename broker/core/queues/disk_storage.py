@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from broker.core.queues.storage import QueueStorage, StorageRequest, StoreFigures, memory_store
 from storage.engine import StorageEngine, StoredQueue
 from storage.interface import MessageStore
-from storage.memory_store import MemoryStore
-from storage.priority_store import PriorityStore
-from storage.segment_store import SegmentStore
+from storage.stores.memory_store import MemoryStore
+from storage.stores.priority_store import PriorityStore
+from storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
 

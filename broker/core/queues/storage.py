@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from storage.interface import Entry, MessageStore, mark_returned
-from storage.memory_store import MemoryStore
-from storage.priority_store import PriorityStore
+from storage.stores.memory_store import MemoryStore
+from storage.stores.priority_store import PriorityStore
 
 #: What a queue and a message of it take in memory beside the bodies, about, in bytes.
 _QUEUE_MEMORY: Final = 4096

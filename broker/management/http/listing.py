@@ -43,12 +43,18 @@ class View(Generic[Item]):
         keys: Values of the document that can be had without making it, by column; sorting by others makes the
             documents of all objects.
         name: What the filter ``name`` looks at.
+        alias: What it looks at besides, "" for nothing.
     """
 
     describe: Callable[[Item], Mapping[str, Any]]
     order: Callable[[Item], Any]
     keys: Mapping[str, Callable[[Item], Any]] = field(default_factory=dict)
     name: Callable[[Item], str] = lambda item: str(getattr(item, "name", ""))
+    alias: Callable[[Item], str] | None = None
+
+    def fits(self, item: Item, matches: Callable[[str], object]) -> bool:
+        """Whether an object passes the filter."""
+        return bool(matches(self.name(item)) or (self.alias is not None and matches(self.alias(item))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,7 @@ async def list_answer(
     listed = [item async for item in in_slices(items)]
     total = len(listed)
     if page is not None:
-        listed = [item async for item in in_slices(listed) if page.matches(view.name(item))]
+        listed = [item async for item in in_slices(listed) if view.fits(item, page.matches)]
     ordered = await _sorted(request, listed, view)
     if page is None:
         return await _encode_all(request, ordered, view, "[", "]")

@@ -14,7 +14,7 @@ import trustme
 from broker.check import check_config
 from broker.config.load import load
 from broker.config.options import OPTIONS, Settings
-from storage.directory_format import pack_format
+from storage.directory.directory_format import pack_format
 
 
 class Files:

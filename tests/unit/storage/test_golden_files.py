@@ -13,9 +13,8 @@ from zlib import crc32
 
 import pytest
 
-from storage.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
-from storage.dead_set import BLOCK, DeadSet
-from storage.directory_format import pack_format, unpack_format
+from storage.directory.directory_format import pack_format, unpack_format
+from storage.disk.trash import Trash
 from storage.event_format import EventKind
 from storage.event_log import EventLog, EventPosition, file_name, read_events
 from storage.format import (
@@ -33,10 +32,11 @@ from storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
-from storage.manifest import Manifest
 from storage.message import Envelope, Message, TimedMessage
-from storage.segment import Segment, SegmentWriter, StorePlace
-from storage.trash import Trash
+from storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
+from storage.segments.dead_set import BLOCK, DeadSet
+from storage.segments.manifest import Manifest
+from storage.segments.segment import Segment, SegmentWriter, StorePlace
 from tests.support.simulated_files import SimulatedFiles
 
 GOLDEN: Final = Path(__file__).parent / "golden"

@@ -11,7 +11,7 @@ from broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
 from broker.management.http.answers import object_answer
 from broker.management.http.context import Context
 from broker.management.http.controllers.connections import find_connection, visible_connections
-from broker.management.http.documents.clients import channel_document, channel_name, consumer_document
+from broker.management.http.documents.clients import channel_document, channel_name, consumer_document, given_name
 from broker.management.http.errors import not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.rates import Rates
@@ -111,6 +111,7 @@ class Channels:
                 "messages_unacknowledged": lambda channel: channel.unacked_count,
             },
             name=channel_name,
+            alias=lambda channel: given_name(channel.connection),
         )
         return await list_answer(request, channels, view, paginated=True)
 

@@ -12,7 +12,7 @@ from broker.core.clients import ClientConnection
 from broker.management.http.access import has_tag
 from broker.management.http.answers import object_answer
 from broker.management.http.context import Context
-from broker.management.http.documents.clients import connection_document, short_connection
+from broker.management.http.documents.clients import connection_document, given_name, short_connection
 from broker.management.http.errors import not_authorised, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.rates import Rates
@@ -79,6 +79,7 @@ class Connections:
                 "channels": lambda connection: len(connection.channels),
                 "connected_at": lambda connection: connection.connected_at,
             },
+            alias=given_name,
         )
         return await list_answer(request, connections, view, paginated=True)
 

@@ -11,9 +11,16 @@ from broker.core.stats.counters import ChannelCounters, ConnectionCounters
 from broker.management.http.documents.constants import PROCESS
 from broker.management.http.documents.times import iso_time
 from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
+from protocol.field_table import as_text, find
 
 _DATA: Final = numbers(ConnectionCounters.FIELDS, "recv_oct", "send_oct")
 _MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))
+
+
+def given_name(connection: ClientConnection) -> str:
+    """What the client calls its connection; "" if it does not say."""
+    name = find(connection.client_properties, "connection_name")
+    return as_text(name) if name is not None and name.kind == "S" else ""
 
 
 def short_connection(connection: ClientConnection, node: str) -> dict[str, Any]:
@@ -93,6 +100,7 @@ def channel_name(channel: ClientChannel) -> str:
 def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[str, Any]:
     """A channel with all that is known of it, but for its consumers."""
     connection, counters = channel.connection, channel.counters
+    given = given_name(connection)
     messages, acks = channel.uncommitted
     document = {
         "name": channel_name(channel),
@@ -101,7 +109,10 @@ def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[st
         "user": connection.username,
         "user_who_performed_action": connection.username,
         "vhost": connection.vhost_name,
-        "connection_details": connection_details(connection),
+        "connection_details": {
+            **connection_details(connection),
+            **({"user_provided_name": given} if given else {}),
+        },
         "state": "running",
         "confirm": channel.confirming,
         "transactional": channel.transactional,

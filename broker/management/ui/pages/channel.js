@@ -11,6 +11,7 @@ import { RangeChoice } from "../parts/range.js";
 import { rates } from "../parts/series.js";
 import { channelMode, channelPrefetch } from "./channel_columns.js";
 
+/** All channels that publish or consume have the first four; the others are drawn once there is something to see. */
 const RATES = [
   ["publish", "Publish", "published by the client"],
   ["confirm", "Confirm", "confirmed to the client"],
@@ -21,6 +22,7 @@ const RATES = [
   ["drop_unroutable", "Drop", "dropped: no queue was found"],
   ["get_empty", "Get (empty)", "fetched from a queue that was empty"],
 ];
+const ALWAYS = 4;
 
 export default {
   title: ({ name }) => `Channel ${name}`,
@@ -33,10 +35,11 @@ export default {
     return async () => {
       const channel = await api.get(["channels", params.name], range.query);
       const stats = channel.message_stats ?? {};
-      chart.update(RATES.map(([name, label, title], index) => ({ label, title, colour: index + 1, points: rates(stats[`${name}_details`]) })));
+      const drawn = RATES.map(([name, label, title], index) => ({ label, title, colour: index + 1, points: rates(stats[`${name}_details`]), isDrawn: index < ALWAYS || stats[name] > 0 }));
+      chart.update(drawn.filter(({ isDrawn }) => isDrawn));
       patch(
         root,
-        heading(["Channel ", channel.name], range.element),
+        heading(["Channel ", channel.name, " ", h("small", null, channel.connection_details.user_provided_name)], range.element),
         h("div", { class: "charts" }, chart.element, details(channel)),
         section("Consumers", consumers(channel.consumer_details)),
         perObject("Deliveries by queue", "Queue", channel.deliveries, "queue", "deliver_get"),

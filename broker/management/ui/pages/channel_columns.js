@@ -18,7 +18,7 @@ export function channelColumns({ within } = {}) {
   return [
     isAlone ? { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost } : null,
     isAlone
-      ? { key: "name", label: "Channel", sort: "name", fixed: true, cell: ({ name }) => h("a", { href: address("channels", name) }, name) }
+      ? { key: "name", label: "Channel", sort: "name", fixed: true, fields: ["name", "connection_details"], cell: named }
       : { key: "number", label: "Channel", sort: "number", fixed: true, fields: ["number", "name"], cell: ({ name, number: of }) => h("a", { href: address("channels", name) }, `(${of})`) },
     isAlone ? { key: "user", label: "User", sort: "user", cell: ({ user }) => user } : null,
     { key: "mode", label: "Mode", fields: ["confirm", "transactional"], cell: channelMode },
@@ -37,6 +37,11 @@ export function channelColumns({ within } = {}) {
     rateColumn("redeliver", "Redeliver", "Messages delivered once more", { hidden: true }),
     rateColumn("ack", "Ack", "Messages acknowledged"),
   ].filter((column) => column !== null);
+}
+
+function named({ name, connection_details: { user_provided_name: given } = {} }) {
+  const link = h("a", { href: address("channels", name) }, name);
+  return given === undefined ? link : [link, h("div", { class: "muted" }, given)];
 }
 
 function count(key, label, title, more = {}) {

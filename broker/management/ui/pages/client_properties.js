@@ -29,7 +29,7 @@ function capabilityList(capabilities) {
 }
 
 function capability(name, value) {
-  if (value === true) return [h("span", { class: "good", "aria-hidden": "true" }, "✓ "), name];
-  if (value === false) return [h("span", { class: "muted", "aria-hidden": "true" }, "✗ "), h("span", { class: "muted" }, `${name}: no`)];
+  if (value === true) return [h("span", { class: "good", "aria-hidden": "true" }, "✓\u00a0"), name];
+  if (value === false) return [h("span", { class: "muted", "aria-hidden": "true" }, "✗\u00a0"), h("span", { class: "muted" }, `${name}: no`)];
   return [`${name}: ${plain(value)}`];
 }

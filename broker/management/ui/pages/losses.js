@@ -47,7 +47,7 @@ function amount(value) {
 }
 
 function subject({ kind, state, vhost, name, deleted_at: deletedAt }) {
-  if (name === null) return h("span", null, `all ${kind}s deleted earlier, together`);
+  if (name === null) return [h("span", null, `other ${kind}s, together `), badge(`deleted ${kind}s`, "Exclusive ones, those deleted more than a day ago, and those beyond what is kept one by one", "warning")];
   const words = name || "(AMQP default)";
   if (state === "deleted") return [h("span", null, `${words} `), badge(`deleted ${kind}`, `deleted ${dateTime(deletedAt)}; its counters are kept for a day`, "warning")];
   if (kind === "queue") return h("a", { href: address("queues", vhost, name) }, words);
@@ -171,11 +171,12 @@ function overLimit({ refused }, reasons) {
 /** What there is large and explained, the rest in a line. */
 function group(label, all) {
   const isShown = ({ key, value }) => value > 0 || key === "lost";
+  const shown = all.filter(isShown);
   const none = all.filter((each) => !isShown(each));
   return h(
     "div",
     { key: label },
-    h("ul", { class: "figures", "aria-label": label }, all.filter(isShown).map(figure)),
+    shown.length === 0 ? null : h("ul", { class: "figures", "aria-label": label }, shown.map(figure)),
     none.length === 0 ? null : h("p", { class: "muted" }, "None: ", none.map((each, index) => [index > 0 ? ", " : "", h("span", { key: each.key, title: each.text }, each.label.toLowerCase())]), "."),
   );
 }

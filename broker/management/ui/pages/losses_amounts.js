@@ -42,9 +42,16 @@ export function byReason({ lost, dropped, refused, dead_lettered: handed, dead_l
   // Refused messages may be dead-lettered, too (reject-publish-dlx), which is counted under maxlen.
   const died = { ...dropped, maxlen: dropped.maxlen + refused };
   const kept = Math.max(0, sum(died) + unrouted - lost);
-  const missed = share(died, handed, gone, kept - sum(handed) + sum(gone));
-  const plain = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, died[death] - handed[death] - missed[death])]));
-  const maxlen = Math.min(plain.maxlen, Math.max(0, dropped.maxlen - handed.maxlen - missed.maxlen));
+  // Those that were not handed over, were not lost as dead letters, and would be lost plainly.
+  const left = Object.fromEntries(DEATHS.map((death) => [death, died[death] - handed[death]]));
+  const least = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, gone[death] - handed[death])]));
+  const rest = take(left, least, kept - sum(handed) + sum(gone));
+  // What no exchange was there for; and what is kept until it can be handed over (at-least-once).
+  const room = Object.fromEntries(DEATHS.map((death) => [death, Math.min(gone[death] - least[death], left[death])]));
+  const waiting = take(left, room, rest);
+  take(left, { ...left }, waiting);
+  const plain = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, left[death])]));
+  const maxlen = Math.min(plain.maxlen, Math.max(0, plain.maxlen - refused));
   return {
     ...plain,
     maxlen,
@@ -62,16 +69,13 @@ function sum(table) {
   return DEATHS.reduce((total, death) => total + table[death], 0);
 }
 
-/** How many dead letters found no exchange, by reason, so that it comes to a total. */
-function share(died, handed, gone, total) {
-  const least = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, gone[death] - handed[death])]));
-  let left = total - sum(least);
-  return Object.fromEntries(
-    DEATHS.map((death) => {
-      const room = Math.min(gone[death], died[death] - handed[death]) - least[death];
-      const more = Math.max(0, Math.min(left, room));
-      left -= more;
-      return [death, least[death] + more];
-    }),
-  );
+/** Take as much as there is room for, one reason after the other; return what could not be taken. */
+function take(left, room, total) {
+  let rest = total;
+  for (const death of DEATHS) {
+    const taken = Math.max(0, Math.min(rest, room[death]));
+    left[death] -= taken;
+    rest -= taken;
+  }
+  return rest;
 }

@@ -15,7 +15,7 @@ export class LossesChart {
     this.context = context;
     this.chart = new Chart({ title: "When it was lost", stacked: true, empty: "There are no samples of that yet." });
     this.note = h("p", { class: "muted" });
-    this.element = h("div", { own: true }, this.chart.element, this.note);
+    this.element = h("div", { class: "section", own: true }, this.chart.element, this.note);
   }
 
   /**

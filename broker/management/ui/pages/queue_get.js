@@ -3,9 +3,8 @@
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { Form } from "../parts/form.js";
-import { exactNumber } from "../parts/format.js";
+import { exactNumber, howMany } from "../parts/format.js";
 import { messageView } from "./queue_message.js";
-import { messagesText } from "./queue_words.js";
 
 const MODES = [
   { value: "ack_requeue_true", label: "nack, requeue: they stay" },
@@ -49,7 +48,7 @@ export class GetForm {
     await confirmAction({
       title: mode === "ack_requeue_false" ? "Get and remove messages" : "Get and reject messages",
       name: this.context.params.name,
-      text: `Up to ${messagesText(count)} will be removed${mode === "ack_requeue_false" ? "" : ", or dead-lettered"}.`,
+      text: `Up to ${howMany(count, "message")} will be removed${mode === "ack_requeue_false" ? "" : ", or dead-lettered"}.`,
       verb: "Get and remove",
       action: async () => {
         said = await this.fetch(mode, count);
@@ -67,7 +66,7 @@ export class GetForm {
     this.messages.replaceChildren(...views);
     await refresh();
     if (got.length === 0) return "There was no message ready.";
-    return `${messagesText(got.length)}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
+    return `${howMany(got.length, "message")}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
   }
 }
 

@@ -4,10 +4,9 @@ import { address, exchangeAddress } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
 import { choice } from "../parts/choice.js";
 import { h, patch } from "../parts/element.js";
-import { exactNumber, number, span } from "../parts/format.js";
+import { exactNumber, howMany, number, span } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
 import { RANGES, levels, samplesQuery } from "../parts/series.js";
-import { messagesText } from "./queue_words.js";
 
 /** Reason; what happened; the field of the chart. */
 const REASONS = [
@@ -83,7 +82,7 @@ function nothing() {
 function summary({ loss_stats: stats }) {
   const lost = stats?.lost ?? 0;
   if (lost === 0) return h("p", null, "Nothing is lost for good: dead-letter queues have taken it, or somebody has purged it.");
-  const words = h("strong", { class: "bad" }, `${messagesText(lost)} lost for good`);
+  const words = h("strong", { class: "bad" }, `${howMany(lost, "message")} lost for good`);
   return h("p", null, words, ": no dead-letter queue has taken them.");
 }
 

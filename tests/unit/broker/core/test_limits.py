@@ -12,7 +12,7 @@ from broker.core.queues.limits import UNBOUNDED, Limits
 from broker.core.queues.queue import Queue
 from broker.core.vhost import VirtualHost
 from policies.settings import QueueSettings
-from storage.memory_store import MemoryStore
+from storage.stores.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message

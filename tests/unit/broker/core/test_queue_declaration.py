@@ -17,7 +17,7 @@ from broker.core.queues.storage import QueueStorage
 from policies.arguments import known_arguments
 from protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode
 from protocol.field_table import FieldTable, FieldValue, longstr
-from storage.memory_store import MemoryStore
+from storage.stores.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_vhost

@@ -18,9 +18,9 @@ from protocol.field_table import FieldTable, FieldValue, find, longstr, plain_va
 from protocol.methods import encode_shortstr
 from protocol.properties import Properties, encode_content_header, encode_text
 from storage.interface import Entry, MessageStore
-from storage.memory_store import MemoryStore
 from storage.message import Envelope, Message
-from storage.priority_store import PriorityStore
+from storage.stores.memory_store import MemoryStore
+from storage.stores.priority_store import PriorityStore
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelConsumer, ModelQueue

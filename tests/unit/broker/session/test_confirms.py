@@ -11,7 +11,7 @@ from broker.core.queues.queue import Queue
 from broker.core.queues.storage import QueueStorage
 from broker.core.stats.counters import ChannelCounters
 from broker.session.confirms import Confirms
-from storage.memory_store import MemoryStore
+from storage.stores.memory_store import MemoryStore
 from tests.support import methods
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_vhost

@@ -13,8 +13,8 @@ from storage.analytics.batch_reader import LeveretReader
 from storage.analytics.columns import TABLES
 from storage.analytics.options import parse_options
 from storage.analytics.record_rows import Limits, find_records, inside, select_rows
-from storage.reader import DamagedRecordError
-from storage.snapshot import take_snapshot
+from storage.snapshots.reader import DamagedRecordError
+from storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import START, DirectoryBuilder
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from storage.analytics.session import Session
 from storage.analytics.table_reading import DAMAGE_FILE
-from storage.snapshot_lease import LEASE_FILE, Lease, take_lease
+from storage.snapshots.lease import LEASE_FILE, Lease, take_lease
 
 
 class IdleOrBusy:

@@ -1,0 +1,1 @@
+"""What has to be on the disk before promises may be kept."""

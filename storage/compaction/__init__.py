@@ -1,0 +1,1 @@
+"""Giving back the space of what is dead."""

@@ -1,0 +1,1 @@
+"""The data directory as a whole: lock, format, queues, upgrades."""

@@ -1,0 +1,251 @@
+"""The data directory: its layout, its format, its lock, and the numbers of its queues."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from storage.commit.group import CommitGroup
+from storage.directory.deleted_queues import note_deleted
+from storage.directory.directory_format import DirectoryFormat, pack_format, unpack_format
+from storage.directory.upgrade import UpgradeError, complete, upgrade
+from storage.disk.files import Files, replace_file, write_file
+from storage.format import FORMAT_VERSION
+
+_LOG: Final = logging.getLogger("leveret.storage")
+
+FORMAT_FILE: Final = "FORMAT"
+LOCK_FILE: Final = "LOCK"
+QUEUE_FILE: Final = "QUEUE.json"
+#: What stands in it, beside the checksum.
+_FIELDS: Final = 4
+
+
+class DataDirectoryError(Exception):
+    """The data directory cannot be used; the text says why and what to do."""
+
+
+class QueueRecord(NamedTuple):
+    """What is on disk of a queue beside its messages.
+
+    Attributes:
+        qid: Its number, which no other queue ever has.
+        salt: Goes into the checksums of its records; None if QUEUE.json is damaged.
+        durable: Whether it outlives the process.
+        attributes: What the broker wants to find again: virtual host, name and the like. Empty if damaged.
+    """
+
+    qid: int
+    salt: int | None
+    durable: bool
+    attributes: Mapping[str, Any]
+
+
+class DataDirectory:
+    """A data directory that no other process uses.
+
+    Args:
+        files: The seam to the operating system.
+        path: Where it is; made if there is none.
+        clock: Microseconds since 1970.
+    Raises:
+        DirectoryInUseError: Another process has it open.
+        DataDirectoryError: It was written by a newer version, cannot be upgraded, or its file FORMAT is damaged.
+        OSError: It cannot be read or written.
+    """
+
+    def __init__(self, files: Files, path: str, clock: Callable[[], int]) -> None:
+        self._files = files
+        self._clock = clock
+        self.path = path.rstrip("/") or "/"
+        for name in ("events", "ckpt", "q", "redo", "trash"):
+            files.make_directory(f"{self.path}/{name}")
+        self._lock = files.lock(f"{self.path}/{LOCK_FILE}")
+        try:
+            self.format = self._read_format()
+        except BaseException:
+            self.close()
+            raise
+        qids = [record.qid for record in self.queues()]
+        self._next_qid = max(qids, default=0) + 1
+
+    @property
+    def next_qid(self) -> int:
+        """The number of the next queue."""
+        return self._next_qid
+
+    @property
+    def store_id(self) -> bytes:
+        """16 random bytes that name it."""
+        return self.format.store_id
+
+    @property
+    def events(self) -> str:
+        """Path of the event log."""
+        return f"{self.path}/events"
+
+    @property
+    def checkpoints(self) -> str:
+        """Path of the checkpoints."""
+        return f"{self.path}/ckpt"
+
+    @property
+    def redo(self) -> str:
+        """Path of the redo log."""
+        return f"{self.path}/redo"
+
+    @property
+    def trash(self) -> str:
+        """Path of what is to be removed: directories of deleted queues."""
+        return f"{self.path}/trash"
+
+    def queue_path(self, qid: int) -> str:
+        """Path of a queue's directory."""
+        return f"{self.path}/q/{qid:08x}"
+
+    def store_path(self, qid: int, priority: int) -> str:
+        """Path of the directory of one priority of a queue."""
+        path = self.queue_path(qid)
+        return f"{path}/p{priority:03d}" if priority else path
+
+    def priorities(self, qid: int) -> list[int]:
+        """The priorities of a queue that have directories, ascending; 0 always has."""
+        names = self._files.list_directory(self.queue_path(qid))
+        return [0] + [int(name[1:]) for name in names if len(name) == 4 and name[0] == "p" and name[1:].isdigit()]
+
+    def queues(self) -> list[QueueRecord]:
+        """All queues on disk, by number."""
+        found: list[QueueRecord] = []
+        for name in self._files.list_directory(f"{self.path}/q"):
+            try:
+                qid = int(name, 16)
+            except ValueError:
+                continue
+            if name == f"{qid:08x}":
+                found.append(self._read_queue(qid))
+        return found
+
+    def reserve_qids(self, used: int) -> None:
+        """Never give out a number up to `used`: a queue had it that is gone."""
+        self._next_qid = max(self._next_qid, used + 1)
+
+    def make_queue(self, durable: bool, attributes: Mapping[str, Any]) -> QueueRecord:
+        """Make the directory of a new queue, which is there after a crash once collect_queue()'s group is committed.
+
+        Args:
+            durable: Whether it outlives the process.
+            attributes: Anything that JSON can hold.
+        Raises:
+            OSError: It could not be made.
+        """
+        qid = self._next_qid
+        self._next_qid += 1
+        record = QueueRecord(qid, secrets.randbits(32), durable, dict(attributes))
+        path = self.queue_path(qid)
+        self._files.make_directory(path)
+        try:
+            handle = self._files.open(f"{path}/{QUEUE_FILE}", create=True)
+            try:
+                write_file(self._files, handle, _pack_queue(record), 0)
+            finally:
+                self._files.close(handle)
+        except OSError:
+            self._files.remove_tree(path)
+            raise
+        return record
+
+    def collect_queue(self, group: CommitGroup, qid: int) -> None:
+        """Have what make_queue() made synced."""
+        path = self.queue_path(qid)
+        group.paths[f"{path}/{QUEUE_FILE}"] = None
+        group.directories[path] = group.directories[f"{self.path}/q"] = None
+
+    def write_queue(self, record: QueueRecord) -> None:
+        """Write what is on disk of a queue beside its messages."""
+        replace_file(self._files, self.queue_path(record.qid), QUEUE_FILE, _pack_queue(record))
+
+    def mend_queue(self, record: QueueRecord) -> None:
+        """Write anew what is on disk of a queue; what was there is kept in a file `.bad`."""
+        path = f"{self.queue_path(record.qid)}/{QUEUE_FILE}"
+        if QUEUE_FILE in self._files.list_directory(self.queue_path(record.qid)):
+            self._files.rename(path, f"{path}.bad")
+        self.write_queue(record)
+
+    def discard_queue(self, qid: int) -> None:
+        """Move a queue's directory into the trash, and note what it was called."""
+        record = self._read_queue(qid)
+        if record.attributes:
+            try:
+                note_deleted(self._files, self.events, qid, record.durable, record.attributes, self._clock())
+            except OSError:
+                # It serves readers alone.
+                pass
+        self._files.rename(self.queue_path(qid), f"{self.trash}/{qid:08x}")
+
+    def empty_trash(self) -> None:
+        """Remove what is in the trash."""
+        for name in self._files.list_directory(self.trash):
+            self._files.remove_tree(f"{self.trash}/{name}")
+
+    def close(self) -> None:
+        """Let another process have it."""
+        self._files.close(self._lock)
+
+    def _read_format(self) -> DirectoryFormat:
+        """The format, which is the current one then; it is upgraded if it is an older one."""
+        try:
+            if complete(self._files, self.path):
+                _LOG.warning("%s: completed an upgrade that was interrupted", self.path)
+            found = self._find_format()
+            if found.format < FORMAT_VERSION:
+                upgrade(self._files, self.path, found, FORMAT_VERSION)
+                found = self._find_format()
+        except UpgradeError as error:
+            raise DataDirectoryError(str(error)) from error
+        return found
+
+    def _find_format(self) -> DirectoryFormat:
+        path = f"{self.path}/{FORMAT_FILE}"
+        octets = self._files.read_all(path)
+        if octets is None:
+            if self._files.list_directory(f"{self.path}/q"):
+                raise DataDirectoryError(f"{path} is missing, but there are queues beside it; restore it from a backup")
+            octets = pack_format(os.urandom(16), self._clock())
+            replace_file(self._files, self.path, FORMAT_FILE, octets)
+        found = unpack_format(octets)
+        if found is None:
+            raise DataDirectoryError(f"{path} is damaged; restore it from a backup")
+        if found.min_reader > FORMAT_VERSION:
+            raise DataDirectoryError(
+                f"{self.path} was written by a newer version (format {found.format}); use that version or another "
+                "directory"
+            )
+        return found
+
+    def _read_queue(self, qid: int) -> QueueRecord:
+        try:
+            fields = json.loads(self._files.read_all(f"{self.queue_path(qid)}/{QUEUE_FILE}") or b"")
+            crc = fields.pop("crc", None)
+            # Those of the first version have no checksum.
+            if crc != _crc_of(fields) and (crc is not None or len(fields) != _FIELDS):
+                return QueueRecord(qid, None, True, {})
+            salt, attributes = fields["salt"], fields["attributes"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return QueueRecord(qid, None, True, {})
+        if not isinstance(salt, int) or not isinstance(attributes, dict) or not 0 <= salt < 1 << 32:
+            return QueueRecord(qid, None, True, {})
+        return QueueRecord(qid, salt, fields.get("durable") is not False, attributes)
+
+
+def _pack_queue(record: QueueRecord) -> bytes:
+    fields = {"qid": record.qid, "salt": record.salt, "durable": record.durable, "attributes": record.attributes}
+    return json.dumps(fields | {"crc": _crc_of(fields)}).encode() + b"\n"
+
+
+def _crc_of(fields: Mapping[str, Any]) -> int:
+    return crc32(json.dumps(fields, sort_keys=True).encode())

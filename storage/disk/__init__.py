@@ -1,0 +1,1 @@
+"""The operating system's part: files, descriptors, room, trash."""

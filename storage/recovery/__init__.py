@@ -1,0 +1,1 @@
+"""Putting stores together again at the start."""

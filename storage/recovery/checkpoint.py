@@ -1,0 +1,177 @@
+r"""Checkpoints: what the event log has told up to a position, so that recovery need not hear all of it again.
+
+    0 8s magic "LVTCKP\x01\n" | 8 u16 header_len = 64 | 10 u16 format = 1 | 12 u32 flags (1 clean) | 16 16s store id
+    32 u64 event file | 40 u64 offset in it | 48 i64 created | 56 u32 stores | 60 u32 next qid
+    then for each store: u32 qid | u8 priority | 3 zeros | u64 floor | u64 next_seq | u64 redelivered_below
+        u64 messages | u64 body_bytes | u32 bitmaps | u32 ranges, then bitmaps of u64 block | 512 bytes, then ranges of
+        dead blocks of u64 first | u64 end
+    last u32 crc of all before
+
+Messages and bytes hold only in a clean checkpoint, which is written when the broker stops.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from storage.disk.files import Files, replace_file
+from storage.event_log import EventPosition
+from storage.segments.dead_set import BLOCK, DeadSet
+
+_MAGIC: Final = b"LVTCKP\x01\n"
+_HEADER: Final = struct.Struct("<8sHHI16sQQqII")
+_STORE: Final = struct.Struct("<IB3xQQQQQII")
+_BITMAP: Final = struct.Struct("<Q512s")
+_RANGE: Final = struct.Struct("<QQ")
+_CRC: Final = struct.Struct("<I")
+_CLEAN: Final = 1
+#: So many are kept: one that is damaged is no loss.
+_KEPT: Final = 2
+
+
+class StoreCheckpoint(NamedTuple):
+    """What a checkpoint says of one store.
+
+    Attributes:
+        qid: Number of the queue.
+        priority: Priority of the store.
+        dead: Which of its messages are dead.
+        next_seq: Number of the next message.
+        redelivered_below: Messages with lower numbers may have been delivered before.
+        messages: Living messages.
+        body_bytes: Sum of their body lengths.
+    """
+
+    qid: int
+    priority: int
+    dead: DeadSet
+    next_seq: int
+    redelivered_below: int
+    messages: int
+    body_bytes: int
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint.
+
+    Attributes:
+        clean: Nothing was done after it; the numbers of messages and bytes hold.
+        store_id: Names the data directory.
+        position: Events from here on are not in it.
+        created: Microseconds since 1970.
+        next_qid: No queue has had this number or a higher one.
+        stores: All stores, by qid and priority.
+    """
+
+    clean: bool
+    store_id: bytes
+    position: EventPosition
+    created: int
+    next_qid: int
+    stores: dict[tuple[int, int], StoreCheckpoint]
+
+
+def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """The contents of a checkpoint's file."""
+    parts = [
+        _HEADER.pack(
+            _MAGIC,
+            _HEADER.size,
+            1,
+            _CLEAN if checkpoint.clean else 0,
+            checkpoint.store_id,
+            *checkpoint.position,
+            checkpoint.created,
+            len(checkpoint.stores),
+            checkpoint.next_qid,
+        )
+    ]
+    for store in checkpoint.stores.values():
+        bitmaps, ranges = list(store.dead.bitmaps()), list(store.dead.full_blocks())
+        parts.append(
+            _STORE.pack(
+                store.qid,
+                store.priority,
+                store.dead.floor,
+                store.next_seq,
+                store.redelivered_below,
+                store.messages,
+                store.body_bytes,
+                len(bitmaps),
+                len(ranges),
+            )
+        )
+        parts += [_BITMAP.pack(*each) for each in bitmaps]
+        parts += [_RANGE.pack(*each) for each in ranges]
+    octets = b"".join(parts)
+    return octets + _CRC.pack(crc32(octets))
+
+
+def unpack_checkpoint(octets: bytes) -> Checkpoint | None:
+    """Read a checkpoint; None if it is damaged."""
+    if len(octets) < _HEADER.size + 4 or crc32(octets[:-4]) != _CRC.unpack_from(octets, len(octets) - 4)[0]:
+        return None
+    magic, at, _, flags, store_id, file, offset, created, count, next_qid = _HEADER.unpack_from(octets)
+    if magic != _MAGIC:
+        return None
+    stores: dict[tuple[int, int], StoreCheckpoint] = {}
+    for _ in range(count):
+        qid, priority, floor, *numbers, bitmaps, ranges = _STORE.unpack_from(octets, at)
+        at += _STORE.size
+        dead = DeadSet(floor)
+        for _ in range(bitmaps):
+            dead.load_bitmap(*_BITMAP.unpack_from(octets, at))
+            at += _BITMAP.size
+        for _ in range(ranges):
+            first, end = _RANGE.unpack_from(octets, at)
+            dead.add(first * BLOCK, (end - first) * BLOCK)
+            at += _RANGE.size
+        stores[qid, priority] = StoreCheckpoint(qid, priority, dead, *numbers)
+    return Checkpoint(bool(flags & _CLEAN), store_id, EventPosition(file, offset), created, next_qid, stores)
+
+
+def write_checkpoint(files: Files, directory: str, octets: bytes) -> None:
+    """Write a checkpoint, and remove those that are too old.
+
+    Raises:
+        OSError: It was not written; those before it hold.
+    """
+    numbers = _numbers(files.list_directory(directory))
+    replace_file(files, directory, _name(max(numbers, default=0) + 1), octets)
+    for number in numbers[: max(0, len(numbers) + 1 - _KEPT)]:
+        files.unlink(f"{directory}/{_name(number)}")
+
+
+def read_checkpoints(files: Files, directory: str, damaged: list[str]) -> list[Checkpoint]:
+    """The checkpoints that can be read, newest first; only the one that was written last can be clean.
+
+    Args:
+        files: The seam to the operating system.
+        directory: Where they are.
+        damaged: The paths of those that cannot be read are added.
+    """
+    found: list[Checkpoint] = []
+    numbers = _numbers(files.list_directory(directory))
+    for number in reversed(numbers):
+        path = f"{directory}/{_name(number)}"
+        try:
+            checkpoint = unpack_checkpoint(files.read_all(path) or b"")
+        except OSError:
+            checkpoint = None
+        if checkpoint is None:
+            damaged.append(path)
+        else:
+            found.append(checkpoint._replace(clean=checkpoint.clean and number == numbers[-1]))
+    return found
+
+
+def _name(number: int) -> str:
+    return f"ckpt-{number:010d}.bin"
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    inner = (name.removeprefix("ckpt-").removesuffix(".bin") for name in names if name.endswith(".bin"))
+    return sorted(int(number) for number in inner if number.isascii() and number.isdigit())

@@ -1,0 +1,92 @@
+"""Writing checkpoints when they are due, and removing the events that nobody needs after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from storage.commit.group import CommitGroup
+from storage.directory.data_directory import DataDirectory
+from storage.directory.deleted_queues import forget_deleted
+from storage.disk.files import Files
+from storage.event_log import EventLog, EventPosition, event_files, file_name
+from storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
+from storage.stores.segment_store import SegmentStore
+
+#: A checkpoint is due after so many bytes of events, or so many microseconds with changes.
+_BYTES: Final = 16 << 20
+_PAUSE_US: Final = 60_000_000
+
+
+class Checkpointer:
+    """Writes the checkpoints of a data directory.
+
+    Args:
+        files: The seam to the operating system.
+        directory: The data directory.
+        events: Its event log.
+        retention: Microseconds that events are kept at least.
+        clock: Microseconds since 1970.
+    """
+
+    def __init__(
+        self, files: Files, directory: DataDirectory, events: EventLog, retention: int, clock: Callable[[], int]
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._events = events
+        self._retention = retention
+        self._clock = clock
+        self._appended = 0
+        self._when = clock()
+        #: Events in files before this one are in both checkpoints that are kept.
+        self._covered = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether enough has happened since the last one."""
+        more = self._events.appended - self._appended
+        return more >= _BYTES or (more > 0 and self._clock() - self._when >= _PAUSE_US)
+
+    def add(self, group: CommitGroup, stores: Iterable[tuple[int, int, SegmentStore]], clean: bool) -> None:
+        """Have a commit group write a checkpoint.
+
+        Args:
+            group: The group.
+            stores: All stores of durable queues, after queue and priority.
+            clean: Nothing is done after it.
+        """
+        directory, events, now = self._directory, self._events, self._clock()
+        found = {
+            (qid, priority): StoreCheckpoint(
+                qid,
+                priority,
+                store.log.dead,
+                store.next_seq,
+                store.redelivered_below,
+                # Where messages were lost, how long they were is a guess: the next start had better look.
+                0 if store.lost_count else store.ready_count + store.taken_count,
+                store.ready_bytes + store.taken_bytes,
+            )
+            for qid, priority, store in stores
+        }
+        position = events.position
+        octets = pack_checkpoint(Checkpoint(clean, directory.store_id, position, now, directory.next_qid, found))
+        events.collect(group)
+        group.file_actions.append(partial(self._write, octets, position, now))
+        self._appended, self._when = events.appended, now
+
+    def _write(self, octets: bytes, position: EventPosition, now: int) -> None:
+        """Write a checkpoint, and remove the files of the event log that nobody needs any more."""
+        write_checkpoint(self._files, self._directory.checkpoints, octets)
+        covered, self._covered = self._covered, position.file
+        oldest = 0
+        for file, following in pairwise(event_files(self._files, self._directory.events)):
+            # Its events are older than the first one of the file behind it.
+            if file < covered and following < now - self._retention:
+                self._files.unlink(f"{self._directory.events}/{file_name(file)}")
+                oldest = following
+        if oldest:
+            forget_deleted(self._files, self._directory.events, oldest)

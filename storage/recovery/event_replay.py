@@ -1,0 +1,82 @@
+"""What the event log tells recovery: which messages are dead, and which numbers have been used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage.disk.files import Files
+from storage.event_format import LAST_REMOVAL, EventKind
+from storage.event_log import EventPosition, event_files, file_name, read_events
+from storage.recovery.checkpoint import Checkpoint
+from storage.stores.segment_store import StoreState
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What checkpoint and event log tell.
+
+    Attributes:
+        states: By qid and priority, as far as they are known from there.
+        deleted: Numbers of queues that have been deleted.
+        last_qid: The highest number of a queue that was spoken of.
+        events: Events behind the checkpoint.
+        latest: The time of the last of them.
+        damage: What was wrong with which file, after how many of its records could not be read.
+        priorities: Those of each queue that are spoken of, by qid.
+    """
+
+    states: dict[tuple[int, int], StoreState] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
+    last_qid: int = 0
+    events: int = 0
+    latest: int = 0
+    damage: dict[str, tuple[int, str]] = field(default_factory=dict)
+    priorities: dict[int, set[int]] = field(default_factory=dict)
+
+
+def replay(
+    files: Files, directory: str, store_id: bytes, start: EventPosition, checkpoint: Checkpoint | None
+) -> Replayed:
+    """Begin with a checkpoint and hear what happened after it.
+
+    Args:
+        files: The seam to the operating system.
+        directory: Path of the event log.
+        store_id: Names the data directory.
+        start: Where the checkpoint ends.
+        checkpoint: The checkpoint, if there is one.
+    """
+    found = Replayed()
+    if checkpoint is not None:
+        found.last_qid = checkpoint.next_qid - 1
+        for key, store in checkpoint.stores.items():
+            found.states[key] = StoreState(
+                dead=store.dead, next_seq=store.next_seq, redelivered_below=store.redelivered_below
+            )
+    damaged: dict[str, int] = {}
+    for event in read_events(files, directory, store_id, start, damaged):
+        if event is None:
+            continue
+        found.events += 1
+        found.latest = max(found.latest, event.time)
+        found.last_qid = max(found.last_qid, event.qid)
+        if event.kind == EventKind.QUEUE_DELETED:
+            found.deleted.add(event.qid)
+        elif 0 < event.kind <= LAST_REMOVAL and event.length:
+            state = found.states.get((event.qid, event.priority))
+            if state is None:
+                state = found.states[event.qid, event.priority] = StoreState()
+            state.dead.add(event.seq, event.length)
+            state.next_seq = max(state.next_seq, event.seq + event.length)
+    for path, count in damaged.items():
+        what = f"{count} of its records cannot be read; messages that they removed come back"
+        found.damage[path] = count, what if count else "is damaged, but not in a place that is needed"
+    first = f"{directory}/{file_name(start.file)}"
+    if start.file and start.file not in event_files(files, directory):
+        found.damage[first] = 0, "is missing; messages that it removed after the last checkpoint come back"
+    if checkpoint is not None and checkpoint.clean and not found.events and not found.damage:
+        for key, store in checkpoint.stores.items():
+            found.states[key].told = store.messages, store.body_bytes
+    for qid, priority in found.states:
+        found.priorities.setdefault(qid, set()).add(priority)
+    return found

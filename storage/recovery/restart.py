@@ -1,0 +1,162 @@
+"""What a data directory holds at the start: checkpoint, events, and the stores of all queues put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from storage.commit.redo_log import RedoParts, read_redo, records_of
+from storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
+from storage.disk.files import Files
+from storage.event_log import EventLog, EventPosition
+from storage.recovery.checkpoint import Checkpoint, read_checkpoints
+from storage.recovery.event_replay import Replayed, replay
+from storage.recovery.report import RecoveryReport
+from storage.recovery.store import recover_store, salt_of_segments
+from storage.segments.manifest import Manifest
+from storage.segments.segment import StorePlace
+from storage.stores.segment_store import StoreState
+
+#: After a crash this many sequence numbers are passed over: what was written and not synced may have used them.
+_SKIPPED: Final = 1 << 20
+
+
+class RestoredStore(NamedTuple):
+    """What a store is made of.
+
+    Attributes:
+        priority: Its priority within the queue.
+        place: Where its files are.
+        manifest: Its manifest.
+        state: What it holds.
+    """
+
+    priority: int
+    place: StorePlace
+    manifest: Manifest
+    state: StoreState
+
+
+class RestoredQueue(NamedTuple):
+    """A durable queue that was found.
+
+    Attributes:
+        record: What is on disk of it beside its messages; its salt is known.
+        stores: Its stores.
+    """
+
+    record: QueueRecord
+    stores: list[RestoredStore]
+
+
+class Restart:
+    """Recovers a data directory.
+
+    Args:
+        files: The seam to the operating system.
+        directory: The data directory.
+        events: Told which messages are lost.
+        make_place: Gives a store its place: of which queue, which priority, and the queue's salt.
+        report: Added to.
+
+    Attributes:
+        latest: The latest time that was found, in microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: DataDirectory,
+        events: EventLog,
+        make_place: Callable[[int, int, int], StorePlace],
+        report: RecoveryReport,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._events = events
+        self._make_place = make_place
+        self._report = report
+        self._redo: RedoParts = {}
+        self.latest = 0
+
+    def run(self) -> list[RestoredQueue]:
+        """Find all durable queues, put their stores together again, and clear away what is over."""
+        directory, report = self._directory, self._report
+        directory.empty_trash()
+        damaged: dict[str, str] = {}
+        self._redo = read_redo(self._files, directory.redo, directory.store_id, damaged)
+        for path, what in damaged.items():
+            report.note(path, what)
+        checkpoint = self._checkpoint()
+        position = checkpoint.position if checkpoint is not None else EventPosition(0, 0)
+        replayed = replay(self._files, directory.events, directory.store_id, position, checkpoint)
+        for path, (count, what) in replayed.damage.items():
+            report.damaged_events += count
+            report.note(path, what)
+        self.latest = max(replayed.latest, checkpoint.created if checkpoint is not None else 0)
+        clean = checkpoint is not None and checkpoint.clean and not replayed.events and not replayed.damage
+        found: list[RestoredQueue] = []
+        for record in directory.queues():
+            path = directory.queue_path(record.qid)
+            if record.durable and record.qid not in replayed.deleted and not self._is_unborn(record):
+                found.append(self._queue(record, replayed, clean))
+            else:
+                self._attempt(path, partial(directory.discard_queue, record.qid))
+        directory.reserve_qids(replayed.last_qid)
+        directory.empty_trash()
+        return found
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint that can be read."""
+        directory, report = self._directory, self._report
+        damaged: list[str] = []
+        found = [
+            each
+            for each in read_checkpoints(self._files, directory.checkpoints, damaged)
+            if each.store_id == directory.store_id
+        ]
+        for path in damaged:
+            report.note(path, "is damaged; " + ("another one is used" if found else "all of the event log is read"))
+        if not found and not damaged and directory.queues():
+            report.note(directory.checkpoints, "there is no checkpoint; all of the event log is read")
+        return found[0] if found else None
+
+    def _is_unborn(self, record: QueueRecord) -> bool:
+        """Whether the making of a queue was cut short: nothing in its directory is of use."""
+        names = self._files.list_directory(self._directory.queue_path(record.qid))
+        return record.salt is None and all(name.startswith(QUEUE_FILE) for name in names)
+
+    def _queue(self, record: QueueRecord, replayed: Replayed, clean: bool) -> RestoredQueue:
+        path = self._directory.queue_path(record.qid)
+        if record.salt is None:
+            record = record._replace(salt=salt_of_segments(self._files, path))
+            self._report.note(f"{path}/QUEUE.json", "is damaged or missing; written anew, without the queue's name")
+            if record.salt:
+                self._attempt(path, partial(self._directory.mend_queue, record))
+        self._report.queues += 1
+        # A priority without a directory may have had messages that were never written: their numbers are used up.
+        priorities = {*self._directory.priorities(record.qid), *replayed.priorities.get(record.qid, ())}
+        stores = [self._store(record, priority, replayed.states, clean) for priority in sorted(priorities)]
+        return RestoredQueue(record, stores)
+
+    def _store(
+        self, record: QueueRecord, priority: int, states: Mapping[tuple[int, int], StoreState], clean: bool
+    ) -> RestoredStore:
+        state = states.get((record.qid, priority)) or StoreState()
+        place = self._make_place(record.qid, priority, record.salt or 0)
+        manifest = Manifest(self._files, place.directory)
+        redo = records_of(self._redo.pop((record.qid, priority), ()), place.salt)
+        recover_store(place, manifest, state, self._events, self._report, redo)
+        self.latest = max([self.latest, *(segment.max_arrived for segment in state.segments)])
+        if not clean:
+            state.redelivered_below = state.next_seq
+            state.dead.add(state.next_seq, _SKIPPED)
+            state.next_seq += _SKIPPED
+        return RestoredStore(priority, place, manifest, state)
+
+    def _attempt(self, path: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self._report.failures.append(f"{path}: {error}")

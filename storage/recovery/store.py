@@ -1,0 +1,471 @@
+"""Putting a store together again from its files. It never gives up: it repairs, quarantines and counts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from storage.directory.data_directory import DataDirectoryError
+from storage.disk.files import Files, replace_file, write_file
+from storage.disk.trash import NAME as TRASH
+from storage.event_format import EventKind
+from storage.event_log import EventLog
+from storage.format import (
+    RECORD_MAGIC,
+    SEGMENT_HEADER_BYTES,
+    EditOp,
+    RecordHeader,
+    Stream,
+    check_record,
+    pack_footer,
+    peek_record,
+    unpack_footer,
+    unpack_segment_header,
+)
+from storage.recovery.report import RecoveryReport
+from storage.segments.manifest import NAME as MANIFEST
+from storage.segments.manifest import Manifest, ManifestContents
+from storage.segments.reader import SegmentReader, pread_around
+from storage.segments.segment import (
+    RECORDS_MAX,
+    Segment,
+    StorePlace,
+    header_bytes,
+    index_bytes,
+    segment_of_edit,
+    segment_of_name,
+)
+from storage.stores.segment_store import StoreState
+
+
+class Scan(NamedTuple):
+    """What a segment file holds.
+
+    Attributes:
+        headers: Of the whole records, in order.
+        offsets: Where they begin.
+        damaged: Sequence numbers before and behind each place that holds no whole record.
+        end: Where the last whole record ends.
+    """
+
+    headers: list[RecordHeader]
+    offsets: list[int]
+    damaged: list[tuple[int, int]]
+    end: int
+
+
+def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
+    """Find all whole records of a segment file.
+
+    Args:
+        octets: All of the file.
+        salt: The queue's.
+        first_seq: The lowest number that may be in it.
+    """
+    headers: list[RecordHeader] = []
+    offsets: list[int] = []
+    damaged: list[tuple[int, int]] = []
+    at = end = SEGMENT_HEADER_BYTES
+    last = first_seq - 1
+    while at >= 0:
+        header = check_record(octets, at, salt)
+        if header is None or header.seq <= last:
+            at = _resync(octets, at + 1, salt, last)
+            continue
+        if at > end:
+            damaged.append((last, header.seq))
+        headers.append(header)
+        offsets.append(at)
+        last = header.seq
+        at = end = at + header.rec_len
+    return Scan(headers, offsets, damaged, end)
+
+
+def recover_store(
+    place: StorePlace,
+    manifest: Manifest,
+    state: StoreState,
+    events: EventLog,
+    report: RecoveryReport,
+    redo: Mapping[int, bytes],
+) -> None:
+    """Find out what a store holds.
+
+    Args:
+        place: Where its files are.
+        manifest: Its manifest, not read yet.
+        state: Has what checkpoint and event log tell: which messages are dead, and the lowest possible next number.
+            All else is filled in.
+        events: Told which messages are lost.
+        report: Added to.
+        redo: Records of the redo log by sequence number; segments that lack some of them get them.
+    Raises:
+        DataDirectoryError: There is no room for that. Nothing is lost.
+    """
+    _Recovery(place, manifest, state, events, report, redo).run()
+
+
+class _Recovery:
+    """The steps of recover_store()."""
+
+    def __init__(
+        self,
+        place: StorePlace,
+        manifest: Manifest,
+        state: StoreState,
+        events: EventLog,
+        report: RecoveryReport,
+        redo: Mapping[int, bytes],
+    ) -> None:
+        self.place = place
+        self.files = place.files
+        self.manifest = manifest
+        self.state = state
+        self.events = events
+        self.report = report
+        self.redo = redo
+        #: The first numbers of all segments of the durable stream.
+        self.firsts: list[int] = []
+
+    def run(self) -> None:
+        state = self.state
+        contents = self.manifest.read()
+        self.report.damaged_edits += contents.damaged
+        if contents.damaged:
+            self._note(MANIFEST, f"{contents.damaged} of its edits cannot be read; segments are read instead")
+        found = self._segments(contents)
+        self._note_missing(contents, found)
+        state.segments = self._without_overlaps(found)
+        if state.segments:
+            state.next_seq = max(state.next_seq, state.segments[-1].last_seq + 1)
+        state.next_seq = max(state.next_seq, state.dead.floor)
+        at = state.dead.floor
+        for segment in state.segments:
+            if segment.first_seq > at:
+                state.dead.add(at, segment.first_seq - at)
+            at = max(at, segment.last_seq + 1)
+        if state.next_seq > at:
+            state.dead.add(at, state.next_seq - at)
+        for segment in state.segments:
+            self._attempt(segment.name, lambda segment=segment: self._count(segment))  # type: ignore[misc]
+        self._measure([segment for segment in state.segments if 0 < segment.live < segment.count])
+        self.report.messages += state.count
+        self.report.body_bytes += state.body_bytes
+        if self.manifest.is_long(len(state.segments)):
+            edits = [each.edit(EditOp.SEAL if each.sealed else EditOp.NEW) for each in state.segments]
+            self._attempt("MANIFEST", lambda: self.manifest.rewrite(edits))
+
+    def _segments(self, contents: ManifestContents) -> list[Segment]:
+        """All segments that have files; those of which the manifest does not know all are read."""
+        found: list[Segment] = []
+        directory = self.place.directory
+        names = self.files.list_directory(directory)
+        unfinished = self._unfinished_copies(contents, names)
+        named = [segment_of_name(name) for name in names if name not in unfinished]
+        self.firsts = sorted([each.first_seq for each in named if each is not None and each.stream is Stream.DURABLE])
+        for name in names:
+            path = f"{directory}/{name}"
+            segment = segment_of_name(name)
+            if name == TRASH:
+                self.files.remove_tree(path)
+            elif name.endswith(".tmp") or name in unfinished or (segment and segment.stream is Stream.SPILL):
+                self._attempt(name, lambda path=path: self.files.unlink(path))  # type: ignore[misc]
+            elif segment is not None:
+                key = segment.stream, segment.first_seq, segment.generation
+                edit = contents.segments.get(key)
+                if key in contents.deleted:
+                    self._attempt(name, lambda path=path: self.files.unlink(path))  # type: ignore[misc]
+                elif edit is not None and edit.op != EditOp.NEW and self._size(path) >= edit.file_len:
+                    found.append(segment_of_edit(edit))
+                else:
+                    self._attempt(name, lambda segment=segment: self._read(segment))  # type: ignore[misc]
+                    if segment.count:
+                        found.append(segment)
+                        if edit is not None and edit.op != EditOp.NEW:
+                            lost = self._lose(segment.last_seq + 1, edit.last_seq + 1)
+                            self._note(name, "is shorter than it was once", lost)
+        return found
+
+    def _unfinished_copies(self, contents: ManifestContents, names: list[str]) -> set[str]:
+        """What a compaction made that had not been noted yet: its sources are all there."""
+        directory = self.place.directory
+        known = sorted(
+            (edit.first_seq, edit)
+            for key, edit in contents.segments.items()
+            if edit.stream == Stream.DURABLE and (name := segment_of_edit(edit).name) in names
+            if edit.op == EditOp.NEW or self._size(f"{directory}/{name}") >= edit.file_len
+        )
+        unfinished: set[str] = set()
+        for name in names:
+            segment = segment_of_name(name)
+            if segment is None or not segment.generation or segment.stream is not Stream.DURABLE:
+                continue
+            key = segment.stream, segment.first_seq, segment.generation
+            at = bisect_right(known, segment.first_seq, key=lambda each: each[0]) - 1
+            if key in contents.segments or key in contents.deleted or at < 0:
+                continue
+            edit = known[at][1]
+            if edit.generation < segment.generation and (edit.op == EditOp.NEW or segment.first_seq <= edit.last_seq):
+                unfinished.add(name)
+        return unfinished
+
+    def _note_missing(self, contents: ManifestContents, found: list[Segment]) -> None:
+        """Give up the living messages of sealed segments whose files are gone."""
+        there = {(each.stream, each.first_seq, each.generation) for each in found}
+        copies = [each for each in found if each.generation]
+        for key, edit in contents.segments.items():
+            if edit.op != EditOp.NEW and key not in there:
+                if any(
+                    each.generation > edit.generation
+                    and each.first_seq <= edit.last_seq
+                    and each.last_seq >= edit.first_seq
+                    for each in copies
+                ):
+                    # It was copied, and the note of that is damaged. What the copy does not have was dead.
+                    continue
+                lost = self._lose(edit.first_seq, edit.last_seq + 1)
+                self.report.missing_segments += bool(lost)
+                self._note(segment_of_edit(edit).name, "is missing or holds no whole record", lost)
+
+    def _without_overlaps(self, found: list[Segment]) -> list[Segment]:
+        """In order; of two that hold the same messages the one that was written last."""
+        kept: list[Segment] = []
+        for segment in sorted(found, key=lambda each: (each.first_seq, each.generation)):
+            if kept and kept[-1].last_seq >= segment.first_seq:
+                older = kept.pop() if segment.generation > kept[-1].generation else segment
+                path = f"{self.place.directory}/{older.name}"
+                self._attempt(older.name, lambda path=path: self.files.rename(path, f"{path}.bad"))  # type: ignore[misc]
+                self._note(older.name, "holds what another segment holds; set aside as .bad")
+                if older is segment:
+                    continue
+            kept.append(segment)
+        return kept
+
+    def _read(self, segment: Segment) -> None:
+        """Read a segment that was not sealed, cut what is behind its last record, and seal it."""
+        path = f"{self.place.directory}/{segment.name}"
+        size = self.files.size(path)
+        handle = self.files.open(path)
+        try:
+            octets, whole = self._contents(handle, size)
+            found = scan(octets, self.place.salt, segment.first_seq)
+            missing = self._missing(segment, found) if whole else None
+            if missing:
+                completed = self._complete(segment, path, octets, found, missing)
+                self.files.close(handle)
+                handle = completed
+                octets, whole = self._contents(handle, self.files.size(path))
+                found = scan(octets, self.place.salt, segment.first_seq)
+            for header, offset in zip(found.headers, found.offsets, strict=True):
+                segment.data_len = offset
+                segment.note(header.seq, header.arrived, header.expires, header.body_len, header.rec_len)
+            # An empty one is no damage: the process ended before its first write.
+            if octets and unpack_segment_header(octets) is None:
+                self._note(segment.name, "its head is damaged; its records are read all the same")
+            self._note_spans(segment, found.damaged)
+            if not whole:
+                # Nothing of it is changed: another disk, or another day, may show more.
+                self.report.failures.append(f"{path}: the disk cannot read all of it")
+            elif segment.count or any(octets[found.end :]):
+                self._seal(segment, path, handle, octets, found.end)
+        finally:
+            self.files.close(handle)
+        if not segment.count and whole:
+            self.files.unlink(path)
+
+    def _missing(self, segment: Segment, found: Scan) -> dict[int, bytes]:
+        """The records of the redo log that belong to a segment, live, and are not in it."""
+        if not self.redo:
+            return {}
+        end = next((first for first in self.firsts if first > segment.first_seq), 1 << 64)
+        there = {header.seq for header in found.headers}
+        dead = self.state.dead
+        return {
+            seq: record
+            for seq, record in self.redo.items()
+            if segment.first_seq <= seq < end and seq not in there and seq not in dead
+        }
+
+    def _complete(self, segment: Segment, path: str, octets: bytes, found: Scan, missing: Mapping[int, bytes]) -> int:
+        """Put the records into a segment that it lacks; return a new handle of its file."""
+        records = dict(missing)
+        for header, offset in zip(found.headers, found.offsets, strict=True):
+            records[header.seq] = octets[offset : offset + header.rec_len]
+        head = octets[:SEGMENT_HEADER_BYTES]
+        if unpack_segment_header(head) is None:
+            head = header_bytes(self.place, segment)
+        whole = head + b"".join([records[seq] for seq in sorted(records)])
+        try:
+            replace_file(self.files, self.place.directory, segment.name, whole)
+        except OSError as error:
+            # To go on would be to give up messages that the redo log has.
+            raise DataDirectoryError(
+                f"{path} cannot be completed from the redo log: {error}; {len(whole)} free bytes are needed for it"
+            ) from error
+        return self.files.open(path)
+
+    def _contents(self, handle: int, size: int) -> tuple[bytes, bool]:
+        """All of a file, and whether all of it could be read."""
+        try:
+            return self.files.pread(handle, size, 0), True
+        except OSError:
+            return pread_around(self.files, handle, size, 0), False
+
+    def _seal(self, segment: Segment, path: str, handle: int, octets: bytes, end: int) -> None:
+        index = segment.index
+        assert index is not None
+        footer = pack_footer(segment.footer(crc32(octets[:end])), index_bytes(index))
+        tail = octets[end:]
+        if tail != footer:
+            self._set_aside(segment, path, tail)
+            if not segment.count:
+                return
+            self.files.truncate(handle, end)
+            write_file(self.files, handle, footer, end)
+        # Once the first commit group has synced it the manifest is told. The process may have ended before that.
+        segment.sealed = True
+        segment.index = None
+
+    def _set_aside(self, segment: Segment, path: str, tail: bytes) -> None:
+        """Save what follows the last whole record, and give up those records of it that were complete once."""
+        if not any(tail):
+            return
+        last = segment.last_seq
+        at = 0
+        while (header := peek_record(tail, at)) is not None and at + header.rec_len <= len(tail):
+            if last < header.seq <= last + RECORDS_MAX:
+                last = header.seq
+            at += header.rec_len
+        footer = unpack_footer(tail)
+        if footer is not None:
+            last = max(last, footer[0].last_seq)
+        lost = self._lose(segment.last_seq + 1, last + 1)
+        self.state.next_seq = max(self.state.next_seq, last + 1)
+        self.report.damaged_spans += last > segment.last_seq
+        self.report.cut_bytes += len(tail)
+        what = f"{len(tail)} bytes behind its last whole record, saved to {segment.name}.bad"
+        self._note(segment.name, what + ("" if lost else "; a write that was cut short, as far as one can tell"), lost)
+        handle = self.files.open(f"{path}.bad", create=True)
+        try:
+            self.files.truncate(handle, 0)
+            write_file(self.files, handle, tail, 0)
+        finally:
+            self.files.close(handle)
+
+    def _count(self, segment: Segment) -> None:
+        """Count living messages."""
+        dead = self.state.dead
+        live = dead.count_live(segment.first_seq, segment.last_seq + 1)
+        explained = segment.gapless or (segment.settled and live <= segment.count and not self.report.damaged_events)
+        if live and not explained:
+            segment.settled = False
+            self._note_gaps(segment)
+            live = dead.count_live(segment.first_seq, segment.last_seq + 1)
+        segment.set_live(live)
+        self.state.count += live
+
+    def _measure(self, sparse: Sequence[Segment]) -> None:
+        """Find out how many bytes the living messages have: it is known, or the heads of records say it.
+
+        Args:
+            sparse: The segments of which some messages live.
+        """
+        state = self.state
+        if sparse and (state.told is None or state.told[0] != state.count):
+            reader = SegmentReader(self.place)
+            for segment in sparse:
+                try:
+                    segment.live_bytes = reader.live_bytes(segment, state.dead)
+                except OSError as error:
+                    self.report.failures.append(f"{self.place.directory}/{segment.name}: {error}")
+            reader.release()
+            state.told = None
+        state.body_bytes = sum(segment.live_bytes for segment in state.segments)
+        if sparse and state.told is not None:
+            # How they are shared out is an estimate, what they come to is not.
+            state.body_bytes = state.told[1]
+
+    def _note_gaps(self, segment: Segment) -> None:
+        """Mark the numbers dead that a segment has no record for: they were transient, or never written."""
+        path = f"{self.place.directory}/{segment.name}"
+        handle = self.files.open(path)
+        try:
+            octets, _ = self._contents(handle, segment.data_len)
+        finally:
+            self.files.close(handle)
+        found = scan(octets, self.place.salt, segment.first_seq)
+        damaged = [*found.damaged]
+        if found.end < segment.data_len:
+            damaged.append((found.headers[-1].seq if found.headers else segment.first_seq - 1, segment.last_seq + 1))
+        # Which of the numbers in them had records cannot be told.
+        self._note_spans(segment, damaged)
+        at = segment.first_seq
+        for header in found.headers:
+            if header.seq > at:
+                self.state.dead.add(at, header.seq - at)
+            at = header.seq + 1
+        if at <= segment.last_seq:
+            self.state.dead.add(at, segment.last_seq + 1 - at)
+
+    def _note_spans(self, segment: Segment, damaged: list[tuple[int, int]]) -> None:
+        """Give up what was in places that hold no whole record: the numbers before and behind each."""
+        if damaged:
+            lost = sum([self._lose(before + 1, behind) for before, behind in damaged])
+            self.report.damaged_spans += len(damaged)
+            self._note(segment.name, f"{len(damaged)} places in it hold no whole record", lost)
+
+    def _note(self, name: str, what: str, lost_messages: int = 0) -> None:
+        self.report.note(f"{self.place.directory}/{name}", what, lost_messages)
+
+    def _lose(self, first: int, end: int) -> int:
+        """Note the messages in a range that are not dead as lost; return how many they are."""
+        lost = 0
+        for start, stop in [*self.state.dead.live_runs(first, end)]:
+            self.events.add(self.place.qid, self.place.priority, start, stop - start, EventKind.LOST, 0, 0, 0)
+            self.state.dead.add(start, stop - start)
+            lost += stop - start
+        self.report.lost_messages += lost
+        return lost
+
+    def _size(self, path: str) -> int:
+        try:
+            return self.files.size(path)
+        except OSError:
+            return 0
+
+    def _attempt(self, name: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self.report.failures.append(f"{self.place.directory}/{name}: {error}")
+
+
+def _resync(octets: bytes, at: int, salt: int, last: int) -> int:
+    """Where the next whole record begins whose number is higher than `last`; -1 if there is none."""
+    while (at := octets.find(RECORD_MAGIC, at)) >= 0:
+        if at % 8 == 0:
+            header = check_record(octets, at, salt)
+            if header is not None and header.seq > last:
+                break
+        at += 1
+    return at
+
+
+def salt_of_segments(files: Files, directory: str) -> int:
+    """The salt of a queue whose QUEUE.json is damaged, out of its segments; 0 if there is none."""
+    for name in files.list_directory(directory):
+        segment = segment_of_name(name)
+        if segment is not None:
+            try:
+                handle = files.open(f"{directory}/{name}")
+                try:
+                    header = unpack_segment_header(files.pread(handle, SEGMENT_HEADER_BYTES, 0))
+                finally:
+                    files.close(handle)
+            except OSError:
+                continue
+            if header is not None:
+                return header.salt
+    return 0

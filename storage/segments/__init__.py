@@ -1,0 +1,1 @@
+"""Segment files: one store's messages on disk, and which of them are dead."""

@@ -1,0 +1,331 @@
+"""The messages of one store on disk: written once, read by number, buried when they are dead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage.commit.group import CommitGroup
+from storage.format import Stream
+from storage.interface import Entry
+from storage.segments.chain import SegmentChain
+from storage.segments.dead_set import DeadSet
+from storage.segments.manifest import Manifest
+from storage.segments.reader import SegmentReader
+from storage.segments.segment import Arrival, Segment, StorePlace
+
+
+class Measured(NamedTuple):
+    """Messages whose numbers follow each other.
+
+    Attributes:
+        stream: Where they are.
+        length: How many.
+        body_bytes: Sum of their body lengths.
+        arrived: When the first one came, in microseconds.
+        whole: They are all of a segment.
+    """
+
+    stream: Stream
+    length: int
+    body_bytes: int
+    arrived: int
+    whole: bool
+
+
+class MessageLog:
+    """A durable stream, a spill stream once there is a message for it, and which of their messages are dead.
+
+    Args:
+        place: Where the files are.
+        durable: Whether persistent messages are to outlive the process.
+        manifest: The store's.
+        segments: Sealed segments of the durable stream that recovery found, in order.
+        dead: Which of their messages are dead.
+        keeps_all: Transient messages go to the durable stream too.
+
+    Attributes:
+        disk_reads: Messages read.
+        disk_writes: Messages written.
+        dead: All numbers below the next one that have no living message.
+        place: Where the files are.
+        chains: The segments of the durable stream, and those of the spill stream if there is one.
+        freed: Bytes of files that became useless since a compactor last looked, about.
+        look_at: It need not look before there are so many.
+    """
+
+    __slots__ = (
+        "_durable",
+        "_keeps_all",
+        "_manifest",
+        "_readers",
+        "chains",
+        "dead",
+        "disk_reads",
+        "disk_writes",
+        "freed",
+        "look_at",
+        "place",
+    )
+
+    def __init__(
+        self,
+        place: StorePlace,
+        durable: bool,
+        manifest: Manifest,
+        segments: Sequence[Segment],
+        dead: DeadSet,
+        keeps_all: bool = False,
+    ) -> None:
+        self.dead = dead
+        self.disk_reads = self.disk_writes = 0
+        self.freed = self.look_at = 0
+        self._keeps_all = keeps_all
+        self.place = place
+        self._durable = durable
+        self._manifest = manifest
+        self.chains = [SegmentChain(place, Stream.DURABLE, manifest, segments)]
+        #: One for each chain, for messages in order, and one for those that came back.
+        self._readers = [(SegmentReader(place), SegmentReader(place))]
+
+    def stream_of(self, persistent: bool) -> Stream:
+        """Where a message goes."""
+        return Stream.DURABLE if self._durable and (persistent or self._keeps_all) else Stream.SPILL
+
+    def append(self, stream: Stream, batch: Sequence[Arrival]) -> OSError | None:
+        """Write messages.
+
+        Args:
+            stream: Where all of them go.
+            batch: In the order of their numbers.
+        Returns:
+            What went wrong, if not all were written; was_written() tells which were.
+        """
+        try:
+            self._chain(stream).append(batch)
+        except OSError as error:
+            return error
+        self.disk_writes += len(batch)
+        return None
+
+    def was_written(self, arrival: Arrival) -> bool:
+        """Whether a message of the last append() was written."""
+        return arrival[0] <= self._chain(self.stream_of(arrival[1].envelope.persistent)).last_seq
+
+    def read_run(
+        self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool, again: bool
+    ) -> list[Entry]:
+        """Read messages whose numbers follow each other; see SegmentReader.read_run().
+
+        Args:
+            seq: Number of the first.
+            count: At most so many.
+            body_bytes: No further one once their bodies have reached so many bytes.
+            expired_at: Only messages that expire by then; 0 for all.
+            redelivered: What the entries say.
+            again: They have been taken before; those are read apart, so that both are read in order.
+        """
+        for chain, readers in zip(self.chains, self._readers, strict=True):
+            segment = chain.find(seq)
+            if segment is not None:
+                try:
+                    entries = readers[again].read_run(segment, seq, count, body_bytes, expired_at, redelivered)
+                except FileNotFoundError:
+                    continue
+                if entries:
+                    self.disk_reads += len(entries)
+                    return entries
+        return []
+
+    def measure_run(
+        self, seq: int, count: int, looks: int, body_bytes: int, expired_at: int, again: bool
+    ) -> Measured | None:
+        """Find out how long messages are without reading them; see read_run().
+
+        Args:
+            seq: Number of the first.
+            count: At most so many.
+            looks: Look at no more records than this.
+            body_bytes: No further one once their bodies have reached so many bytes.
+            expired_at: Only messages that expire by then; 0 for all.
+            again: They have been taken before.
+        Returns:
+            None if the first one is not there, or damaged.
+        """
+        for chain, readers in zip(self.chains, self._readers, strict=True):
+            segment = chain.find(seq)
+            if segment is None:
+                continue
+            if (
+                seq == segment.first_seq
+                and segment.gapless
+                and segment.live == segment.count <= count
+                and segment.body_bytes <= body_bytes
+                and (not expired_at or segment.max_expires <= expired_at)
+            ):
+                return Measured(chain.stream, segment.count, segment.body_bytes, segment.min_arrived, True)
+            try:
+                found = readers[again].measure_run(segment, seq, min(count, looks), body_bytes, expired_at)
+            except FileNotFoundError:
+                continue
+            if found[0]:
+                return Measured(chain.stream, *found, False)
+        return None
+
+    def next_seq(self, seq: int, end: int, again: bool) -> int:
+        """The lowest number from `seq` on that can be read; `end` if there is none below it."""
+        for chain, readers in zip(self.chains, self._readers, strict=True):
+            for segment in chain.overlapping(seq, end):
+                try:
+                    found = readers[again].next_seq(segment, seq)
+                except FileNotFoundError:
+                    continue
+                if found is not None:
+                    end = min(end, found)
+                    break
+        return end
+
+    def bury(self, first: int, end: int, stream: Stream, body_bytes: int, entries: Sequence[Entry]) -> None:
+        """Mark messages dead, all of which were written to one stream.
+
+        Args:
+            first: Number of the first.
+            end: The number behind the last.
+            stream: Which one.
+            body_bytes: Sum of their body lengths.
+            entries: They are among these.
+        """
+        self.dead.add(first, end - first)
+        chain = self._chain(stream)
+        active = chain.active
+        if active is not None and active.first_seq <= first:
+            # They are in the last segment: what died soon after it came.
+            self.freed += active.bury(end - first, body_bytes)
+            chain.has_dead = chain.has_dead or active.live <= 0
+            return
+        for segment in chain.overlapping(first, end):
+            low, high = max(first, segment.first_seq), min(end, segment.last_seq + 1)
+            if high > low:
+                if high - low < end - first:
+                    body_bytes = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
+                self.freed += segment.bury(high - low, body_bytes)
+                chain.has_dead = chain.has_dead or segment.live <= 0
+
+    def bury_all(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Mark all messages in ranges dead, whether they were written or not.
+
+        Args:
+            ranges: As (first, end), in order; ends are not inside.
+        """
+        for first, end in ranges:
+            if end > first:
+                self.dead.add(first, end - first)
+        if ranges:
+            for chain, readers in zip(self.chains, self._readers, strict=True):
+                for segment in chain.overlapping(ranges[0][0], ranges[-1][1]):
+                    before = segment.live_size
+                    segment.set_live(self._count_live(segment, readers[1]))
+                    self.freed += max(0, before - segment.live_size)
+                    chain.has_dead = chain.has_dead or segment.live <= 0
+
+    def _count_live(self, segment: Segment, reader: SegmentReader) -> int:
+        try:
+            return count_live(segment, reader, self.dead)
+        except FileNotFoundError:
+            return 0
+
+    def mean_body(self, seq: int) -> int:
+        """Bytes that the body of a message has that cannot be read, as far as one can tell."""
+        for chain in self.chains:
+            segment = chain.find(seq)
+            if segment is not None:
+                return segment.body_bytes // max(1, segment.count)
+        return 0
+
+    def drop_dead(self, keep_active: bool) -> bool:
+        """Give up the segments without a living message; see SegmentChain.drop_dead()."""
+        done = True
+        for chain in self.chains:
+            if chain.has_dead or not keep_active:
+                done = chain.drop_dead(keep_active) and done
+        return done
+
+    def seal_active(self) -> None:
+        """Begin a segment with the next message, so that the next start need not read the last one."""
+        for chain in self.chains:
+            chain.seal_active()
+
+    @property
+    def persistent_count(self) -> int:
+        """Living messages of the durable stream."""
+        return sum(segment.live for segment in self.chains[Stream.DURABLE].segments)
+
+    @property
+    def oldest(self) -> int:
+        """When the oldest message of those segments came that are not empty; 0 if there is none."""
+        return min((chain.segments[0].min_arrived for chain in self.chains if chain.segments), default=0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(chain.size for chain in self.chains)
+
+    @property
+    def live_size(self) -> int:
+        """Bytes that the records of living messages take in them, about."""
+        return sum([segment.live_size for chain in self.chains for segment in chain.segments])
+
+    @property
+    def spilled(self) -> tuple[int, int]:
+        """Living messages of the spill stream, and the bytes of their bodies, about."""
+        segments = [segment for chain in self.chains[Stream.SPILL :] for segment in chain.segments]
+        body_bytes = sum(segment.body_bytes * segment.live // max(1, segment.count) for segment in segments)
+        return sum(segment.live for segment in segments), body_bytes
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments of the durable stream."""
+        return self.chains[Stream.DURABLE].segments
+
+    @property
+    def has_dead(self) -> bool:
+        """Whether there may be segments for drop_dead()."""
+        chains = self.chains
+        return chains[0].has_dead or (len(chains) > 1 and chains[1].has_dead)
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether files that are no longer needed take up room until the next commit."""
+        return any(chain.has_dropped for chain in self.chains)
+
+    def collect(self, group: CommitGroup) -> None:
+        """Have what was written synced, and what was given up moved away after that."""
+        for chain in self.chains:
+            chain.collect(group)
+        self._manifest.collect(group)
+
+    def release(self) -> None:
+        """Give back what reading keeps open and in memory."""
+        for readers in self._readers:
+            for reader in readers:
+                reader.release()
+
+    def close(self) -> None:
+        """Close all files; nothing is given up."""
+        self.release()
+        for chain in self.chains:
+            chain.close()
+
+    def _chain(self, stream: Stream) -> SegmentChain:
+        if stream >= len(self.chains):
+            self.chains.append(SegmentChain(self.place, Stream.SPILL, self._manifest))
+            self._readers.append((SegmentReader(self.place), SegmentReader(self.place)))
+        return self.chains[stream]
+
+
+def count_live(segment: Segment, reader: SegmentReader, dead: DeadSet) -> int:
+    """How many of a segment's messages are not dead; that is arithmetic if no number is missing in it."""
+    live = dead.count_live(segment.first_seq, segment.last_seq + 1)
+    if segment.gapless or segment.settled or not live:
+        return live
+    return sum(header.seq not in dead for header in reader.headers(segment))

@@ -1,0 +1,406 @@
+"""A segment: a file of records in the order of their sequence numbers, and writing it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, TypeAlias
+from zlib import crc32
+
+from storage.disk.descriptors import Descriptors
+from storage.disk.files import Files, write_file
+from storage.disk.trash import Trash
+from storage.format import (
+    FOOTER_BYTES,
+    INDEX_STEP,
+    NEVER,
+    SEGMENT_HEADER_BYTES,
+    Edit,
+    EditOp,
+    EnvelopeImage,
+    Footer,
+    SegmentHeader,
+    Stream,
+    add_record,
+    pack_footer,
+    pack_segment_header,
+)
+from storage.message import Message
+
+#: A message on its way into a segment: sequence number, message, time of arrival in microseconds.
+Arrival: TypeAlias = tuple[int, Message, int]
+
+SUFFIXES: Final = {Stream.DURABLE: ".seg", Stream.SPILL: ".spl"}
+#: A segment takes no further record from here on.
+RECORDS_MAX: Final = 65_536
+#: So many bytes are written at once, so that a long batch is not held in memory twice.
+_WRITE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """Where a store keeps its files, and what it writes into them.
+
+    Attributes:
+        files: The seam to the operating system.
+        directory: Path of its directory.
+        qid: Number of the queue.
+        priority: Priority of the store within its queue.
+        salt: Goes into the checksums of the queue's records.
+        store_id: 16 bytes that name the data directory.
+        clock: Microseconds since 1970, never going back.
+        trash: Where segments go that are no longer needed.
+        segment_bytes: A segment takes no further record once it is so long.
+        descriptors: Closes files that are not in use.
+    """
+
+    files: Files
+    directory: str
+    qid: int
+    priority: int
+    salt: int
+    store_id: bytes
+    clock: Callable[[], int]
+    trash: Trash
+    segment_bytes: int = 16 << 20
+    descriptors: Descriptors = field(default_factory=Descriptors)
+
+
+class Segment:
+    """What is known of a segment without opening its file.
+
+    Attributes:
+        stream: Which messages it holds.
+        first_seq, last_seq: Sequence numbers of its first and last record.
+        generation: How often it has been rewritten.
+        count: Records.
+        body_bytes: Sum of their body lengths.
+        min_arrived, max_arrived, max_expires: Times in microseconds.
+        data_len: Length of header and records.
+        live: Records whose messages are not dead.
+        live_bytes: Sum of their body lengths; what is known is shared out where segments meet.
+        sealed: Nothing is appended any more.
+        synced: It is sealed, and on the disk.
+        settled: Whatever number it has no record for was settled, and the event log says so.
+        busy: What lives in it is being copied into another one.
+        frozen: It is not to be copied: something in it is damaged.
+        seen_live, quiet_since: What `live` was, in microseconds since when; for whoever waits until it rests.
+        index: File offset of every 64th record; None if it has to be read from the file.
+    """
+
+    __slots__ = (
+        "body_bytes",
+        "busy",
+        "count",
+        "data_len",
+        "first_seq",
+        "frozen",
+        "generation",
+        "index",
+        "last_seq",
+        "live",
+        "live_bytes",
+        "max_arrived",
+        "max_expires",
+        "min_arrived",
+        "quiet_since",
+        "sealed",
+        "seen_live",
+        "settled",
+        "stream",
+        "synced",
+    )
+
+    def __init__(self, stream: Stream, first_seq: int, generation: int = 0) -> None:
+        self.stream = stream
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+        self.generation = generation
+        self.count = self.body_bytes = self.live = self.live_bytes = 0
+        self.min_arrived = self.max_arrived = self.max_expires = 0
+        self.data_len = SEGMENT_HEADER_BYTES
+        self.sealed = self.synced = self.settled = self.busy = self.frozen = False
+        self.seen_live = self.quiet_since = 0
+        self.index: array[int] | None = array("I")
+
+    @property
+    def name(self) -> str:
+        """Its file name, which sorts by sequence number."""
+        return f"{self.first_seq:020d}-{self.generation:04x}{SUFFIXES[self.stream]}"
+
+    @property
+    def gapless(self) -> bool:
+        """Whether it has a record for each number from its first to its last."""
+        return self.last_seq - self.first_seq + 1 == self.count
+
+    @property
+    def size(self) -> int:
+        """Length of its file."""
+        return self.data_len + (self._footer_bytes if self.sealed else 0)
+
+    @property
+    def live_size(self) -> int:
+        """Bytes that the records of its living messages take, about."""
+        if self.live == self.count:
+            return self.data_len - SEGMENT_HEADER_BYTES
+        return self.live * self._head_bytes + min(max(0, self.live_bytes), self.body_bytes)
+
+    def bury(self, count: int, body_bytes: int) -> int:
+        """Note that messages died; return how many bytes of the file that makes useless, about."""
+        self.live -= count
+        self.live_bytes -= body_bytes
+        # Spelled out, as it is done for each message that is acknowledged by itself.
+        return count * (self.data_len - SEGMENT_HEADER_BYTES - self.body_bytes) // max(1, self.count) + body_bytes
+
+    def set_live(self, count: int) -> None:
+        """Note how many live, where it is not known how long they are."""
+        self.live = count
+        self.live_bytes = self.body_bytes * count // max(1, self.count)
+
+    @property
+    def _head_bytes(self) -> int:
+        """What a record takes beside its body, on average."""
+        return (self.data_len - SEGMENT_HEADER_BYTES - self.body_bytes) // max(1, self.count)
+
+    @property
+    def _footer_bytes(self) -> int:
+        return FOOTER_BYTES + 4 * ((self.count + INDEX_STEP - 1) // INDEX_STEP)
+
+    def note(self, seq: int, arrived: int, expires: int, body_len: int, rec_len: int) -> None:
+        """Count a record that follows those counted so far."""
+        if self.index is not None and not self.count % INDEX_STEP:
+            self.index.append(self.data_len)
+        if not self.count:
+            self.min_arrived = arrived
+        self.count += 1
+        self.last_seq = seq
+        self.max_arrived = arrived
+        self.max_expires = max(self.max_expires, expires or NEVER)
+        self.body_bytes += body_len
+        self.data_len += rec_len
+
+    def note_copies(
+        self, lengths: Sequence[int], body_bytes: int, arrived: tuple[int, int], last_seq: int, expires: int
+    ) -> None:
+        """Count records that follow those counted so far, as note() does.
+
+        Args:
+            lengths: Theirs, in bytes; not empty.
+            body_bytes: Sum of their body lengths.
+            arrived: When the first and the last one came.
+            last_seq: Number of the last one.
+            expires: The latest time at which one expires, NEVER if one never does.
+        """
+        self._note_lengths(lengths)
+        if not self.count:
+            self.min_arrived = arrived[0]
+        self.count += len(lengths)
+        self.last_seq, self.max_arrived = last_seq, arrived[1]
+        self.max_expires = max(self.max_expires, expires)
+        self.body_bytes += body_bytes
+
+    def note_all(self, batch: Sequence[Arrival], lengths: Sequence[int]) -> None:
+        """Count records that follow those counted so far, as note() does.
+
+        Args:
+            batch: What they are of; not empty.
+            lengths: Theirs, in bytes.
+        """
+        if len(batch) == 1:
+            seq, message, arrived = batch[0]
+            self.note(seq, arrived, message.expires_at, len(message.body), lengths[0])
+            return
+        self._note_lengths(lengths)
+        if not self.count:
+            self.min_arrived = batch[0][2]
+        self.count += len(batch)
+        self.last_seq, _, self.max_arrived = batch[-1]
+        self.max_expires = max(self.max_expires, max([message.expires_at or NEVER for _, message, _ in batch]))
+        self.body_bytes += sum([len(message.body) for _, message, _ in batch])
+
+    def _note_lengths(self, lengths: Sequence[int]) -> None:
+        offsets = [*accumulate(lengths, initial=self.data_len)]
+        if self.index is not None:
+            self.index.extend(offsets[-self.count % INDEX_STEP : -1 : INDEX_STEP])
+        self.data_len = offsets[-1]
+
+    def edit(self, op: EditOp, left: int = 0) -> Edit:
+        """What a manifest says of it."""
+        return Edit(
+            op,
+            self.stream,
+            left,
+            self.first_seq,
+            self.last_seq,
+            self.min_arrived,
+            self.max_arrived,
+            self.count,
+            self.data_len,
+            self.body_bytes,
+            self.generation,
+            self.max_expires,
+        )
+
+    def footer(self, data_crc: int) -> Footer:
+        """The summary at the end of its file."""
+        return Footer(
+            self.count,
+            self.first_seq,
+            self.last_seq,
+            self.min_arrived,
+            self.max_arrived,
+            self.max_expires,
+            self.data_len,
+            self.body_bytes,
+            data_crc,
+        )
+
+
+def segment_of_name(name: str) -> Segment | None:
+    """The segment of a file name, of which nothing else is known; None if it is no such name."""
+    stem, dot, suffix = name.partition(".")
+    first, dash, generation = stem.partition("-")
+    for stream, expected in SUFFIXES.items():
+        if dot + suffix == expected and dash and len(first) == 20 and first.isascii() and first.isdigit():
+            try:
+                return Segment(stream, int(first), int(generation, 16))
+            except ValueError:
+                return None
+    return None
+
+
+def segment_of_edit(edit: Edit) -> Segment:
+    """The sealed segment that a manifest tells of."""
+    segment = Segment(Stream(edit.stream), edit.first_seq, edit.generation)
+    segment.last_seq = edit.last_seq
+    segment.count = segment.live = edit.records
+    segment.body_bytes = segment.live_bytes = edit.body_bytes
+    segment.min_arrived, segment.max_arrived = edit.min_arrived, edit.max_arrived
+    segment.max_expires = edit.max_expires
+    segment.data_len = edit.file_len
+    segment.sealed = segment.synced = True
+    segment.settled = edit.op == EditOp.COMPACTED
+    segment.index = None
+    return segment
+
+
+class SegmentWriter:
+    """Appends to the one segment of a stream that is not sealed.
+
+    Args:
+        place: Where the file is to be.
+        segment: A new segment; its file is made here.
+
+    Attributes:
+        segment: What is known of it.
+        path: Of its file.
+        handle: Its file; -1 while it is closed.
+    """
+
+    __slots__ = ("_crc", "_image", "_place", "handle", "path", "segment")
+
+    def __init__(self, place: StorePlace, segment: Segment) -> None:
+        self._place = place
+        self.segment = segment
+        self.path = f"{place.directory}/{segment.name}"
+        files = place.files
+        header = header_bytes(place, segment)
+        self.handle = files.open(self.path, create=True)
+        try:
+            write_file(files, self.handle, header, 0)
+        except OSError:
+            files.close(self.handle)
+            files.unlink(self.path)
+            raise
+        self._crc = crc32(header)
+        #: Of the last message: the next one often says the same.
+        self._image: EnvelopeImage | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether the segment is to be sealed before the next record."""
+        segment = self.segment
+        return segment.data_len >= self._place.segment_bytes or segment.count >= RECORDS_MAX
+
+    def write(self, batch: Sequence[Arrival], start: int) -> int:
+        """Write messages, in one write.
+
+        Args:
+            batch: In the order of their sequence numbers.
+            start: The first one to write.
+        Returns:
+            Index of the first one that was not written, as the segment is full or the write long enough.
+        Raises:
+            OSError: None was written.
+        """
+        parts: list[bytes] = []
+        lengths: list[int] = []
+        segment, salt = self.segment, self._place.salt
+        room = min(_WRITE_BYTES, self._place.segment_bytes - segment.data_len)
+        stop = min(len(batch), start + RECORDS_MAX - segment.count)
+        image = self._image
+        at = start
+        while at < stop and room > 0:
+            seq, message, arrived = batch[at]
+            if image is None or message.envelope is not image.envelope:
+                image = EnvelopeImage(message.envelope)
+            length = add_record(parts, image, seq, arrived, message.expires_at, message.body, salt)
+            lengths.append(length)
+            room -= length
+            at += 1
+        self._image = image
+        octets = b"".join(parts)
+        self._open()
+        write_file(self._place.files, self.handle, octets, segment.data_len)
+        self._crc = crc32(octets, self._crc)
+        before = segment.body_bytes
+        segment.note_all(batch[start:at], lengths)
+        segment.live += at - start
+        segment.live_bytes += segment.body_bytes - before
+        return at
+
+    def seal(self) -> None:
+        """Write index and footer; the file stays open, as it has to be synced.
+
+        Raises:
+            OSError: The segment stays without them, which is only slower to read at the next start.
+        """
+        segment = self.segment
+        assert segment.index is not None
+        footer = pack_footer(segment.footer(self._crc), index_bytes(segment.index))
+        self._open()
+        write_file(self._place.files, self.handle, footer, segment.data_len)
+        segment.sealed = True
+
+    def close(self) -> None:
+        """Close the file; it is opened again when there is something to write."""
+        handle, self.handle = self.handle, -1
+        if handle >= 0:
+            self._place.files.close(handle)
+
+    def _open(self) -> None:
+        if self.handle < 0:
+            self.handle = self._place.files.open(self.path)
+
+
+def header_bytes(place: StorePlace, segment: Segment) -> bytes:
+    """What a segment's file begins with."""
+    return pack_segment_header(
+        SegmentHeader(
+            place.priority,
+            segment.stream,
+            place.qid,
+            segment.generation,
+            segment.first_seq,
+            place.clock(),
+            place.store_id,
+            place.salt,
+        )
+    )
+
+
+def index_bytes(index: array[int]) -> bytes:
+    """An index as it stands in a file."""
+    return b"".join(offset.to_bytes(4, "little") for offset in index)

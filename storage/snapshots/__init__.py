@@ -1,0 +1,1 @@
+"""What other processes read while the broker runs."""

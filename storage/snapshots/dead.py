@@ -1,0 +1,166 @@
+"""Which messages were dead at a cut, from a checkpoint and the part of the event log between the two."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from zlib import crc32
+
+from storage.disk.files import Files
+from storage.event_format import EVENT_BYTES, LAST_REMOVAL, EventKind
+from storage.event_log import EventPosition, event_files, file_name
+from storage.recovery.checkpoint import Checkpoint
+from storage.segments.dead_set import DeadSet
+from storage.seq_ranges import SeqRanges
+from storage.snapshots.cut import Cut
+
+_EVENT: Final = struct.Struct("<QqIIIBBHII")
+#: Higher than any sequence number.
+ENDLESS: Final = 1 << 63
+
+
+@dataclass(slots=True)
+class StoreDead:
+    """What is known of the messages of one store at a cut.
+
+    Attributes:
+        dead: Those that were dead at the checkpoint.
+        revived: Those of them that died after the cut.
+        next_seq: Nothing is known of numbers from here on.
+        delivered: Messages that had been delivered before.
+    """
+
+    dead: DeadSet = field(default_factory=DeadSet)
+    revived: SeqRanges = field(default_factory=SeqRanges)
+    next_seq: int = 1
+    delivered: SeqRanges = field(default_factory=SeqRanges)
+
+    def live_bounds(self, first: int, end: int) -> array[int]:
+        """The numbers that lived, as ascending bounds of ranges: first, end, first, end, and so on.
+
+        Args:
+            first: The lowest number of interest.
+            end: Numbers from here on are of no interest; ENDLESS for all.
+        """
+        live = SeqRanges()
+        for start, stop in self.dead.live_runs(first, min(end, self.next_seq)):
+            live.add(start, stop)
+        for start, stop in self.revived:
+            if start < end and stop > first:
+                live.add(max(start, first), min(stop, end))
+        if end > self.next_seq:
+            live.add(max(first, self.next_seq), end)
+        return bounds_of(live)
+
+
+@dataclass(slots=True)
+class DeadAtCut:
+    """What was dead at a cut.
+
+    Attributes:
+        stores: By qid and priority; a store that is missing has no dead message.
+        deleted: Numbers of queues that had been deleted.
+        deleted_later: Numbers of queues that have been deleted after the cut.
+        damaged: Events that could not be read; what they removed is taken to live.
+    """
+
+    stores: dict[tuple[int, int], StoreDead] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
+    deleted_later: set[int] = field(default_factory=set)
+    damaged: int = 0
+
+    def store(self, qid: int, priority: int) -> StoreDead:
+        """What is known of one store."""
+        return self.stores.setdefault((qid, priority), StoreDead())
+
+
+def dead_at(files: Files, directory: str, store_id: bytes, cut: Cut, checkpoints: list[Checkpoint]) -> DeadAtCut:
+    """Find out what was dead at a cut.
+
+    Args:
+        files: How to read.
+        directory: Path of the event log.
+        store_id: Names the data directory.
+        cut: The moment.
+        checkpoints: Those that can be read. If all are later than the cut, what was removed in between lives.
+    """
+    earlier = [each for each in checkpoints if each.position <= cut.position]
+    later = [each for each in checkpoints if each.position > cut.position]
+    base = max(earlier, key=_position, default=None) or min(later, key=_position, default=None)
+    found = DeadAtCut()
+    position = EventPosition(0, 0)
+    if base is not None:
+        position = base.position
+        for key, store in base.stores.items():
+            known = found.stores[key] = StoreDead(store.dead, next_seq=max(store.next_seq, store.dead.floor))
+            if store.redelivered_below > 1:
+                known.delivered.add(1, store.redelivered_below)
+    start, end = min(position, cut.position), max(position, cut.position)
+    for file in event_files(files, directory):
+        if file >= start.file:
+            octets = files.read_all(f"{directory}/{file_name(file)}") or b""
+            first = start.offset if file == start.file else 0
+            stop = len(octets) if file < end.file else end.offset if file == end.file else 0
+            if stop:
+                _replay(found, octets, first, stop, crc32(store_id), revive=cut.position < position)
+            _note_deleted(found, octets, cut.position.offset if file == cut.position.file else 0, file, cut)
+    return found
+
+
+def bounds_of(ranges: SeqRanges) -> array[int]:
+    """Ranges as ascending bounds: first, end, first, end, and so on."""
+    bounds: array[int] = array("Q")
+    for pair in ranges:
+        bounds.extend(pair)
+    return bounds
+
+
+def _position(checkpoint: Checkpoint) -> EventPosition:
+    return checkpoint.position
+
+
+def _replay(found: DeadAtCut, octets: bytes, first: int, stop: int, salt: int, revive: bool) -> None:
+    for seq, length, qid, kind, priority in _events(found, octets, first, stop, salt):
+        if kind == EventKind.QUEUE_DELETED:
+            if not revive:
+                found.deleted.add(qid)
+        elif kind <= LAST_REMOVAL:
+            store = found.store(qid, priority)
+            if revive:
+                store.revived.add(seq, seq + length)
+            else:
+                store.dead.add(seq, length)
+            store.next_seq = max(store.next_seq, seq + length)
+        elif kind == EventKind.REQUEUE and not revive:
+            found.store(qid, priority).delivered.add(seq, seq + length)
+
+
+def _events(
+    found: DeadAtCut, octets: bytes, first: int, stop: int, salt: int
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """Runs of messages that something happened to, as (seq, length, qid, kind, priority)."""
+    first = max(first, EVENT_BYTES)
+    stop = first + (min(stop, len(octets)) - first) // EVENT_BYTES * EVENT_BYTES
+    at = first
+    for seq, _, qid, length, _, kind, priority, _, _, crc in _EVENT.iter_unpack(octets[first : max(first, stop)]):
+        if crc32(octets[at : at + EVENT_BYTES - 4]) ^ salt != crc:
+            found.damaged += 1
+        elif kind and length:
+            yield seq, length, qid, kind, priority
+        at += EVENT_BYTES
+
+
+def _note_deleted(found: DeadAtCut, octets: bytes, first: int, file: int, cut: Cut) -> None:
+    """Note which queues have been deleted behind the cut; their files may be gone."""
+    if file < cut.position.file:
+        return
+    first = max(first, EVENT_BYTES)
+    kinds = octets[first + 28 :: EVENT_BYTES]
+    at = -1
+    while (at := kinds.find(EventKind.QUEUE_DELETED, at + 1)) >= 0:
+        offset = first + at * EVENT_BYTES
+        if offset + EVENT_BYTES <= len(octets):
+            found.deleted_later.add(_EVENT.unpack_from(octets, offset)[2])

@@ -1,0 +1,186 @@
+"""Reading a data directory without the broker: messages and events of a snapshot, one by one.
+
+It needs nothing but the standard library. What reads by the million is `storage.analytics`.
+
+    with open_reader("/var/lib/leveret") as reader:
+        for queue in reader.queues:
+            for message in reader.messages(queue):
+                print(queue.name, message.seq, message.routing_key, len(message.body))
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from storage.disk.files import DiskFiles, Files
+from storage.event_format import EVENT_BYTES, Event, unpack_event
+from storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, unpack_segment_header
+from storage.recovery.store import scan
+from storage.snapshots.segments import SegmentView, read_open
+from storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
+
+
+class DamagedRecordError(Exception):
+    """A record is damaged, and it was asked for that none be passed over."""
+
+
+class MessageRecord(NamedTuple):
+    """A message as it is in a file.
+
+    Attributes:
+        seq: Its number in its queue (and priority).
+        arrived: When it came there, in microseconds since 1970.
+        expires: When it expires there; 0 for never.
+        exchange: The exchange it was published to, raw.
+        routing_key: Its routing key, raw.
+        header: Its content-header payload.
+        body: Its body.
+        flags: As in its record.
+        priority: Its priority property.
+        redelivered: It has been delivered before, as far as the files tell.
+    """
+
+    seq: int
+    arrived: int
+    expires: int
+    exchange: bytes
+    routing_key: bytes
+    header: bytes
+    body: bytes
+    flags: int
+    priority: int
+    redelivered: bool
+
+
+class Reader:
+    """Reads a snapshot; a context manager that gives it up at the end.
+
+    Args:
+        snapshot: What to read.
+        files: How to read.
+        fail_fast: Raise at the first damaged record instead of counting it.
+
+    Attributes:
+        snapshot: What is read.
+        damaged: Damaged records that were passed over so far, at least.
+    """
+
+    def __init__(self, snapshot: Snapshot, files: Files | None = None, fail_fast: bool = False) -> None:
+        self.snapshot = snapshot
+        self.damaged = 0
+        self._files = files or DiskFiles()
+        self._fail_fast = fail_fast
+
+    @property
+    def queues(self) -> list[QueueView]:
+        """The queues that were asked for."""
+        return self.snapshot.queues
+
+    def messages(self, queue: QueueView) -> Iterator[MessageRecord]:
+        """The messages that lived in a queue, those of the lowest priority first, in order of their numbers.
+
+        Raises:
+            DamagedRecordError: One is damaged, and that is not to be passed over.
+            OSError: A segment cannot be read.
+        """
+        for store in queue.stores:
+            for segment in store.segments:
+                yield from self._segment(segment, store.delivered)
+
+    def events(self) -> Iterator[Event]:
+        """The events up to the cut, oldest first; the snapshot has to have been taken with them.
+
+        Raises:
+            DamagedRecordError: One is damaged, and that is not to be passed over.
+            OSError: The event log cannot be read.
+        """
+        salt = crc32(self.snapshot.store_id)
+        for view in self.snapshot.events:
+            octets = self._read(view.path, "")
+            for at in range(EVENT_BYTES, min(view.end, len(octets)) - EVENT_BYTES + 1, EVENT_BYTES):
+                event = unpack_event(octets, at, salt)
+                if event is None:
+                    self._note_damage(1, view.path)
+                else:
+                    yield event
+
+    def close(self) -> None:
+        """Give up the snapshot."""
+        self.snapshot.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _segment(self, view: SegmentView, delivered: Sequence[int]) -> Iterator[MessageRecord]:
+        octets = self._read(view.path, view.moved_path)
+        header = unpack_segment_header(octets[:SEGMENT_HEADER_BYTES])
+        found = scan(octets, header.salt if header is not None else view.salt, view.first_seq)
+        cut, live = self.snapshot.cut.time, view.live
+        counted = 0
+        for record, at in zip(found.headers, found.offsets, strict=True):
+            if record.arrived <= cut and bisect_right(live, record.seq) & 1:
+                counted += 1
+                yield _message(octets, at, record, bool(bisect_right(delivered, record.seq) & 1))
+        if view.gapless:
+            self._note_damage(view.live_numbers - counted, view.path)
+        else:
+            self._note_damage(sum(bisect_right(live, before + 1) & 1 for before, _ in found.damaged), view.path)
+
+    def _read(self, path: str, moved_path: str) -> bytes:
+        if self.snapshot.lease is not None:
+            self.snapshot.lease.renew()
+        return read_open(path, moved_path, self._read_all)
+
+    def _read_all(self, path: str) -> bytes:
+        octets = self._files.read_all(path)
+        if octets is None:
+            raise FileNotFoundError(f"{path} is gone; take a new snapshot")
+        return octets
+
+    def _note_damage(self, count: int, path: str) -> None:
+        self.damaged += count
+        if count and self._fail_fast:
+            raise DamagedRecordError(f"{path}: {count} damaged")
+
+
+def open_reader(
+    path: str, request: Request | None = None, files: Files | None = None, fail_fast: bool = False
+) -> Reader:
+    """Take a snapshot of a data directory and read it.
+
+    Args:
+        path: The data directory.
+        request: What is to be read; the messages of all queues by default.
+        files: How to read, if it is not a directory of this machine.
+        fail_fast: Raise at the first damaged record instead of counting it.
+    Raises:
+        DataDirectoryError: It is no data directory, or was written by a newer version.
+        SnapshotError: No snapshot can be taken.
+        OSError: It cannot be read.
+    """
+    return Reader(take_snapshot(path, request, files), files, fail_fast)
+
+
+def _message(octets: bytes, at: int, record: RecordHeader, redelivered: bool) -> MessageRecord:
+    start = at + RECORD_BYTES
+    header_at = start + record.route_len
+    body_at = header_at + record.props_len
+    exchange_end = start + 1 + octets[start]
+    return MessageRecord(
+        record.seq,
+        record.arrived,
+        record.expires,
+        octets[start + 1 : exchange_end],
+        octets[exchange_end + 1 : header_at],
+        octets[header_at:body_at],
+        octets[body_at : body_at + record.body_len],
+        record.flags,
+        record.priority,
+        redelivered,
+    )

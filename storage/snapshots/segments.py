@@ -1,0 +1,330 @@
+"""The segments of one store that hold what lived at a cut: found in its directory and trash, and kept by hard links."""
+
+from __future__ import annotations
+
+import errno
+import os
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+from storage.disk.files import Files
+from storage.disk.trash import NAME as TRASH
+from storage.format import EDIT_BYTES, FOOTER_BYTES, Edit, EditOp, unpack_edit, unpack_footer
+from storage.segments.manifest import NAME as MANIFEST
+from storage.segments.segment import Segment, segment_of_name
+from storage.seq_ranges import SeqRanges
+from storage.snapshots.cut import read_tail
+from storage.snapshots.dead import ENDLESS, StoreDead, bounds_of
+
+#: Stream, first sequence number, generation.
+Key: TypeAlias = tuple[int, int, int]
+#: What link() says where the file system, or the owner of the files, does not allow it.
+LINK_REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.EXDEV, errno.EMLINK, errno.ENOTSUP})
+#: The longest index, and the footer.
+_TAIL_BYTES: Final = 4096 + FOOTER_BYTES
+
+
+class StaleCutError(Exception):
+    """Something that lived at the cut is gone; a later cut has to be taken."""
+
+
+class LinkRefusedError(Exception):
+    """Hard links cannot be made here."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """A segment file as a snapshot shows it.
+
+    Attributes:
+        path: Where to read it.
+        moved_path: Where it may be found if it is not there; empty if it cannot go away.
+        qid: Number of its queue.
+        priority: Priority of its store.
+        salt: The queue's, where the file's own head is damaged.
+        stream: Durable or spill.
+        generation: How often it has been rewritten.
+        first_seq: Its first sequence number.
+        last_seq: Its last one; ENDLESS - 1, or that before the next segment, if it is not sealed.
+        sealed: What follows `live` is known.
+        live: Ascending bounds of the ranges of numbers that lived: first, end, first, end, and so on. A number in
+            them has a living message if it has a record.
+        records, body_bytes, min_arrived, max_arrived, max_expires: As in its manifest.
+        data_len: Length of header and records.
+    """
+
+    path: str
+    moved_path: str
+    qid: int
+    priority: int
+    salt: int
+    stream: int
+    generation: int
+    first_seq: int
+    last_seq: int
+    sealed: bool
+    live: array[int]
+    records: int = 0
+    body_bytes: int = 0
+    min_arrived: int = 0
+    max_arrived: int = 0
+    max_expires: int = 0
+    data_len: int = 0
+
+    @property
+    def gapless(self) -> bool:
+        """Whether it is known to have a record for each number from its first to its last."""
+        return self.sealed and self.last_seq - self.first_seq + 1 == self.records
+
+    @property
+    def live_numbers(self) -> int:
+        """How many numbers are in the ranges of the living; so many messages if it is gapless."""
+        return sum(self.live[1::2]) - sum(self.live[::2])
+
+
+class StorePaths(NamedTuple):
+    """Where to look and where to link to.
+
+    Attributes:
+        directory: The store's.
+        target: Prefix of the links' paths; None to make none.
+    """
+
+    directory: str
+    target: str | None
+
+
+class StoreId(NamedTuple):
+    """Which store.
+
+    Attributes:
+        qid: Number of the queue.
+        priority: Priority within the queue.
+        salt: The queue's.
+    """
+
+    qid: int
+    priority: int
+    salt: int
+
+
+class Known(NamedTuple):
+    """What a manifest says of a segment.
+
+    Attributes:
+        edit: Its last edit; the last but one if it was deleted.
+        deleted: When it was deleted.
+        began: When its first message came.
+    """
+
+    edit: Edit
+    deleted: int | None
+    began: int
+
+
+def link_segments(files: Files, paths: StorePaths) -> dict[Key, tuple[str, str]]:
+    """Make links to all segments of a store, in as little time as possible.
+
+    Args:
+        files: How to read.
+        paths: Where they are.
+    Returns:
+        Paths of the files and where they may have moved, by key.
+    Raises:
+        LinkRefusedError: Hard links cannot be made.
+    """
+    linked: dict[Key, tuple[str, str]] = {}
+    # What is moved between the two listings is in the first one, and linked where it has gone.
+    for directory in (paths.directory, f"{paths.directory}/{TRASH}"):
+        for name in files.list_directory(directory):
+            segment = segment_of_name(name)
+            if segment is not None and key_of(segment) not in linked:
+                path = _link(f"{directory}/{name}", f"{paths.directory}/{TRASH}/{name}", paths.target, name)
+                if path is not None:
+                    moved = f"{paths.directory}/{TRASH}/{name}" if paths.target is None else ""
+                    linked[key_of(segment)] = path, moved
+    return linked
+
+
+def leave_out_dead(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], time: int) -> None:
+    """Forget about the segments in which nothing lived at a time any more.
+
+    What they have of the living has been copied to others.
+    """
+    for key in list(linked):
+        found = known.get(key)
+        if found is not None and found.deleted is not None and found.deleted < time:
+            del linked[key]
+
+
+def count_missing(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], time: int) -> int:
+    """How many segments are gone that may have held what lived at a time.
+
+    Args:
+        linked: As of link_segments().
+        known: What the manifest said after that.
+        time: Of the cut, in microseconds.
+    """
+    return sum(
+        deleted is not None and deleted >= time and key not in linked and began <= time
+        for key, (_, deleted, began) in known.items()
+    )
+
+
+def views_of(
+    files: Files,
+    linked: dict[Key, tuple[str, str]],
+    known: dict[Key, Known],
+    store: StoreId,
+    dead: StoreDead | None,
+) -> list[SegmentView]:
+    """What the linked segments hold of the living, each message in one of them.
+
+    Args:
+        files: How to read.
+        linked: As of link_segments().
+        known: As of link_segments().
+        store: Whose they are.
+        dead: What was dead; None to count the dead among the living.
+    """
+    views: list[SegmentView] = []
+    firsts = sorted({(key[0], key[1]) for key in linked})
+    following = {pair: behind[1] for pair, behind in pairwise(firsts) if pair[0] == behind[0]}
+    taken: dict[int, SeqRanges] = {}
+    # What compaction has rewritten since the cut is there twice: in the older file it is whole.
+    for key in sorted(linked, key=lambda each: (each[2], each[1])):
+        stream, first, generation = key
+        path, moved_path = linked[key]
+        edit = _summary(files, known.get(key), path, key)
+        last = edit.last_seq if edit is not None else following.get((stream, first), ENDLESS) - 1
+        covered = taken.setdefault(stream, SeqRanges())
+        bounds = dead.live_bounds(first, last + 1) if dead is not None else array("Q", (first, last + 1))
+        live = _without(bounds, covered)
+        covered.add(first, last + 1)
+        if live:
+            view = SegmentView(path, moved_path, *store, stream, generation, first, last, False, live)
+            views.append(view if edit is None else _complete(view, edit))
+    return sorted(views, key=lambda view: (view.first_seq, view.stream))
+
+
+def _summary(files: Files, known: Known | None, path: str, key: Key) -> Edit | None:
+    """What is known of a sealed segment: from its manifest, or else from its file."""
+    if known is not None and known.edit.op not in (EditOp.NEW, EditOp.DEL):
+        return known.edit
+    try:
+        found = unpack_footer(read_tail(files, path, _TAIL_BYTES)[1])
+    except OSError:
+        return None
+    if found is None:
+        return None
+    footer = found[0]
+    return Edit(
+        EditOp.SEAL,
+        key[0],
+        0,
+        footer.first_seq,
+        footer.last_seq,
+        footer.min_arrived,
+        footer.max_arrived,
+        footer.records,
+        footer.data_len,
+        footer.body_bytes,
+        key[2],
+        footer.max_expires,
+    )
+
+
+def _complete(view: SegmentView, edit: Edit) -> SegmentView:
+    return replace(
+        view,
+        sealed=True,
+        records=edit.records,
+        body_bytes=edit.body_bytes,
+        min_arrived=edit.min_arrived,
+        max_arrived=edit.max_arrived,
+        max_expires=edit.max_expires,
+        data_len=edit.file_len,
+    )
+
+
+def key_of(segment: Segment) -> Key:
+    """What a manifest calls a segment."""
+    return segment.stream, segment.first_seq, segment.generation
+
+
+def read_manifest(files: Files, directory: str) -> dict[Key, Known]:
+    """What a manifest says of all segments it speaks of, those included that were deleted."""
+    known: dict[Key, Known] = {}
+    for edit in _whole_groups(files.read_all(f"{directory}/{MANIFEST}") or b""):
+        key = edit.stream, edit.first_seq, edit.generation
+        if edit.op != EditOp.DEL:
+            known[key] = Known(edit, None, edit.min_arrived)
+        else:
+            before = known.get(key)
+            known[key] = Known(before.edit if before is not None else edit, edit.max_arrived, edit.min_arrived)
+    return known
+
+
+def read_open(path: str, moved_path: str, read: Callable[[str], bytes]) -> bytes:
+    """Read a file that may just have been moved.
+
+    Raises:
+        FileNotFoundError: It is in neither place.
+    """
+    try:
+        return read(path)
+    except FileNotFoundError:
+        if not moved_path:
+            raise
+        return read(moved_path)
+
+
+def _whole_groups(octets: bytes) -> Iterable[Edit]:
+    group: list[Edit] = []
+    for at in range(0, len(octets) - EDIT_BYTES + 1, EDIT_BYTES):
+        edit = unpack_edit(octets, at)
+        if edit is None or (group and group[-1].left != edit.left + 1):
+            group.clear()
+        if edit is not None:
+            group.append(edit)
+            if not edit.left:
+                yield from group
+                group.clear()
+
+
+def _link(path: str, moved_path: str, target: str | None, name: str) -> str | None:
+    """Link to a file, or to where it has moved in the meantime; its path, or None if it is gone."""
+    if target is None:
+        return path
+    for source in (path, moved_path):
+        try:
+            os.link(source, f"{target}{name}")
+            return f"{target}{name}"
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno in LINK_REFUSALS:
+                raise LinkRefusedError(str(error)) from error
+            raise
+    return None
+
+
+def _without(bounds: array[int], covered: SeqRanges) -> array[int]:
+    """Take out what is in other ranges."""
+    if not covered or not bounds:
+        return bounds
+    left = SeqRanges()
+    for first, end in zip(bounds[::2], bounds[1::2], strict=True):
+        at = first
+        for start, stop in covered:
+            if stop <= at or start >= end:
+                continue
+            if start > at:
+                left.add(at, start)
+            at = max(at, stop)
+        if at < end:
+            left.add(at, end)
+    return bounds_of(left)

@@ -1,0 +1,411 @@
+"""Snapshots: what a data directory held at one moment, taken without a word to the broker that writes to it.
+
+A snapshot is cut at the last tick of the event log, until which everything is known to be in the files. It keeps what
+it needs by hard links in a directory of its own, so that neither compaction nor purge nor deletion can hurt a reader.
+Messages that were delivered and not yet acknowledged are still there; transient messages that never left the broker's
+memory are in no file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from storage.directory.data_directory import FORMAT_FILE, QUEUE_FILE, DataDirectoryError
+from storage.directory.directory_format import DirectoryFormat, unpack_format
+from storage.directory.queue_names import QueueName, read_deleted_names, read_queue_names
+from storage.disk.files import DiskFiles, Files
+from storage.event_format import EVENT_BYTES
+from storage.event_log import event_files, file_name
+from storage.format import FORMAT_VERSION
+from storage.recovery.checkpoint import Checkpoint, read_checkpoints
+from storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
+from storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
+from storage.snapshots.lease import TIMEOUT, Lease, remove_dead_snapshots, take_lease
+from storage.snapshots.segments import (
+    LINK_REFUSALS,
+    Key,
+    Known,
+    LinkRefusedError,
+    SegmentView,
+    StaleCutError,
+    StoreId,
+    StorePaths,
+    count_missing,
+    leave_out_dead,
+    link_segments,
+    read_manifest,
+    views_of,
+)
+
+#: Seconds that are spent on finding a cut whose files are all there.
+_PATIENCE: Final = 20.0
+_POLL: Final = 0.01
+
+
+class SnapshotError(Exception):
+    """No snapshot can be taken; the text says why and what to do."""
+
+
+class NoSuchQueueError(SnapshotError):
+    """No queue has the name that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """One priority of a queue.
+
+    Attributes:
+        priority: Messages of this priority; 0 in a queue without priorities.
+        segments: Those that hold something living, in order.
+        delivered: Bounds of the ranges of numbers whose messages had been delivered before, as in SegmentView.live.
+        next_seq: All lower numbers have been used.
+    """
+
+    priority: int
+    segments: list[SegmentView]
+    delivered: array[int]
+    next_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue at the cut.
+
+    Attributes:
+        qid: Its number, which no other queue ever has.
+        vhost: Its virtual host.
+        name: Its name.
+        durable: Whether it outlives the broker.
+        stores: By ascending priority.
+    """
+
+    qid: int
+    vhost: str
+    name: str
+    durable: bool
+    stores: list[StoreView] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class EventFileView:
+    """A part of the event log.
+
+    Attributes:
+        path: Where to read it.
+        file: The time in its name: it begins not before.
+        end: Where the cut is in it, in bytes.
+        until: It ends not after this time, in microseconds.
+    """
+
+    path: str
+    file: int
+    end: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a snapshot is to hold.
+
+    Attributes:
+        messages: Segments and what lived in them.
+        events: The event log.
+        dead_too: Also messages that were dead already, as far as their segments are still there.
+        as_of: The last cut not after this, in microseconds since 1970; None for the latest. Messages that have left
+            since are there as far as their segments still are.
+        wanted: Tells of virtual host and name whether a queue is wanted.
+        described: What `wanted` wants, for the error if there is none; None if none is fine.
+        link: Make hard links; else files are read where they are, and reading fails if one goes away.
+        purpose: Who reads.
+        timeout: Seconds without a heartbeat after which the links may be removed.
+    """
+
+    messages: bool = True
+    events: bool = False
+    dead_too: bool = False
+    as_of: int | None = None
+    wanted: Callable[[str, str], bool] | None = None
+    described: str | None = None
+    link: bool = True
+    purpose: str = "reader"
+    timeout: float = TIMEOUT
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A data directory at one moment. Close it when it has been read.
+
+    Attributes:
+        store_id: Names the data directory.
+        cut: The moment.
+        names: Virtual host and name of all queues, by number; those included that are gone and have events still.
+        queues: Those that were wanted and are there.
+        events: The event log up to the cut, oldest first.
+        lease: Keeps the links; None if there are none.
+        damaged_events: Events that could not be read.
+        missing_segments: Files that are gone and may have held what lived: at a moment in the past, or where a broker
+            was killed.
+    """
+
+    store_id: bytes
+    cut: Cut
+    names: Mapping[int, QueueName]
+    queues: list[QueueView]
+    events: list[EventFileView]
+    lease: Lease | None
+    damaged_events: int = 0
+    missing_segments: int = 0
+
+    def close(self) -> None:
+        """Give up the links."""
+        if self.lease is not None:
+            self.lease.release()
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def take_snapshot(path: str, request: Request | None = None, files: Files | None = None) -> Snapshot:
+    """Take a snapshot of a data directory, whether a broker is running on it or not.
+
+    Args:
+        path: The data directory.
+        request: What it is to hold; the messages of all queues by default.
+        files: How to read, if it is not a directory of this machine; no links are made then.
+    Raises:
+        DataDirectoryError: It is no data directory, or was written by a newer version.
+        NoSuchQueueError: No queue has the name.
+        SnapshotError: There is no cut, or files vanish faster than they can be linked.
+        OSError: It cannot be read.
+    """
+    request = request or Request()
+    path = path.rstrip("/") or "/"
+    taking = _Taking(path, request, files or DiskFiles(), request.link and files is None)
+    deadline = time.monotonic() + _PATIENCE
+    first: Cut | None = None
+    stale: Cut | None = None
+    while True:
+        try:
+            return taking.attempt(stale)
+        except LinkRefusedError:
+            taking.link = False
+        except StaleCutError as error:
+            if time.monotonic() < deadline:
+                # What is gone was given up behind the cut, so that the next cut comes without it.
+                stale = taking.cut
+                time.sleep(_POLL)
+            elif taking.strict and taking.cut is not None and taking.cut == first:
+                # There is no later cut: the broker was killed before it could tick. What is gone is gone.
+                taking.strict, stale = False, None
+            else:
+                raise SnapshotError(
+                    f"{path}: {error}, faster than they can be linked; have the broker keep its trash for longer"
+                    if taking.cut is not None
+                    else f"{path}: {error}"
+                ) from error
+            first = taking.cut if first is None else first
+
+
+def read_directory_format(files: Files, path: str) -> DirectoryFormat:
+    """Read what the data directory says of itself.
+
+    Raises:
+        DataDirectoryError: It is no data directory, damaged, or was written by a newer version.
+    """
+    octets = files.read_all(f"{path}/{FORMAT_FILE}")
+    if octets is None:
+        raise DataDirectoryError(f"{path} is not a data directory of Leveret: there is no file {FORMAT_FILE} in it")
+    found = unpack_format(octets)
+    if found is None:
+        raise DataDirectoryError(f"{path}/{FORMAT_FILE} is damaged; restore it from a backup")
+    if found.min_reader > FORMAT_VERSION:
+        raise DataDirectoryError(
+            f"{path} was written in format {found.format}, and this version reads up to format {FORMAT_VERSION}; "
+            "upgrade Leveret where this is run"
+        )
+    return found
+
+
+class _Taking:
+    """The steps of take_snapshot()."""
+
+    def __init__(self, path: str, request: Request, files: Files, link: bool) -> None:
+        self.path = path
+        self.request = request
+        self.files = files
+        self.link = link
+        self.strict = request.as_of is None
+        self.format = read_directory_format(files, path)
+        self.cut: Cut | None = None
+        self.checkpoint_names: list[str] = []
+        self.lease: Lease | None = None
+        if link:
+            remove_dead_snapshots(path)
+
+    def attempt(self, stale: Cut | None) -> Snapshot:
+        """Take it at a cut later than `stale`.
+
+        Raises:
+            StaleCutError: That cannot be done yet.
+        """
+        files, request, events = self.files, self.request, f"{self.path}/events"
+        cut = self._find_cut(stale)
+        self.cut = cut
+        names = read_queue_names(files, self.path)
+        # In this order: whatever is deleted in between has been noted before its directory went.
+        deleted = read_deleted_names(files, self.path)
+        wanted = self._wanted(names, deleted)
+        try:
+            self._take_lease()
+            keys = [(qid, each) for qid in (wanted if request.messages else ()) for each in self._priorities(qid)]
+            linked = {key: link_segments(files, self._paths(*key)) for key in keys}
+            event_views = self._link_events(cut) if request.events else []
+            known = {key: read_manifest(files, self._paths(*key).directory) for key in keys}
+            missing = sum(count_missing(linked[key], known[key], cut.time) for key in keys)
+            if missing and self.strict:
+                raise StaleCutError(f"{missing} segments are gone")
+            dead = DeadAtCut()
+            if request.messages:
+                dead = dead_at(files, events, self.format.store_id, cut, self._checkpoints())
+            if self.strict and not all(self._is_there(qid) for qid in dead.deleted_later):
+                raise StaleCutError("a queue has been deleted")
+            queues = {
+                qid: QueueView(qid, name.vhost, name.name, name.durable)
+                for qid, name in wanted.items()
+                if qid not in dead.deleted
+            }
+            for qid, priority in keys:
+                if qid in queues:
+                    store = self._store_view(StoreId(qid, priority, names[qid].salt or 0), linked, known, dead)
+                    queues[qid].stores.append(store)
+        except BaseException:
+            self._drop_lease()
+            raise
+        views = list(queues.values())
+        return Snapshot(
+            self.format.store_id, cut, deleted | names, views, event_views, self.lease, dead.damaged, missing
+        )
+
+    def _store_view(
+        self,
+        store: StoreId,
+        linked: Mapping[tuple[int, int], dict[Key, tuple[str, str]]],
+        known: Mapping[tuple[int, int], dict[Key, Known]],
+        dead: DeadAtCut,
+    ) -> StoreView:
+        assert self.cut is not None
+        key = store.qid, store.priority
+        what = dead.store(*key)
+        if not self.request.dead_too:
+            leave_out_dead(linked[key], known[key], self.cut.time)
+        views = views_of(self.files, linked[key], known[key], store, None if self.request.dead_too else what)
+        return StoreView(store.priority, views, bounds_of(what.delivered), what.next_seq)
+
+    def _wanted(self, names: Mapping[int, QueueName], deleted: Mapping[int, QueueName]) -> dict[int, QueueName]:
+        request, wanted = self.request, self.request.wanted
+        found = {qid: name for qid, name in names.items() if wanted is None or wanted(name.vhost, name.name)}
+        # Of what is gone there are events.
+        there = bool(found) or (
+            request.events and wanted is not None and any(wanted(each.vhost, each.name) for each in deleted.values())
+        )
+        if not there and request.described is not None:
+            known = ", ".join(sorted({name.name for name in names.values()})[:10]) or "none at all"
+            raise NoSuchQueueError(f"{self.path} has no queue {request.described}; queues there: {known}")
+        return found
+
+    def _find_cut(self, stale: Cut | None) -> Cut:
+        """The last cut.
+
+        Raises:
+            StaleCutError: It is `stale`, or there is none yet.
+        """
+        directory, store_id, as_of = f"{self.path}/events", self.format.store_id, self.request.as_of
+        names = self.files.list_directory(f"{self.path}/ckpt")
+        if stale is None or names != self.checkpoint_names:
+            self.checkpoint_names = names
+            cut = latest_cut(self.files, directory, store_id, self._checkpoints(), as_of)
+        else:
+            cut = last_tick(self.files, directory, store_id, as_of)
+        if cut is None:
+            self._explain_no_cut()
+        if stale is not None and cut <= stale:
+            raise StaleCutError("nothing has happened since some files went")
+        return cut
+
+    def _checkpoints(self) -> list[Checkpoint]:
+        found = read_checkpoints(self.files, f"{self.path}/ckpt", [])
+        return [each for each in found if each.store_id == self.format.store_id]
+
+    def _is_there(self, qid: int) -> bool:
+        return self.files.read_all(f"{self.path}/q/{qid:08x}/{QUEUE_FILE}") is not None
+
+    def _explain_no_cut(self) -> NoReturn:
+        as_of = self.request.as_of
+        if as_of is None:
+            raise StaleCutError("it holds neither a checkpoint nor a tick: nothing has been written yet")
+        oldest = oldest_time(self.files, f"{self.path}/events")
+        since = f"; its records begin at {_text_of(oldest)}" if oldest else ""
+        raise SnapshotError(f"{self.path} knows nothing of {_text_of(as_of)} or before{since}")
+
+    def _take_lease(self) -> None:
+        if not self.link:
+            return
+        try:
+            self.lease = take_lease(self.path, self.request.purpose, self.request.timeout)
+        except OSError as error:
+            if error.errno not in LINK_REFUSALS:
+                raise
+            raise LinkRefusedError(str(error)) from error
+
+    def _drop_lease(self) -> None:
+        if self.lease is not None:
+            self.lease.release()
+        self.lease = None
+
+    def _priorities(self, qid: int) -> list[int]:
+        names = self.files.list_directory(f"{self.path}/q/{qid:08x}")
+        return [0] + [int(name[1:]) for name in names if len(name) == 4 and name[0] == "p" and name[1:].isdigit()]
+
+    def _paths(self, qid: int, priority: int) -> StorePaths:
+        directory = f"{self.path}/q/{qid:08x}" + (f"/p{priority:03d}" if priority else "")
+        if self.lease is None:
+            return StorePaths(directory, None)
+        target = f"{self.lease.path}/{qid:08x}"
+        os.makedirs(target, 0o770, exist_ok=True)
+        return StorePaths(directory, f"{target}/p{priority:03d}-")
+
+    def _link_events(self, cut: Cut) -> list[EventFileView]:
+        directory = f"{self.path}/events"
+        numbers = [each for each in event_files(self.files, directory) if each <= cut.position.file]
+        views: list[EventFileView] = []
+        for at, file in enumerate(numbers):
+            path = f"{directory}/{file_name(file)}"
+            try:
+                size = self.files.size(path)
+                if self.lease is not None:
+                    os.link(path, f"{self.lease.path}/{file_name(file)}")
+                    path = f"{self.lease.path}/{file_name(file)}"
+            except FileNotFoundError:
+                # It was kept for long enough.
+                continue
+            except OSError as error:
+                if error.errno in LINK_REFUSALS:
+                    raise LinkRefusedError(str(error)) from error
+                raise
+            last = file == cut.position.file
+            end = min(size, cut.position.offset) if last else size
+            if end > EVENT_BYTES:
+                views.append(EventFileView(path, file, end, cut.time if last else numbers[at + 1]))
+        return views
+
+
+def _text_of(time_us: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_us // 1_000_000))

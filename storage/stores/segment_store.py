@@ -1,0 +1,331 @@
+"""A store that keeps its messages on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, groupby
+from typing import Final
+
+from storage.commit.group import CommitGroup
+from storage.event_format import EventKind
+from storage.event_log import EventLog
+from storage.format import Stream
+from storage.interface import Entry
+from storage.message import Message
+from storage.segments.manifest import Manifest
+from storage.segments.segment import StorePlace
+from storage.stored_message import StoredMessage
+from storage.stores.head import StoreHead
+from storage.stores.paging import page_out, preload
+from storage.stores.state import StoreState
+
+__all__ = ["SegmentStore", "StoreState"]
+
+#: So many bytes are paged out at once, so that a turn stays short; more only where more comes in.
+_PAGE_OUT_BYTES: Final = 1 << 20
+
+
+class SegmentStore(StoreHead):
+    """Ready messages in segment files, and no object in memory for any of them. It implements MessageStore.
+
+    What has been appended is written by flush(), but for what was settled before. Persistent messages of a durable
+    queue go to the durable stream, all others to the spill stream, which does not outlive the process.
+
+    There are two modes. A lazy store keeps no ready message in memory once it is written. Else the newest messages
+    stay in memory until they are taken or paged out, and transient ones are written only then.
+
+    Args:
+        place: Where the files are.
+        events: Told what becomes of messages.
+        durable: Whether the queue is.
+        on_dirty: Called with the store when it has something to flush or to sync, once until it is flushed.
+        manifest: The store's.
+        state: What recovery found.
+        keeps_all: Transient messages outlive the process too, as in quorum queues.
+
+    Attributes:
+        lazy: Whether it is lazy; see set_lazy().
+    """
+
+    __slots__ = ("_appended_bytes", "_dirty", "_drop_active", "_may_spill", "_on_dirty", "_paging", "lazy")
+
+    def __init__(
+        self,
+        place: StorePlace,
+        events: EventLog,
+        durable: bool,
+        on_dirty: Callable[[SegmentStore], None],
+        manifest: Manifest | None = None,
+        state: StoreState | None = None,
+        keeps_all: bool = False,
+    ) -> None:
+        super().__init__(place, events, durable, manifest, state or StoreState(), keeps_all)
+        self._on_dirty = on_dirty
+        self._dirty = False
+        self.lazy = True
+        #: Nothing lives in the segment that is written to, and nothing is about to.
+        self._drop_active = False
+        #: There may be messages in the window that go to the spill stream if they are paged out.
+        self._may_spill = False
+        #: Bytes that are to be paged out; all there is in the lazy mode.
+        self._paging = 0
+        self._appended_bytes = 0
+
+    # --- MessageStore -------------------------------------------------------------------------------------------------
+
+    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+        """Put messages at the tail."""
+        arrived = self._place.clock()
+        seq, count = self.next_seq, len(messages)
+        self.ram.append(seq, messages, arrived, body_bytes)
+        self.next_seq = seq + count
+        self.ready_count += count
+        self.ready_bytes += body_bytes
+        if self._durable and (self._keeps_all or messages[0].envelope.persistent):
+            self._unwritten.append(seq, messages, arrived)
+            self.persistent_count += count
+            self.persistent_bytes += body_bytes
+        else:
+            self._may_spill = True
+            if not self.lazy:
+                return
+        self._appended_bytes += body_bytes
+        self._note_dirty()
+
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        """Put taken messages back where they were; they count as delivered before."""
+        for first, end in _runs(sorted([entry[0] for entry in entries])):
+            self._requeued.add(first, end)
+            self._add_event(first, end - first, EventKind.REQUEUE, 0, 0)
+        self._note_dirty()
+        body_bytes = sum([len(entry[1].body) for entry in entries])
+        # What was read from the disk is read again: a lost consumer may have had a million of them.
+        for seq, message, _ in [entry for entry in entries if not isinstance(entry[1], StoredMessage)]:
+            if not self.lazy or not self._is_stored(seq, message):
+                self.ram.keep(seq, message)
+        self.ready_count += len(entries)
+        self.ready_bytes += body_bytes
+        self.taken_count -= len(entries)
+        self.taken_bytes -= body_bytes
+
+    def note(self, kind: EventKind, count: int, body_bytes: int) -> None:
+        """Note what became of messages that never were in the store."""
+        self._add_event(0, count, kind, 0, body_bytes)
+        self._note_dirty()
+
+    def adopt(self, messages: Sequence[Message], requeued: Sequence[Entry], taken_count: int) -> None:
+        """Take the place of another store of a queue that does not outlive the process, before anything else.
+
+        Args:
+            messages: Those that were never taken.
+            requeued: Those that were and have returned; their numbers are below this store's first one.
+            taken_count: How many were taken and have not returned.
+        """
+        for size, run in groupby(messages, key=_body_length):
+            batch = list(run)
+            self.append(batch, size * len(batch))
+        self.taken_count = taken_count + len(requeued)
+        self.requeue(requeued)
+
+    def purge(self) -> int:
+        """Forget all ready messages; return how many they were."""
+        purged, body_bytes = self.ready_count, self.ready_bytes
+        wait, left = self._longest_wait(), purged
+        returned, head = [*self._requeued], self._cursor
+        for first, end in chain(returned, self.log.dead.live_runs(head, self.next_seq)):
+            # What the bytes of each range are is not known; they are shared out by number.
+            part = body_bytes * (end - first) // max(1, left)
+            self._add_event(first, end - first, EventKind.PURGED, wait, part)
+            left, body_bytes = left - (end - first), body_bytes - part
+        self._forget_ready([*returned, (head, self.next_seq)])
+        self._note_dirty()
+        return purged
+
+    def close(self) -> None:
+        """Forget everything: the queue is gone."""
+        count, body_bytes = self.ready_count + self.taken_count, self.ready_bytes + self.taken_bytes
+        if count:
+            self._add_event(self.log.dead.floor, count, EventKind.QUEUE_DELETED, self._longest_wait(), body_bytes)
+        self.log.release()
+        self._unwritten.clear()
+        self._forget_ready([(self.log.dead.floor, self.next_seq)])
+        self.taken_count = self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
+        self._note_dirty()
+
+    # --- the end of a turn, and longer spans --------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what has been appended since the last time, in one write as a rule.
+
+        Raises:
+            OSError: Not all was written. What was not is kept and can be taken; the next flush tries again.
+        """
+        self._dirty = False
+        appended, self._appended_bytes = self._appended_bytes, 0
+        try:
+            if self._unwritten:
+                self._write()
+            if self.ram.window and (self.lazy or self._paging):
+                self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
+        except OSError:
+            self._paging = 0
+            self._note_dirty()
+            raise
+        if self.ram.window and (self.lazy or self._paging):
+            self._note_dirty()
+
+    @property
+    def has_dead_segments(self) -> bool:
+        """Whether there may be something for tidy()."""
+        return self._drop_active or self.log.has_dead
+
+    def tidy(self) -> bool:
+        """Give up the segments without a living message.
+
+        To be called once the events of what was settled have been written, and the messages that took their places.
+
+        Returns:
+            False if there was no room to note it, so that it is to be called again.
+        """
+        done = self.log.drop_dead(keep_active=not self._drop_active)
+        self._drop_active = self._drop_active and not done
+        return done
+
+    def collect(self, group: CommitGroup) -> None:
+        """Have what was written synced by a commit group, and files moved away that are no longer needed."""
+        self.log.collect(group)
+
+    def idle(self) -> bool:
+        """Give back files and memory if nothing was read since the last call; tell whether nothing is kept."""
+        if not self._used:
+            self.log.release()
+        if not self.ready_count and not self.taken_count and self._is_worth_dropping():
+            self._drop_active = True
+        idle, self._used = not self._used, False
+        if self._drop_active and self.log.size:
+            self._note_dirty()
+        return idle
+
+    def _is_worth_dropping(self) -> bool:
+        """Whether the segment that is written to is long, or left alone: in use, the next message needs one again."""
+        return not self._used or self.log.size > self._place.segment_bytes >> 4
+
+    def shut(self) -> None:
+        """Close all files; messages stay. What has been appended must have been flushed."""
+        self.log.close()
+
+    @property
+    def redelivered_below(self) -> int:
+        """Messages with lower numbers may have been delivered before."""
+        return max(self._cursor, self._redelivered_below)
+
+    def set_lazy(self, lazy: bool) -> None:
+        """Change the mode.
+
+        What a store that becomes lazy has in memory is written by the next flushes, in parts. One that ceases to be
+        leaves on disk what is there; see preload().
+        """
+        if lazy and not self.lazy:
+            self.lazy = True
+            self._drop_kept()
+            self._note_dirty()
+        self.lazy = lazy
+
+    def page_out(self, body_bytes: int) -> None:
+        """Have so many bytes of bodies leave memory with the next flushes, the oldest first."""
+        self._drop_kept()
+        self._paging = min(body_bytes, self.ram.window_bytes)
+        if self._paging:
+            self._note_dirty()
+
+    def preload(self, seq: int, count: int, below: int) -> tuple[int, int]:
+        """Bring some messages at the head from disk to memory, ahead of their turn.
+
+        Args:
+            seq: Where to go on; 0 to begin.
+            count: How many messages to look at, at most.
+            below: Only messages shorter than this, in bytes, and in bytes with their properties.
+        Returns:
+            Where to go on, and how many were looked at; none if there is nothing more.
+        """
+        seq = max(seq, self._cursor)
+        return (seq, 0) if self.lazy or seq >= self.ram.first_seq else preload(self.ram, self.log, seq, count, below)
+
+    @property
+    def priority(self) -> int:
+        """The priority of its messages, 0..255; 0 in a queue without priorities."""
+        return self._place.priority
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Write the durable stream."""
+        batch = self._unwritten.arrivals(self.log.dead)
+        failure = self.log.append(Stream.DURABLE, batch) if batch else None
+        self._unwritten.clear()
+        if failure is not None:
+            self._unwritten.replace([arrival for arrival in batch if not self.log.was_written(arrival)])
+            raise failure
+
+    def _page_out(self, body_bytes: int) -> None:
+        """Let messages leave memory: all of them in the lazy mode, else as many as page_out() asked for."""
+        ram = self.ram
+        if not self.lazy:
+            body_bytes = min(self._paging, body_bytes)
+        before = ram.window_bytes
+        page_out(ram, self.log, body_bytes, self._may_spill)
+        self._paging = max(0, self._paging - (before - ram.window_bytes))
+        if not ram.window:
+            self._may_spill = False
+            self._paging = 0
+
+    def _drop_kept(self) -> None:
+        self.ram.drop_stored(self._is_stored)
+
+    def _is_stored(self, seq: int, message: Message) -> bool:
+        """Whether a message can be read from disk."""
+        if isinstance(message, StoredMessage):
+            return True
+        durable = self._durable and (self._keeps_all or message.envelope.persistent)
+        return durable and seq < self._unwritten.first_seq(self.next_seq)
+
+    def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have all ready messages gone.
+
+        Args:
+            ranges: Their numbers.
+        """
+        self.ram.clear(self.next_seq)
+        self._unwritten.has_gaps = True
+        self.log.bury_all(ranges)
+        self._requeued.clear()
+        self._cursor = self._live_until = self.next_seq
+        self.ready_count = self.ready_bytes = 0
+        self._count_persistent()
+        self._drop_active = True
+
+    def _note_dirty(self) -> None:
+        if not self._dirty:
+            self._dirty = True
+            self._on_dirty(self)
+
+
+def _body_length(message: Message) -> int:
+    return len(message.body)
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ascending numbers as (first, end) of runs; ends are not inside."""
+    if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):
+        yield numbers[0], numbers[-1] + 1
+        return
+    first = end = 0
+    for seq in numbers:
+        if seq == end:
+            end = seq + 1
+        else:
+            if end:
+                yield first, end
+            first, end = seq, seq + 1
+    if end:
+        yield first, end

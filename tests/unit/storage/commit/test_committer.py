@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from queue import Queue
+
+import pytest
+
+from storage.commit.committer import Committer
+from storage.commit.group import CommitGroup
+from tests.support.simulated_files import SimulatedFiles
+
+
+class GatedFiles(SimulatedFiles):
+    """A disk whose syncs wait until they are let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = threading.Event()
+        self.gate = threading.Event()
+
+    def fdatasync(self, handle: int) -> None:
+        self.started.set()
+        assert self.gate.wait(20)
+        super().fdatasync(handle)
+
+
+class Owner:
+    """The thread that owns the stores: calls what is handed to it when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: Queue[Callable[[], object]] = Queue()
+
+    def serve(self) -> None:
+        self.calls.get(timeout=20)()
+
+
+@pytest.fixture
+def files() -> GatedFiles:
+    made = GatedFiles()
+    made.make_directory("/d")
+    return made
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def errors() -> list[OSError]:
+    return []
+
+
+@pytest.fixture
+def committer(files: GatedFiles, owner: Owner, errors: list[OSError]) -> Iterator[Committer]:
+    made = Committer(files, owner.calls.put, errors.append)
+    yield made
+    files.gate.set()
+    made.close()
+
+
+def group_of(files: SimulatedFiles, done: Callable[[], None]) -> CommitGroup:
+    group = CommitGroup()
+    group.data[files.open("/d/f", create=True)] = None
+    group.callbacks.append(done)
+    return group
+
+
+def test_a_callback_waits_for_the_sync(committer: Committer, files: GatedFiles, owner: Owner) -> None:
+    done: list[int] = []
+    committer.submit(group_of(files, lambda: done.append(files.syncs)))
+    assert files.started.wait(20)
+    assert owner.calls.empty()
+    files.gate.set()
+    owner.serve()
+    assert done == [1]
+
+
+def test_what_comes_up_meanwhile_is_one_group(committer: Committer, files: GatedFiles, owner: Owner) -> None:
+    done: list[int] = []
+    committer.submit(group_of(files, lambda: done.append(0)))
+    assert files.started.wait(20)
+    shared = files.open("/d/f")
+    for number in (1, 2, 3):
+        group = CommitGroup()
+        group.data[shared] = None
+        group.callbacks.append(lambda number=number: done.append(number))  # type: ignore[misc]
+        committer.submit(group)
+    files.gate.set()
+    owner.serve()
+    owner.serve()
+    assert done == [0, 1, 2, 3]
+    assert files.syncs == 2
+
+
+def test_closing_commits_what_waits(committer: Committer, files: GatedFiles) -> None:
+    done: list[int] = []
+    files.gate.set()
+    committer.submit(group_of(files, lambda: done.append(1)))
+    assert committer.close()
+    assert done == [1]
+
+
+def test_a_sync_that_fails_is_told_once_and_nothing_is_promised_after_it(
+    committer: Committer, files: GatedFiles, owner: Owner, errors: list[OSError]
+) -> None:
+    done: list[int] = []
+    files.sync_fails = True
+    committer.submit(group_of(files, lambda: done.append(1)))
+    assert files.started.wait(20)
+    committer.submit(group_of(files, lambda: done.append(2)))
+    files.gate.set()
+    owner.serve()
+    files.sync_fails = False
+    assert not committer.close()
+    assert (done, len(errors)) == ([], 1)
+
+
+def test_data_comes_first_and_files_move_last() -> None:
+    steps: list[str] = []
+
+    class NotedFiles(SimulatedFiles):
+        def fdatasync(self, handle: int) -> None:
+            steps.append(self._handles[handle][0])
+
+        def sync_directory(self, path: str) -> None:
+            steps.append(path)
+
+    files = NotedFiles()
+    files.make_directory("/d")
+    group = CommitGroup()
+    assert not group
+    group.journals[files.open("/d/MANIFEST", create=True)] = None
+    group.file_actions.append(lambda: steps.append("move"))
+    group.data[files.open("/d/segment", create=True)] = None
+    group.directories["/d"] = None
+    group.callbacks.append(lambda: steps.append("tell"))
+    assert group
+    group.commit(files)
+    assert steps == ["/d/segment", "/d", "/d/MANIFEST", "move", "tell"]
+
+
+def test_a_file_that_is_gone_does_not_stop_the_rest() -> None:
+    files = SimulatedFiles()
+    done: list[int] = []
+    group = CommitGroup()
+    group.file_actions += [lambda: files.unlink("/d/none"), lambda: done.append(1)]
+    group.commit(files)
+    assert done == [1]

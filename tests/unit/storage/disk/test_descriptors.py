@@ -1,0 +1,84 @@
+"""Few files are open, however many queues there are."""
+
+from __future__ import annotations
+
+import random
+
+from storage.engine import StorageEngine
+from storage.engine_options import EngineOptions
+from storage.message import Envelope, Message
+from storage.stores.segment_store import SegmentStore
+from tests.support.segment_stores import Clock
+from tests.support.simulated_files import ROOT, SimulatedFiles
+
+ALL = 1 << 20
+PERSISTENT = Envelope(b"\x00\x01q", bytes(14), True)
+OPTIONS = EngineOptions(segment_bytes=600, append_files=5, read_files=3, ballast_bytes=0)
+
+
+def open_engine(files: SimulatedFiles) -> StorageEngine:
+    return StorageEngine(ROOT, files=files, clock=Clock(), options=OPTIONS)
+
+
+def make_stores(files: SimulatedFiles, count: int) -> tuple[StorageEngine, list[SegmentStore]]:
+    engine = open_engine(files)
+    return engine, [engine.store(engine.create_queue(True, {"name": str(number)})) for number in range(count)]
+
+
+def add(store: SegmentStore, body: bytes) -> None:
+    store.append([Message(PERSISTENT, body)], len(body))
+
+
+def test_many_queues_in_one_turn_share_a_few_descriptors() -> None:
+    files = SimulatedFiles()
+    engine, stores = make_stores(files, 40)
+    held = len(files._handles)
+    for turn in range(5):
+        for store in stores:
+            add(store, b"%d" % turn)
+        engine.flush()
+        engine.commit(events=True)
+        assert len(files._handles) - held <= 5 + 3
+    for store in stores:
+        assert [entry[1].body for entry in store.take(ALL, ALL)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert len(files._handles) - held <= 5 + 3 + 1
+    files.crash(random.Random(1))
+    engine = open_engine(files)
+    assert engine.report.messages == 200, "what was closed before it was synced has been synced all the same"
+
+
+def test_idle_queues_have_no_files_open() -> None:
+    files = SimulatedFiles()
+    engine, stores = make_stores(files, 3)
+    held = len(files._handles)
+    for store in stores:
+        add(store, b"a")
+        add(store, b"b")
+        engine.flush()
+        store.take(1, 1)
+    engine.commit(events=True)
+    for _ in range(31):
+        engine.flush()
+        engine.housekeeping()
+    # Event log and redo log.
+    assert len(files._handles) - held <= 2
+    for store in stores:
+        add(store, b"c")
+        engine.flush()
+        assert [entry[1].body for entry in store.take(ALL, ALL)] == [b"b", b"c"]
+    assert engine.close()
+    assert not files._handles
+
+
+def test_a_file_that_is_being_synced_is_not_closed() -> None:
+    """Its number could be another file's by the time that the thread syncs it."""
+    files = SimulatedFiles()
+    calls: list[object] = []
+    engine = StorageEngine(ROOT, deliver=calls.append, files=files, clock=Clock(), options=OPTIONS)
+    store = engine.store(engine.create_queue(True, {}))
+    add(store, b"a")
+    engine.flush()
+    (chain,) = store.log.chains
+    engine.commit()
+    assert not chain.release()
+    assert engine.close()
