@@ -75,6 +75,9 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise failure(web.HTTPBadRequest, "bad_request", "payload_too_large") from None
     except AmqpFault as fault:
         raise from_fault(fault) from None
+    except RecursionError:
+        # Headers of some hundred tables, one inside the other: not for Python, and for no client that we know.
+        raise failure(web.HTTPBadRequest, "bad_request", "nested too deep") from None
     except web.HTTPException:
         raise
     except Exception:
