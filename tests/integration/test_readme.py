@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import socket
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -15,6 +18,7 @@ import pytest
 from broker.config.load import load
 from broker.config.options import OPTIONS
 from broker.version import VERSION
+from tests.integration.certificates import Authority
 from tests.integration.program import ROOT, run, running
 from tests.support.management import Management
 from tests.support.wire import Connection
@@ -149,6 +153,66 @@ def _do_as_curl(command: str, address: str) -> None:
     opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
     with opener.open(request, timeout=_TIMEOUT) as response:
         assert response.status == 201
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def test_make_run(tmp_path: Path) -> None:
+    """`make run` from a checkout whose environment is there; the arguments take care of ports and data."""
+    assert "make run" in _blocks("sh")[0]
+    ports = "--port 0 --management-port 0 --prometheus-port 0 --host 127.0.0.1"
+    command = ["make", "--silent", "run", f"ARGS={ports} --data-dir {tmp_path}"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline().startswith(f"leveret {VERSION} ready amqp=127.0.0.1:")
+        finally:
+            process.terminate()
+
+
+def test_tls(tmp_path: Path) -> None:
+    """The options of the README's command, with free ports and the files that it names."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("localhost")
+    words = shlex.split(_containing("sh", "--amqps-port").replace("\\\n", " "))
+    assert words.pop(0) == ".venv/bin/leveret"
+    files = {"server.pem": issued.certificate, "server.key": issued.key}
+    for at, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if value in files:
+            words[at] = f"{name}={files.pop(value)}"
+        elif word.isdigit():
+            words[at] = "0"
+    assert not files
+    with running(tmp_path, *words) as program:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        host, _, port = program.addresses["amqps"].rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), timeout=_TIMEOUT) as sock,
+            context.wrap_socket(sock, server_hostname="localhost") as secured,
+        ):
+            secured.sendall(b"AMQP\0\0\x09\x01")
+            assert secured.recv(1) == b"\1"
+
+
+def test_command_line(tmp_path: Path) -> None:
+    """Each line, with the URL of a broker on other ports."""
+    with running(tmp_path) as program:
+        environment = dict(os.environ)
+        for line in _blocks("console")[0].splitlines():
+            shown = line.removeprefix("$ ").replace("http://guest:guest@localhost:15672", program.http_url)
+            words = shlex.split(shown, comments=True)
+            if words[0] == "export":
+                name, _, value = words[1].partition("=")
+                environment[name] = value
+                continue
+            assert words[0] == "leveretctl"
+            command = [sys.executable, "-m", "broker.management.cli", *words[1:]]
+            ran = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            )
+            assert (ran.returncode, ran.stderr) == (0, ""), line
 
 
 # --- names --------------------------------------------------------------------------------------------------------

@@ -15,13 +15,35 @@ from tests.ui.scene import Scene
 
 _REGISTRY: Final = Path(broker.management.__path__[0]) / "ui" / "pages" / "registry.js"
 _ROW: Final = re.compile(r'^ +\{ path: "([^"]*)", tab: "[^"]+", load:', re.MULTILINE)
-#: Headed and with all of its tables filled; a page that has been left is marked.
+#: Counts the requests of the page that have not been read to their end.
+_COUNTING: Final = """() => {
+    if (window.underWay !== undefined) return;
+    window.underWay = 0;
+    const plain = window.fetch;
+    window.fetch = async (...request) => {
+        window.underWay += 1;
+        try {
+            const answer = await plain(...request);
+            const text = await answer.text();
+            return new Response(text === "" ? null : text, { status: answer.status, headers: answer.headers });
+        } finally {
+            window.underWay -= 1;
+        }
+    };
+}"""
+#: Headed, and not waiting for anything; a page that has been left is marked.
 _SHOWN: Final = """() => {
     const main = document.querySelector("main#main");
-    if (main === null) return false;
-    const counts = [...main.querySelectorAll(".table-bar [role=status]")].filter((each) => each.checkVisibility());
-    return main.querySelector("[data-left]") === null && main.querySelector("h1") !== null
-        && counts.every(({ textContent }) => textContent !== "");
+    return main !== null && main.querySelector("[data-left]") === null && main.querySelector("h1") !== null
+        && window.underWay === 0;
+}"""
+#: What of the page stands out at the right, where one would have to scroll the whole page for it.
+_OUTSIDE: Final = """() => {
+    const { scrollWidth, clientWidth } = document.documentElement;
+    const isOutside = (each) => each.getBoundingClientRect().right > clientWidth
+        && each.closest(".table-scroll, pre, .tabs ul, .menu-content") === null;
+    const found = scrollWidth <= clientWidth ? [] : [...document.querySelectorAll("body *")].filter(isOutside);
+    return found.map((each) => each.outerHTML.slice(0, 200));
 }"""
 
 #: Paths of all pages, for example ``queues/:vhost/:name``.
@@ -42,7 +64,12 @@ def address_of(path: str, scene: Scene) -> str:
 
 def visit(ui: Ui, path: str, scene: Scene) -> None:
     """Go to a page as a link does, and wait until it shows what it has."""
-    address = address_of(path, scene)
+    go(ui, address_of(path, scene))
+
+
+def go(ui: Ui, address: str) -> None:
+    """Go to an address as a link does, and wait until the page shows what it has."""
+    ui.page.evaluate(_COUNTING)
     if ui.page.evaluate("location.hash") != address:
         ui.page.evaluate("document.querySelector('main#main > *').dataset.left = 'yes'")
         ui.go(address)
@@ -54,6 +81,12 @@ def open_all(ui: Ui) -> None:
     ui.page.evaluate(
         "document.querySelectorAll('main details:not(.menu)').forEach((details) => { details.open = true; })"
     )
+
+
+def outside(ui: Ui) -> list[str]:
+    """What stands out at the right of a page, so that all of it would have to be scrolled sideways."""
+    found: list[str] = ui.page.evaluate(_OUTSIDE)
+    return found
 
 
 def expect_no_failure(ui: Ui) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from tests.support.leveret_process import LeveretProcess
 from tests.ui.pages import Ui
-from tests.ui.registered import PATHS, expect_no_failure, open_all, visit
+from tests.ui.registered import PATHS, expect_no_failure, open_all, outside, visit
 from tests.ui.scene import Scene
 
 NewUi = Callable[..., Ui]
@@ -35,11 +35,6 @@ FOCUSED: Final = """() => {
 }"""
 #: More than any page has; a page that never ends has a trap.
 MOST_CONTROLS: Final = 400
-#: What of the page stands out at the right, where one would have to scroll the whole page for it.
-OUTSIDE: Final = """(width) => document.documentElement.scrollWidth <= width ? [] :
-    [...document.querySelectorAll("body *")].filter((each) => each.getBoundingClientRect().right > width
-        && each.closest(".table-scroll, pre, .tabs ul, .menu-content") === null)
-    .map((each) => each.outerHTML.slice(0, 200))"""
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +61,9 @@ def test_for_screen_readers_in_light_and_dark(
     for path in PATHS:
         visit(ui, path, objects)
         expect_no_failure(ui)
-        closed = ui.page.evaluate(OUTSIDE, width)
+        closed = outside(ui)
         open_all(ui)
-        found[path] = [*violations(ui.page), *closed, *ui.page.evaluate(OUTSIDE, width)]
+        found[path] = [*violations(ui.page), *closed, *outside(ui)]
     assert found == {path: [] for path in PATHS}
 
 

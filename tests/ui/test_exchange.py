@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -261,9 +261,7 @@ def test_without_permissions_the_api_says_no(new_ui: NewUi, vhost: str, api: Man
 
 
 @pytest.mark.parametrize("name", [HOSTILE, LONG])
-def test_names_that_are_hard_to_show(
-    new_ui: NewUi, vhost: str, api: Management, name: str, assert_accessible: Callable[[Page], None]
-) -> None:
+def test_names_that_are_hard_to_show(new_ui: NewUi, vhost: str, api: Management, name: str) -> None:
     api.request("PUT", "exchanges", vhost, name, body={"type": "topic", "arguments": {name: name}})
     api.request("PUT", "queues", vhost, name, body={})
     api.request("POST", "bindings", vhost, "e", name, "q", name, body={"routing_key": name, "arguments": {name: name}})
@@ -273,9 +271,6 @@ def test_names_that_are_hard_to_show(
     expect(ui.rows()).to_have_count(3)
     assert ui.page.locator("main img").count() == 0
     assert ui.page.evaluate("document.documentElement.scrollWidth") <= 360
-    for title in ("Add a binding", "Publish a message"):
-        opened(ui, title)
-    assert_accessible(ui.page)
     for _ in range(2):
         ui.rows().get_by_role("button", name="Unbind").first.click()
         ui.page.get_by_role("dialog").get_by_role("button", name="Unbind").click()

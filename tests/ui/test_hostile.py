@@ -9,7 +9,7 @@ from playwright.sync_api import Dialog, expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.ui.pages import Ui
-from tests.ui.registered import PATHS, expect_no_failure, open_all, visit
+from tests.ui.registered import PATHS, expect_no_failure, open_all, outside, visit
 from tests.ui.scene import HOSTILE, Scene
 
 NewUi = Callable[..., Ui]
@@ -36,7 +36,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LeveretP
 
 def test_names_and_values_are_text_on_every_page(hostile: tuple[LeveretProcess, Scene], new_ui: NewUi) -> None:
     process, scene = hostile
-    ui = new_ui(url=process.http_url)
+    ui = new_ui(url=process.http_url, viewport={"width": 360, "height": 740})
     asked: list[str] = []
     dialogs: list[str] = []
     ui.page.on("request", lambda request: asked.append(request.url))
@@ -51,8 +51,9 @@ def test_names_and_values_are_text_on_every_page(hostile: tuple[LeveretProcess, 
         visit(ui, path, scene)
         open_all(ui)
         expect_no_failure(ui)
-        found[path] = (ui.page.evaluate(FOREIGN), path in NAMELESS or ui.page.evaluate(SHOWN, HOSTILE))
-    assert found == {path: ([], True) for path in PATHS}
+        found[path] = [*ui.page.evaluate(FOREIGN), *outside(ui)]
+        assert path in NAMELESS or ui.page.evaluate(SHOWN, HOSTILE), path
+    assert found == {path: [] for path in PATHS}
     assert ui.page.evaluate("window.hit") is None
     assert dialogs == []
     assert [url for url in asked if not url.startswith(ui.url)] == []

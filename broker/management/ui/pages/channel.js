@@ -30,6 +30,7 @@ export default {
   mount(context) {
     const { api, params, root } = context;
     const range = new RangeChoice(() => context.refresh());
+    patch(root, heading(["Channel ", params.name]));
     const chart = new Chart({ title: "Message rates", format: shortRate, empty: "The channel has neither published nor consumed yet." });
 
     return async () => {

@@ -12,6 +12,7 @@ import { Table } from "../parts/table.js";
 import { channelColumns } from "./channel_columns.js";
 import { clientProperties } from "./client_properties.js";
 import { closeForm } from "./connection_close.js";
+import { certificate, encryption } from "./connection_encryption.js";
 
 const DATA = [
   ["recv_oct", "From client", "bytes that the broker receives"],
@@ -32,6 +33,7 @@ export default {
     const data = new Chart({ title: "Data rates", format: (value) => `${shortBytes(value)}/s`, base: 1024 });
     const channels = channelTable(context);
     const close = closeForm(context);
+    patch(root, heading(["Connection ", params.name]));
 
     return async () => {
       const [connection] = await Promise.all([api.get(["connections", params.name], range.query), channels.refresh()]);
@@ -77,7 +79,7 @@ function details(connection, user) {
     ["Local", `${host}:${port}`, "The broker's side"],
     ["Protocol", connection.protocol],
     ["Authentication", connection.auth_mechanism],
-    ["TLS", connection.ssl ? [connection.ssl_protocol, ", ", connection.ssl_cipher] : "none"],
+    ["TLS", encryption(connection)],
     ["Peer certificate", certificate(connection)],
     ["Heartbeat", connection.timeout > 0 ? `${connection.timeout}s` : "off", "Longest silence before the other side is taken for dead"],
     ["Frame max", bytes(connection.frame_max)],
@@ -86,9 +88,4 @@ function details(connection, user) {
     ["Sent", bytes(connection.send_oct)],
     ["Waiting to be sent", connection.send_pend > 0 ? bytes(connection.send_pend) : null, "Bytes that the client has not taken yet"],
   ]);
-}
-
-function certificate({ peer_cert_subject: subject, peer_cert_issuer: issuer, peer_cert_validity: validity }) {
-  if (!subject) return null;
-  return properties([["Subject", subject], ["Issuer", issuer], ["Valid", validity]]);
 }

@@ -1,19 +1,19 @@
 /** The list of connections. */
 
 import { address } from "../parts/address.js";
-import { badge } from "../parts/badge.js";
 import { clientState } from "../parts/client_state.js";
 import { h, patch } from "../parts/element.js";
 import { ago, bytes, dateTime, number, plain, shortBytes } from "../parts/format.js";
 import { emptyState, heading } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
+import { encryptionMark } from "./connection_encryption.js";
 
 const COLUMNS = [
   { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost },
   { key: "name", label: "Name", sort: "name", fields: ["name", "user_provided_name"], fixed: true, cell: name },
   { key: "user", label: "User", sort: "user", cell: ({ user }) => user },
   { key: "state", label: "State", sort: "state", cell: clientState },
-  { key: "tls", label: "TLS", sort: "ssl", fields: ["ssl", "ssl_protocol", "ssl_cipher"], cell: encryption },
+  { key: "tls", label: "TLS", sort: "ssl", fields: ["ssl", "ssl_protocol", "ssl_cipher"], cell: encryptionMark },
   { key: "protocol", label: "Protocol", sort: "protocol", cell: ({ protocol }) => h("span", { class: "number" }, protocol) },
   { key: "channels", label: "Channels", numeric: true, sort: "channels", cell: ({ channels }) => number(channels) },
   dataColumn("recv_oct", "From client", "Bytes that the broker receives"),
@@ -33,10 +33,6 @@ const COLUMNS = [
 function name({ name: full, user_provided_name: given }) {
   const link = h("a", { href: address("connections", full) }, full);
   return given === undefined ? link : [link, h("div", { class: "muted" }, given)];
-}
-
-function encryption({ ssl, ssl_protocol: protocol, ssl_cipher: cipher }) {
-  return ssl ? badge("TLS", `${protocol}, ${cipher}`, "good") : h("span", { class: "muted", title: "The connection is not encrypted." }, "none");
 }
 
 function dataColumn(figure, label, title) {

@@ -33,6 +33,7 @@ export default {
       rates: new Chart({ title: "Message rates", format: shortRate, empty: "Nothing has been published here yet." }),
       losses: new Chart({ title: "Unroutable", format: shortRate }),
     };
+    patch(context.root, heading(`Exchange ${context.params.name}`));
     const publish = new PublishForm(context, { vhost, exchange: name });
     const parts = { charts, range, publish: folded("Publish a message", publish.element), ...(name === "" ? {} : named(context, name)) };
 

@@ -60,5 +60,5 @@ function source(argument, given, inForce) {
  * @returns {HTMLElement|null} null without one
  */
 export function policyLink(vhost, name, isOperator = false) {
-  return name ? h("a", { href: address(isOperator ? "operator-policies" : "policies", vhost, name) }, name) : null;
+  return name ? h("a", { href: address(isOperator ? "operator-policies" : "policies", vhost, name), class: "room" }, name) : null;
 }

@@ -12,7 +12,6 @@ import { FEATURE_FIELDS, features, policyLink } from "./queue_features.js";
 import { nearestFill } from "./queue_fill.js";
 
 const COLUMNS = [
-  { key: "vhost", label: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
   {
     key: "name",
     label: "Name",
@@ -22,7 +21,7 @@ const COLUMNS = [
     cell: ({ vhost, name }) => h("a", { href: address("queues", vhost, name) }, name),
   },
   { key: "type", label: "Type", sort: "type", cell: (queue) => queue.type },
-  { key: "features", label: "Features", fields: FEATURE_FIELDS, cell: features },
+  { key: "features", label: "Features", fields: FEATURE_FIELDS, cell: (queue) => h("span", { class: "room" }, features(queue)) },
   { key: "arguments", label: "Arguments", hidden: true, cell: (queue) => valueTable(queue.arguments) },
   {
     key: "policy",
@@ -77,6 +76,11 @@ function size(key, label, title, hidden = false) {
   return { key, label, title, numeric: true, hidden, sort: key, cell: (queue) => bytes(queue[key]) };
 }
 
+function vhostColumn(context) {
+  const isRedundant = () => context.vhost !== "" || context.vhosts.length < 2;
+  return { key: "vhost", label: "Virtual host", sort: "vhost", isRedundant, cell: (queue) => queue.vhost };
+}
+
 function nothing() {
   return emptyState("There are no queues here.", "Applications declare the queues that they need; or add one below.");
 }
@@ -86,10 +90,9 @@ export default {
 
   async mount(context) {
     if (context.vhosts.length === 0) await context.reloadVhosts();
-    const hasMany = context.vhosts.length > 1;
     const table = new Table({
       id: "queues",
-      columns: COLUMNS.filter(({ key }) => hasMany || key !== "vhost"),
+      columns: [vhostColumn(context), ...COLUMNS],
       needs: ["name", "vhost"],
       rowKey: ({ vhost, name }) => JSON.stringify([vhost, name]),
       load: (query) => context.api.get(context.vhost === "" ? ["queues"] : ["queues", context.vhost], query),

@@ -25,7 +25,7 @@ export class ColumnChoice {
 
   /** @returns {import("./table.js").Column[]} those that are shown, in their order */
   get shown() {
-    return this.columns.filter((column) => this.isShown(column));
+    return this.columns.filter((column) => this.isShown(column) && !column.isRedundant?.());
   }
 
   isShown(column) {

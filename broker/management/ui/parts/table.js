@@ -23,6 +23,7 @@ const left = new Map();
  * @property {string[]} [fields] what the cell needs of the object, dotted; default: `key`
  * @property {boolean} [numeric] aligned right; sorted from above first
  * @property {boolean} [hidden] not shown unless chosen
+ * @property {function(): boolean} [isRedundant] whether it would say the same in all rows just now; then it is left out
  * @property {boolean} [fixed] cannot be hidden: the name; has room for it
  * @property {string} [title] what it means, on hover
  */
@@ -151,10 +152,16 @@ export class Table {
     const { sort, reverse } = this.state;
     const isSorted = sort === column.key;
     const order = isSorted ? (reverse ? "descending" : "ascending") : null;
-    const toggle = () => this.change({ sort: column.key, reverse: isSorted ? !reverse : Boolean(column.numeric) });
+    const toggle = () => this.sortBy(column);
     const words = [column.label, isSorted ? h("span", { class: "arrow", "aria-hidden": "true" }, reverse ? "▼" : "▲") : null];
     const content = column.sort ? h("button", { type: "button", class: "sort", on: { click: toggle } }, words) : words;
     return h("th", { scope: "col", key: column.key, class: column.numeric ? "numeric" : null, title: column.title ?? null, "aria-sort": order }, content);
+  }
+
+  /** Sort by a column, or the other way round if it is sorted by that; as it stands now, not as it was last drawn. */
+  sortBy({ key, numeric }) {
+    const { sort, reverse } = this.state;
+    return this.change({ sort: key, reverse: sort === key ? !reverse : Boolean(numeric) });
   }
 
   makeRow(item, columns) {
