@@ -24,7 +24,7 @@ export function channelColumns({ within } = {}) {
     { key: "mode", label: "Mode", fields: ["confirm", "transactional"], cell: channelMode },
     { key: "state", label: "State", sort: "state", fields: ["state", "idle_since"], cell: clientState },
     count("messages_unconfirmed", "Unconfirmed", "Published, and not confirmed yet"),
-    { key: "prefetch", label: "Prefetch", title: "How much may be delivered and not acknowledged yet", numeric: true, sort: "prefetch_count", fields: ["prefetch_count", "global_prefetch_count"], cell: channelPrefetch },
+    { key: "prefetch", label: "Prefetch", title: "How much may be delivered to a consumer – global: on the whole channel – and not acknowledged yet", numeric: true, sort: "prefetch_count", fields: ["prefetch_count", "global_prefetch_count"], cell: (channel) => channelPrefetch(channel, "") },
     count("messages_unacknowledged", "Unacked", "Delivered, and not acknowledged yet"),
     count("messages_uncommitted", "Uncommitted", "Published in the transaction that is open", { hidden: true }),
     count("acks_uncommitted", "Acks uncommitted", "Acknowledged in the transaction that is open", { hidden: true }),
@@ -56,8 +56,13 @@ export function channelMode({ confirm, transactional }) {
   ];
 }
 
-/** The prefetch limits of a channel. @param {Object} channel as in the API */
-export function channelPrefetch({ prefetch_count: each, global_prefetch_count: all }) {
-  const parts = [each > 0 ? `${each} per consumer` : null, all > 0 ? `${all} global` : null].filter((part) => part !== null);
+/**
+ * The prefetch limits of a channel.
+ *
+ * @param {Object} channel as in the API
+ * @param {string} [suffix] said behind the usual limit; where there is little room, nothing
+ */
+export function channelPrefetch({ prefetch_count: each, global_prefetch_count: all }, suffix = " per consumer") {
+  const parts = [each > 0 ? `${each}${suffix}` : null, all > 0 ? `${all} global` : null].filter((part) => part !== null);
   return parts.length > 0 ? parts.join(", ") : h("span", { class: "muted" }, "no limit");
 }
