@@ -144,9 +144,11 @@ def _run(arguments: argparse.Namespace) -> int:
         sys.stderr = JavaStderr(spark.sparkContext._jvm)
     session = register(spark)
     try:
+        before = session.damaged
         _run_job(spark, arguments, options)
-        if session.damaged:
-            sys.stderr.write(f"leveret-analytics: {session.damaged} damaged records were passed over\n")
+        damaged = session.damaged - before
+        if damaged:
+            sys.stderr.write(f"leveret-analytics: {damaged} damaged records were passed over\n")
     except PySparkException as error:
         raise AnalyticsError(reason_of(error)) from error
     except (DataDirectoryError, SnapshotError, DamagedRecordError, OSError) as error:

@@ -168,19 +168,6 @@ def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.spark
-def test_the_program_writes_json_and_nothing_else_from_a_cluster(directory: str, tmp_path: Path) -> None:
-    before = sorted(Path(directory).glob("snap/*"))
-    arguments = ("--data-dir", directory, "--format", "json", "--queue", "a")
-    done = run_program("backlog", *arguments, "--master", "local-cluster[2,1,1024]", SPARK_WORKER_DIR=str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert columns(rows, "queue", "routing_key", "messages") == [("a", "key.0", 10), ("a", "key.1", 10)]
-    assert rows[0]["oldest_at"].endswith("Z")
-    assert "backlog: done in" in done.stderr
-    assert sorted(Path(directory).glob("snap/*")) == before
-
-
-@pytest.mark.spark
 def test_the_report_is_one_page(spark: SparkSession, directory: str) -> None:
     text = page(spark, JobOptions(directory))
     for part in (

@@ -109,10 +109,7 @@ def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[st
         "user": connection.username,
         "user_who_performed_action": connection.username,
         "vhost": connection.vhost_name,
-        "connection_details": {
-            **connection_details(connection),
-            **({"user_provided_name": given} if given else {}),
-        },
+        "connection_details": connection_details(connection),
         "state": "running",
         "confirm": channel.confirming,
         "transactional": channel.transactional,
@@ -126,6 +123,8 @@ def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[st
         "pending_raft_commands": 0,
         **PROCESS,
     }
+    if given:
+        document["user_provided_name"] = given
     if counters.idle_since:
         document["idle_since"] = iso_time(counters.idle_since)
     stats = message_stats(rates, _MESSAGES, counters.row(), counters)

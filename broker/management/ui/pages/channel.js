@@ -40,7 +40,7 @@ export default {
       chart.update(drawn.filter(({ isDrawn }) => isDrawn));
       patch(
         root,
-        heading(["Channel ", channel.name, " ", h("small", null, channel.connection_details.user_provided_name)], range.element),
+        heading(["Channel ", channel.name, " ", h("small", null, channel.user_provided_name)], range.element),
         h("div", { class: "charts" }, chart.element, details(channel)),
         section("Consumers", consumers(channel.consumer_details)),
         perObject("Deliveries by queue", "Queue", channel.deliveries, "queue", "deliver_get"),

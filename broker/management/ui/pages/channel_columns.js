@@ -18,7 +18,7 @@ export function channelColumns({ within } = {}) {
   return [
     isAlone ? { key: "vhost", label: "Virtual host", sort: "vhost", cell: ({ vhost }) => vhost } : null,
     isAlone
-      ? { key: "name", label: "Channel", sort: "name", fixed: true, fields: ["name", "connection_details"], cell: named }
+      ? { key: "name", label: "Channel", sort: "name", fixed: true, fields: ["name", "user_provided_name"], cell: named }
       : { key: "number", label: "Channel", sort: "number", fixed: true, fields: ["number", "name"], cell: ({ name, number: of }) => h("a", { href: address("channels", name) }, `(${of})`) },
     isAlone ? { key: "user", label: "User", sort: "user", cell: ({ user }) => user } : null,
     { key: "mode", label: "Mode", fields: ["confirm", "transactional"], cell: channelMode },
@@ -39,7 +39,7 @@ export function channelColumns({ within } = {}) {
   ].filter((column) => column !== null);
 }
 
-function named({ name, connection_details: { user_provided_name: given } = {} }) {
+function named({ name, user_provided_name: given }) {
   const link = h("a", { href: address("channels", name) }, name);
   return given === undefined ? link : [link, h("div", { class: "muted" }, given)];
 }
