@@ -44,6 +44,7 @@ NAMES: Final = {
     "added leveret_queue_dropped_total": "messages that left otherwise than by being acknowledged, by reason",
     "added leveret_queue_refused_total": "publishes that full queues refused",
     "added leveret_queue_dead_lettered_total": "what went to dead-letter exchanges, by reason",
+    "added leveret_queue_dead_letters_lost_total": "what no queue has taken of that, by reason",
 }
 #: Labels that differ, and why.
 LABELS: Final = {
@@ -284,9 +285,11 @@ def test_losses_are_counted_by_reason(leveret_process: Callable[..., LeveretProc
     assert value(whole, "leveret_queue_dropped_total", reason="maxlen") == 7
     assert value(whole, "leveret_queue_refused_total") == 4
     assert value(whole, "leveret_queue_dead_lettered_total", reason="maxlen") == 4
+    assert value(whole, "leveret_queue_dead_letters_lost_total", reason="maxlen") == 4, "nothing is bound to amq.fanout"
     assert value(single, "leveret_queue_dropped_total", vhost="/", queue="drops", reason="maxlen") == 3
     assert value(single, "leveret_queue_refused_total", vhost="/", queue="refuses") == 4
     assert value(single, "leveret_queue_dead_lettered_total", vhost="/", queue="buries", reason="maxlen") == 4
+    assert value(single, "leveret_queue_dead_letters_lost_total", vhost="/", queue="buries", reason="maxlen") == 4
     dead, labels = "rabbitmq_global_messages_dead_lettered_maxlen_total", {"queue_type": "rabbit_classic_queue"}
     assert value(whole, dead, **labels, dead_letter_strategy="at_most_once") == 4
     assert value(whole, dead, **labels, dead_letter_strategy="disabled") == 3

@@ -21,6 +21,9 @@ _REFUSED: Final = counter("queue_refused_total", "Total number of messages refus
 _DEAD_LETTERED: Final = counter(
     "queue_dead_lettered_total", "Total number of messages handed to the dead-letter exchange of a queue, by reason"
 )
+_DEAD_LETTERS_LOST: Final = counter(
+    "queue_dead_letters_lost_total", "Total number of dead letters of a queue that no queue has taken, by reason"
+)
 DEAD_LETTER_REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
 _DROP_REASONS: Final = (*DEAD_LETTER_REASONS, "purged")
 _PREFIX: Final = "leveret_"
@@ -30,14 +33,17 @@ _NAME: Final = "queue_losses"
 def loss_totals(counted: Counted) -> Iterator[MetricFamily]:
     """The sums over all queues."""
     total = counted.all_queues
-    dropped, dead_lettered = (metric.family(_PREFIX, ("reason",)) for metric in (_DROPPED, _DEAD_LETTERED))
+    metrics = _DROPPED, _DEAD_LETTERED, _DEAD_LETTERS_LOST
+    dropped, dead_lettered, lost = (metric.family(_PREFIX, ("reason",)) for metric in metrics)
     for reason in _DROP_REASONS:
         add(dropped, (reason,), total.dropped[reason])
     for reason in DEAD_LETTER_REASONS:
         add(dead_lettered, (reason,), total.dead_lettered[reason])
+        add(lost, (reason,), total.dead_letters_lost[reason])
     yield dropped
     yield _REFUSED.single(_PREFIX, total.refused)
     yield dead_lettered
+    yield lost
 
 
 def _dropped_in(broker: Broker, vhosts: Vhosts) -> list[tuple[Queue, str]]:
@@ -79,6 +85,15 @@ LOSS_FAMILIES: Final = (
         _dead_lettered_in,
         _labels,
         lambda item: (item[0].counters.dead_lettered[item[1]],),
+        prefix=_PREFIX,
+    ),
+    Family(
+        _NAME,
+        (_DEAD_LETTERS_LOST,),
+        ("vhost", "queue", "reason"),
+        _dead_lettered_in,
+        _labels,
+        lambda item: (item[0].counters.dead_letters_lost[item[1]],),
         prefix=_PREFIX,
     ),
 )
