@@ -7,8 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Arguments for the broker (`make run ARGS="--port 0"`) or for pytest (`make test ARGS="-k basic"`).
 ARGS ?=
-# How many test processes; 0 runs the tests in this one.
-WORKERS ?= 2
+# How many test processes; 0 runs the tests in this one. Many tests wait for others, so that two cores have work for three.
+WORKERS ?= 3
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' broker/version.py)
 
 .DEFAULT_GOAL := help
