@@ -26,7 +26,7 @@ run: $(VENV)/installed ## start the broker on port 5672 (ARGS="--port 0" and the
 
 .PHONY: test
 test: needs-java needs-chromium $(VENV)/installed-test needs-rabbitmqadmin ## run the whole test suite; installs JDK 17+, Maven and Chromium where it can
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: test-python
 test-python: $(VENV)/installed-test needs-rabbitmqadmin ## run the test suite without what needs a JDK (the Java client, Spark) or Chromium

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -19,6 +19,10 @@ from tests.ui.pages import Ui
 
 SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
 _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+#: Milliseconds that a page may take for anything; a machine that builds beside the tests is slow.
+_TIMEOUT: Final = 30_000
+expect.set_options(timeout=_TIMEOUT)
+
 _FLAGS: Final = (
     "--disable-gpu",
     "--disable-quic",
@@ -78,6 +82,7 @@ class Console:
 
     def __init__(self) -> None:
         self.errors: list[str] = []
+        self.contexts: list[BrowserContext] = []
         self._allowed: set[int] = set()
         self._may_disconnect = False
 
@@ -94,6 +99,11 @@ class Console:
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
+    def leave(self) -> None:
+        """Close all pages."""
+        for context in self.contexts:
+            context.close()
+
     def _note(self, message: ConsoleMessage) -> None:
         if message.type not in ("error", "warning"):
             return
@@ -105,6 +115,14 @@ class Console:
         self.errors.append(f"{message.text} ({message.location.get('url')})")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Function) -> None:
+    """Close the pages before fixtures delete what they show, which would be an error on the console."""
+    watched = item.funcargs.get("console")
+    if isinstance(watched, Console):
+        watched.leave()
+
+
 @pytest.fixture
 def console() -> Iterator[Console]:
     """Fails the test after it if there was any error on the console."""
@@ -114,20 +132,17 @@ def console() -> Iterator[Console]:
 
 
 @pytest.fixture
-def new_context(browser: Browser, console: Console) -> Iterator[Callable[..., BrowserContext]]:
+def new_context(browser: Browser, console: Console) -> Callable[..., BrowserContext]:
     """Make browser contexts, each without cookies; arguments are those of ``Browser.new_context``."""
-    made: list[BrowserContext] = []
 
     def make(**options: object) -> BrowserContext:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})  # type: ignore[arg-type]
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(_TIMEOUT)
         context.on("page", console.watch)
-        made.append(context)
+        console.contexts.append(context)
         return context
 
-    yield make
-    for context in made:
-        context.close()
+    return make
 
 
 @pytest.fixture

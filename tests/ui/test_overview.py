@@ -42,7 +42,9 @@ def test_numbers_and_charts_are_those_of_the_broker(new_ui: NewUi, own_broker: L
 
 
 def test_charts_look_back_as_far_as_is_asked(ui: Ui) -> None:
-    with ui.page.expect_response(lambda response: "lengths_age=3600" in response.url) as answer:
+    with ui.page.expect_response(
+        lambda response: "/api/overview?" in response.url and "lengths_age=3600" in response.url
+    ) as answer:
         ui.choose("range", "3600")
     assert len(answer.value.json()["queue_totals"]["messages_details"]["samples"]) == 61
     ui.page.reload()

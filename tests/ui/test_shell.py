@@ -109,6 +109,7 @@ def test_names_with_markup_are_text(new_ui: NewUi, api: Management) -> None:
 def test_by_keyboard_alone(new_ui: NewUi) -> None:
     ui = new_ui(user=None)
     page = ui.page
+    expect(page.get_by_label("User name")).to_be_focused()
     page.keyboard.type("guest")
     page.keyboard.press("Tab")
     page.keyboard.type("guest")
