@@ -38,7 +38,7 @@ def test_everything_may_be_missing(api: HttpApi, own_vhost: str) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        # A name that RabbitMQ's Erlang node has as an atom; others it calls `unknown`, until somebody makes one of them.
+        # A name that is an atom of RabbitMQ itself; others it calls `unknown`, until somebody has made one of them.
         ({"type": "classic"}, "invalid exchange type 'classic'"),
         ({"durable": "maybe"}, ["not_boolean", "maybe"]),
         (
