@@ -29,3 +29,7 @@ class Timers:
     def now(self) -> int:
         """Microseconds since 1970."""
         return time.time_ns() // 1000
+
+    def monotonic(self) -> int:
+        """Microseconds since some moment: measures for how long, also while the machine's clock is set."""
+        return time.monotonic_ns() // 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -10,17 +11,17 @@ from pamqp import commands
 
 from tests.conformance.deaths import dead_lettering
 from tests.conformance.fixtures import Connect, Poll, Unique
-from tests.conformance.leases import gone
-from tests.conformance.operator_policies import NAME, PolicySet, check, of, refusal
+from tests.conformance.leases import Gaps, alive_in_time, gone
+from tests.conformance.operator_policies import NAME, PolicySet, check, of, only, refusal
 from tests.conformance.reply_texts import invalid_argument, no_queue
 from tests.conformance.topology import counts, drain, fill, got, new_queue
+from tests.support.events import ChannelClosed
 from tests.support.management import Management
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 
 MAX_TTL = 315_360_000_000
 DECLARE = commands.Queue.Declare
-LEASE = 1500
 
 
 @pytest.fixture
@@ -34,15 +35,34 @@ def expires(milliseconds: int) -> list[Triple]:
     return [("x-expires", "l", milliseconds)]
 
 
-def outlast_a_lease(channel: Channel, unique: Unique, poll: Poll, renew: Callable[[], object]) -> None:
+def outlast(channel: Channel, unique: Unique, poll: Poll, lease: int, renew: Callable[[], object]) -> None:
     """Renew a lease again and again until a queue that is declared now, with a lease as long, has expired."""
-    witness = new_queue(channel, unique, arguments=expires(LEASE))
+    witness = new_queue(channel, unique, arguments=expires(lease))
 
     def expired() -> bool:
         renew()
         return gone(channel, witness)
 
     poll(expired)
+
+
+def outlives(
+    channel: Channel,
+    unique: Unique,
+    poll: Poll,
+    queue: str,
+    lease: int,
+    gaps: Gaps,
+    renew: Callable[[], object],
+) -> bool:
+    """Return whether a queue is there for longer than its lease while that is renewed; wait until it is gone."""
+    try:
+        outlast(channel, unique, poll, lease, lambda: gaps.ask(renew))
+    except ChannelClosed:
+        return False
+    alive = not gaps.ask(lambda: gone(channel, queue))
+    poll(lambda: gone(channel, queue))
+    return alive
 
 
 @pytest.mark.parametrize("letter", ["b", "B", "s", "u", "I", "i", "l", "L"])
@@ -83,22 +103,48 @@ def test_4_2_1_by_policy(policies: PolicySet, value: int) -> None:
     check(policies.put(NAME, of({"expires": value})), 400, refusal(f"{value} is not a valid queue expiry"))
 
 
+def test_4_2_1_a_shorter_lease_counts_from_now(
+    channel: Channel, unique: Unique, poll: Poll, policies: PolicySet
+) -> None:
+    queue = new_queue(channel, unique)
+    name = policies.set(only(queue), {"expires": 3_600_000})
+    policies.set(only(queue), {"expires": 100}, name=name)
+    poll(lambda: gone(channel, queue))
+
+
 @pytest.mark.parametrize(
     "renew",
     [
-        lambda channel, queue: channel.queue_declare(queue, arguments=expires(LEASE)),
-        lambda channel, queue: channel.queue_declare(queue, passive=True),
-        lambda channel, queue: channel.get(queue),
+        lambda channel, queue, lease: channel.queue_declare(queue, arguments=expires(lease)),
+        lambda channel, queue, _: channel.queue_declare(queue, passive=True),
+        lambda channel, queue, _: channel.get(queue),
     ],
     ids=["declare", "passive declare", "get"],
 )
 def test_4_2_2_what_renews_the_lease(
-    channel: Channel, unique: Unique, poll: Poll, renew: Callable[[Channel, str], object]
+    channel: Channel, unique: Unique, poll: Poll, renew: Callable[[Channel, str, int], object]
 ) -> None:
-    queue = new_queue(channel, unique, arguments=expires(LEASE))
-    outlast_a_lease(channel, unique, poll, lambda: renew(channel, queue))
-    assert not gone(channel, queue)
-    poll(lambda: gone(channel, queue))
+    def attempt(lease: int, gaps: Gaps) -> bool:
+        queue = gaps.ask(lambda: new_queue(channel, unique, arguments=expires(lease)))
+        user = channel.connection.channel()
+        return outlives(channel, unique, poll, queue, lease, gaps, lambda: renew(user, queue, lease))
+
+    assert alive_in_time(attempt)
+
+
+@pytest.mark.parametrize("change", [{"priority": 1}, {"definition": {"max-length": 6}}])
+def test_4_2_2_a_change_of_its_policy_renews_the_lease(
+    channel: Channel, unique: Unique, poll: Poll, policies: PolicySet, change: dict[str, Any]
+) -> None:
+    forms = cycle([{"definition": {"max-length": 5}}, {"definition": {"max-length": 5}, **change}])
+
+    def attempt(lease: int, gaps: Gaps) -> bool:
+        queue = gaps.ask(lambda: new_queue(channel, unique, arguments=expires(lease)))
+        return outlives(
+            channel, unique, poll, queue, lease, gaps, lambda: policies.set(only(queue), name=queue, **next(forms))
+        )
+
+    assert alive_in_time(attempt)
 
 
 def test_4_2_2_publishing_does_not(channel: Channel, unique: Unique, poll: Poll) -> None:
@@ -106,14 +152,8 @@ def test_4_2_2_publishing_does_not(channel: Channel, unique: Unique, poll: Poll)
     poll(lambda: gone(channel, queue))
 
 
-@pytest.mark.parametrize("way", ["cancel", "channel", "connection"])
-def test_4_2_2_a_consumer_suspends_it(channel: Channel, connect: Connect, unique: Unique, poll: Poll, way: str) -> None:
-    queue = new_queue(channel, unique, arguments=expires(LEASE))
-    consumers = [connect().channel() for _ in range(2)]
-    for consumer in consumers:
-        consumer.consume(queue, "tag", no_ack=True)
-    outlast_a_lease(channel, unique, poll, lambda: None)
-    assert not gone(channel, queue)
+def leave(consumers: list[Channel], way: str) -> None:
+    """End consumers: themselves, their channels or their connections."""
     for consumer in consumers:
         if way == "cancel":
             consumer.cancel("tag")
@@ -121,9 +161,25 @@ def test_4_2_2_a_consumer_suspends_it(channel: Channel, connect: Connect, unique
             consumer.close()
         else:
             consumer.connection.close()
-    # Its first period is long over: it is there because another one has begun.
-    assert not gone(channel, queue)
-    poll(lambda: gone(channel, queue))
+
+
+@pytest.mark.parametrize("way", ["cancel", "channel", "connection"])
+def test_4_2_2_a_consumer_suspends_it(channel: Channel, connect: Connect, unique: Unique, poll: Poll, way: str) -> None:
+    def attempt(lease: int, gaps: Gaps) -> bool:
+        queue = new_queue(channel, unique, arguments=expires(lease))
+        consumers = [connect().channel() for _ in range(2)]
+        for consumer in consumers:
+            consumer.consume(queue, "tag", no_ack=True)
+        outlast(channel, unique, poll, lease, lambda: None)
+        assert not gone(channel, queue)
+        gaps.start()
+        gaps.ask(lambda: leave(consumers, way))
+        # Its first period is long over: it is there because another one has begun.
+        alive = not gaps.ask(lambda: gone(channel, queue))
+        poll(lambda: gone(channel, queue))
+        return alive
+
+    assert alive_in_time(attempt)
 
 
 def test_4_2_2_unacked_messages_do_not_suspend_it(channel: Channel, unique: Unique, poll: Poll) -> None:

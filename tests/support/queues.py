@@ -21,16 +21,24 @@ class ManualTimers(Timers):
 
     Args:
         loop: Its clock counts from 1970.
+
+    Attributes:
+        set_by: Seconds by which somebody has set the machine's clock.
     """
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_loop", "set_by")
 
     def __init__(self, loop: ManualLoop) -> None:
         super().__init__(loop.call_later)
         self._loop = loop
+        self.set_by = 0.0
 
     def now(self) -> int:
         """Microseconds since 1970."""
+        return round((self._loop.now + self.set_by) * 1_000_000)
+
+    def monotonic(self) -> int:
+        """Microseconds that the loop has counted."""
         return round(self._loop.now * 1_000_000)
 
 

@@ -75,13 +75,15 @@ class Lease:
         self._timers = timers
         self._end = end
         self._milliseconds: int | None = None
-        self._since = timers.now()
+        self._since = timers.monotonic()
         self._held = False
         self._timer: Timer | None = None
 
     def set(self, milliseconds: int | None) -> None:
         """Set its length; None for ever. It starts anew if that is another one."""
         if milliseconds != self._milliseconds:
+            # A timer for a longer one would wake too late.
+            self._stop()
             self._milliseconds = milliseconds
             self.renew()
 
@@ -92,28 +94,31 @@ class Lease:
 
     def renew(self) -> None:
         """The queue has been used."""
-        self._since = self._timers.now()
+        self._since = self._timers.monotonic()
         if self._timer is None:
             self._arm()
 
     def cancel(self) -> None:
         """The queue is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop()
         self._milliseconds = None
         self._end = _nothing
 
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _arm(self) -> None:
         if self._milliseconds is not None and not self._held:
-            left = self._since + self._milliseconds * 1000 - self._timers.now()
+            left = self._since + self._milliseconds * 1000 - self._timers.monotonic()
             self._timer = self._timers.call_later(_seconds(left), self._look)
 
     def _look(self) -> None:
         self._timer = None
         if self._milliseconds is None or self._held:
             return
-        if self._timers.now() - self._since >= self._milliseconds * 1000:
+        if self._timers.monotonic() - self._since >= self._milliseconds * 1000:
             self._end()
         else:
             self._arm()

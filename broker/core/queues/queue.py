@@ -377,7 +377,10 @@ class Queue(QueueContents):
             operator_policy: The operator policy that has won, if any.
             merged: Their definitions, taken together.
         """
-        self.policy, self.operator_policy = policy, operator_policy
+        if (policy, operator_policy) != (self.policy, self.operator_policy):
+            self.policy, self.operator_policy = policy, operator_policy
+            # As with RabbitMQ, whatever it is that changes.
+            self.lease.renew()
         new = effective_settings(self.queue_type, plain_values(self.arguments), merged)
         if new == self.settings:
             return

@@ -99,8 +99,12 @@ class TestLease:
         return []
 
     @pytest.fixture
-    def lease(self, loop: ManualLoop, ended: list[float]) -> Lease:
-        return Lease(ManualTimers(loop), lambda: ended.append(round(loop.now, 6)))
+    def timers(self, loop: ManualLoop) -> ManualTimers:
+        return ManualTimers(loop)
+
+    @pytest.fixture
+    def lease(self, loop: ManualLoop, timers: ManualTimers, ended: list[float]) -> Lease:
+        return Lease(timers, lambda: ended.append(round(loop.now, 6)))
 
     def test_without_a_length_it_never_ends(self, loop: ManualLoop, lease: Lease, ended: list[float]) -> None:
         lease.renew()
@@ -157,8 +161,18 @@ class TestLease:
         loop.advance(0.5)
         lease.set(length)
         loop.advance(20)
-        assert ended == [pytest.approx(end, abs=0.6)]
-        assert ended[0] >= end
+        assert ended == [end]
+
+    @pytest.mark.parametrize("seconds", [3600, -3600])
+    def test_it_does_not_look_at_the_machines_clock(
+        self, loop: ManualLoop, timers: ManualTimers, lease: Lease, ended: list[float], seconds: int
+    ) -> None:
+        lease.set(1000)
+        loop.advance(0.5)
+        lease.renew()
+        timers.set_by = seconds
+        loop.advance(20)
+        assert ended == [1001.5]
 
     def test_without_a_length_any_more_it_never_ends(self, loop: ManualLoop, lease: Lease, ended: list[float]) -> None:
         lease.set(1000)
@@ -419,6 +433,22 @@ class TestQueues:
         assert not queue.deleted
         vhost.policies.set(Policy("p", "", {"expires": 500}), operator=False)
         loop.advance(1)
+        assert queue.deleted
+
+    @pytest.mark.parametrize("operator", [False, True])
+    def test_a_change_of_its_policy_starts_it_anew_another_policy_does_not(
+        self, vhost: VirtualHost, loop: ManualLoop, operator: bool
+    ) -> None:
+        queue = made(vhost, expires=1000)
+        loop.advance(0.6)
+        vhost.policies.set(Policy("p", "", {"max-length": 5}), operator=operator)
+        loop.advance(0.6)
+        assert not queue.deleted
+        vhost.policies.set(Policy("p", "", {"max-length": 5}, priority=1), operator=operator)
+        loop.advance(0.6)
+        assert not queue.deleted
+        vhost.policies.set(Policy("other", "", {"max-length": 5}), operator=operator)
+        loop.advance(0.5)
         assert queue.deleted
 
     def test_a_deleted_queue_leaves_no_timer(self, vhost: VirtualHost, loop: ManualLoop) -> None:
