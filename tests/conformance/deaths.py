@@ -42,7 +42,7 @@ def reject(channel: Channel, queue: str) -> None:
     channel.sync(queue)
 
 
-def arrival(channel: Channel, queue: str, timeout: float = 15) -> Delivery:
+def arrival(channel: Channel, queue: str, timeout: float = 30) -> Delivery:
     """Wait until a queue has a message and take it.
 
     Args:

@@ -42,7 +42,7 @@ class Victim:
 
     def __init__(self, url: str) -> None:
         address = parse_url(url)
-        self._socket = socket.create_connection((address.host, address.port), 5)
+        self._socket = socket.create_connection((address.host, address.port), 30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # The broker must not be held up by a victim that cannot read because it writes.
         self._socket.setblocking(False)
@@ -54,7 +54,7 @@ class Victim:
 
     def send(self, octets: bytes) -> None:
         """Send bytes, reading meanwhile; a peer that is gone shows as dropped."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         view = memoryview(octets)
         while view and not self.dropped:
             assert time.monotonic() < deadline, "the broker takes no input"

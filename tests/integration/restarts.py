@@ -37,7 +37,7 @@ class Restarts:
 
     def connect(self) -> Connection:
         """A new connection."""
-        self._connections.append(Connection(self.process.url, timeout=20))
+        self._connections.append(Connection(self.process.url, timeout=60))
         return self._connections[-1]
 
     def channel(self) -> Channel:

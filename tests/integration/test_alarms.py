@@ -294,7 +294,7 @@ def test_1_41_heartbeats_while_blocked(broker: ThreadedBroker) -> None:
         started = time.monotonic()
         # A client that is not blocked would be dropped after 2 to 3 seconds.
         while time.monotonic() - started < 3.5:
-            assert silent.wire.read_frame(2).type == HEARTBEAT
+            assert silent.wire.read_frame(15).type == HEARTBEAT
         broker.clear_alarms("memory")
         with silent.expect_drop():
             pass
@@ -306,6 +306,6 @@ def test_a_broker_stops_with_blocked_connections(broker: ThreadedBroker, publish
     _expect_blocked(publisher)
     started = time.monotonic()
     broker.stop()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     text = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
     publisher.connection.wire.expect_close(320, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,7 +51,8 @@ def program(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
     issued = authority.issue("127.0.0.1")
     options = {
         "proxy_protocol": "true",
-        "handshake_timeout": "700",
+        # Long enough for the test of what ends "at once" to notice that something else had ended it.
+        "handshake_timeout": "60000",
         "ssl_options.certfile": issued.certificate,
         "ssl_options.keyfile": issued.key,
     }
@@ -63,7 +63,7 @@ def program(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
 
 def connect(program: Program, name: str = "amqp") -> socket.socket:
     host, port = program.addresses[name].rsplit(":", 1)
-    connected = socket.create_connection((host, int(port)), timeout=10)
+    connected = socket.create_connection((host, int(port)), timeout=30)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected
 
@@ -119,20 +119,19 @@ def test_the_proxy_itself_connects(program: Program, header: bytes) -> None:
 def test_a_malformed_header_ends_the_connection_at_once(program: Program, octets: bytes) -> None:
     with connect(program) as sock:
         own = "{}:{}".format(*sock.getsockname())
-        started = time.monotonic()
         sock.sendall(octets)
         assert receive(sock) == b""
-        assert time.monotonic() - started < 0.6, "sooner than the handshake timeout"
     wait_until(lambda: f"closing AMQP connection {own}" in program.log(), "the log says why")
     (line,) = [line for line in program.log().splitlines() if f"closing AMQP connection {own}" in line]
     assert "PROXY protocol header" in line
 
 
-def test_a_header_that_does_not_come_is_not_waited_for(program: Program) -> None:
-    with connect(program) as sock:
-        sock.sendall(HEADER_1[:20])
-        assert receive(sock) == b""
-    wait_until(lambda: "PROXY protocol header: none within 0.7 s" in program.log(), "the log says why")
+def test_a_header_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    with running(tmp_path, "--set", "proxy_protocol=true", "--set", "handshake_timeout=700") as program:
+        with connect(program) as sock:
+            sock.sendall(HEADER_1[:20])
+            assert receive(sock) == b""
+        wait_until(lambda: "PROXY protocol header: none within 0.7 s" in program.log(), "the log says why")
 
 
 def test_a_client_that_goes_away_at_once_is_forgotten(program: Program) -> None:
@@ -166,7 +165,8 @@ def test_loopback_users_are_those_of_the_client(program: Program) -> None:
         sock.sendall(HEADER_1)
         with pytest.raises(TimeoutError):
             log_in(sock)
-    assert f"closing AMQP connection {NAME}: PLAIN login refused: user 'guest'" in program.log()
+    refusal = f"closing AMQP connection {NAME}: PLAIN login refused: user 'guest'"
+    wait_until(lambda: refusal in program.log(), "the log says why")
 
 
 @pytest.mark.parametrize("header", [HEADER_1, HEADER_2, LOCAL], ids=["1", "2", "local"])

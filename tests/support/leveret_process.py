@@ -18,8 +18,8 @@ _READY = re.compile(
     r"leveret (?P<version>\S+) ready amqp=\S+:(?P<amqp>\d+) management=\S+:(?P<management>\d+)"
     r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+)? data=(?P<data>.+)"
 )
-_START_DEADLINE = 15.0
-_STOP_DEADLINE = 20.0
+_START_DEADLINE = 60.0
+_STOP_DEADLINE = 60.0
 
 
 class LeveretProcess:
@@ -35,7 +35,7 @@ class LeveretProcess:
         version: as the ready line names it.
 
     Raises:
-        RuntimeError: the broker ended or was not ready within 15 s; the text ends with its log.
+        RuntimeError: the broker ended or was not ready within 60 s; the text ends with its log.
     """
 
     def __init__(

@@ -14,17 +14,10 @@ from tests.support.leveret_process import LeveretProcess
 pyrabbit2: Any = importlib.import_module("pyrabbit2.api")
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """A broker for the tests of this file."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
 @pytest.fixture
 def client(process: LeveretProcess) -> Any:
     """The client."""
-    return pyrabbit2.Client(process.http_url.rpartition("@")[2], "guest", "guest", timeout=10)
+    return pyrabbit2.Client(process.http_url.rpartition("@")[2], "guest", "guest", timeout=30)
 
 
 @pytest.fixture

@@ -62,9 +62,9 @@ def test_a_refusal_names_the_pattern_and_the_reason(source: str, reason: str) ->
 @pytest.mark.parametrize("source", [r"(a|a|aa)+$", r"^(a+)+$", r"(?:a*)*b\Z", r"^(?:.*.*)*=$"])
 def test_a_catastrophic_pattern_gives_up_and_refuses(source: str) -> None:
     pattern = Pattern(source)
-    started = time.monotonic()
+    started = time.thread_time()
     assert not pattern.matches("a" * 200 + "\x00")
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5
 
 
 @given(st.text(max_size=12), st.text(max_size=20))

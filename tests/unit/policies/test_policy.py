@@ -137,9 +137,9 @@ class TestMatching:
 
     def test_a_catastrophic_pattern_ends_in_time(self) -> None:
         catastrophic = policy(pattern="^(a+)+$")
-        started = time.monotonic()
+        started = time.thread_time()
         assert not catastrophic.matches("a" * 200 + "!", "classic")
-        assert time.monotonic() - started < 2
+        assert time.thread_time() - started < 2
 
 
 class TestWinning:
