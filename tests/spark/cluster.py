@@ -18,7 +18,7 @@ import pyspark
 SPARK_HOME: Final = os.path.dirname(pyspark.__file__)
 #: The interpreter below the virtual environment, which does not look into the files of type .pth that lead to us.
 PYTHON: Final = os.path.realpath(sys.executable)
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 180.0
 
 
 def worker_environment() -> dict[str, str]:
