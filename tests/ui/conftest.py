@@ -77,6 +77,41 @@ def api(broker: LeveretProcess) -> Management:
     return Management(broker.http_url)
 
 
+@pytest.fixture
+def vhost(request: pytest.FixtureRequest, api: Management) -> Iterator[str]:
+    """A virtual host with nothing in it, called as the test's module says: ``VHOST``."""
+    name: str = request.module.VHOST
+    api.request("PUT", "vhosts", name)
+    yield name
+    api.request("DELETE", "vhosts", name)
+
+
+@pytest.fixture
+def declare(api: Management, vhost: str) -> Callable[..., None]:
+    """Declare a durable queue in ``vhost`` and publish persistent messages of ten bytes to it."""
+
+    def make(name: str, messages: int = 0, **arguments: object) -> None:
+        """Declare a queue.
+
+        Args:
+            name: Of the queue.
+            messages: How many are published.
+            arguments: Without ``x-``, with underscores.
+        """
+        given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        api.request("PUT", "queues", vhost, name, body={"durable": True, "arguments": given})
+        message = {
+            "properties": {"delivery_mode": 2},
+            "routing_key": name,
+            "payload": "0123456789",
+            "payload_encoding": "string",
+        }
+        for _ in range(messages):
+            api.request("POST", "exchanges", vhost, "amq.default", "publish", body=message)
+
+    return make
+
+
 class Console:
     """What pages wrote on the browser's console, or did not catch."""
 

@@ -60,7 +60,9 @@ def test_an_alarm_is_shown_in_words(new_ui: NewUi, tmp_path: Path) -> None:
 
 def test_definitions_go_out_and_in(new_ui: NewUi, own_broker: LeveretProcess, tmp_path: Path, console: Console) -> None:
     api = Management(own_broker.http_url)
-    api.request("PUT", "queues", "/", "defined", body={"durable": True})
+    # No number of JavaScript.
+    arguments = {"limit": 2**53 + 1}
+    api.request("PUT", "queues", "/", "defined", body={"durable": True, "arguments": arguments})
     ui = new_ui(url=own_broker.http_url)
     ui.main.get_by_text("Definitions", exact=True).click()
     with ui.page.expect_download() as download:
@@ -82,7 +84,12 @@ def test_definitions_go_out_and_in(new_ui: NewUi, own_broker: LeveretProcess, tm
     ui.main.get_by_role("button", name="Import").click()
     dialog.get_by_role("button", name="Import").click()
     expect(ui.main.get_by_role("status").filter(has_text="has been imported")).to_be_visible()
-    assert [queue["name"] for queue in api.request("GET", "queues")] == ["defined"]
+    assert [(queue["name"], queue["arguments"]) for queue in api.request("GET", "queues")] == [("defined", arguments)]
+
+    file.write_text("queues: []")
+    ui.main.get_by_label("Definitions file").set_input_files(file)
+    ui.main.get_by_role("button", name="Import").click()
+    expect(ui.main.get_by_text("definitions.json is no JSON")).to_be_visible()
 
     console.allow(400)
     file.write_text('{"queues": [{"name": 1}]}')

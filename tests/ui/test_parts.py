@@ -68,6 +68,9 @@ def test_a_form_reads_its_fields(parts: Ui) -> None:
     rows.nth(1).get_by_label("Name").fill("list")
     rows.nth(1).get_by_label("Value").fill("a, b")
     rows.nth(1).get_by_label("Type").select_option("List")
+    # What objects of JavaScript have by themselves.
+    rows.nth(2).get_by_label("Name").fill("constructor")
+    rows.nth(2).get_by_label("Value").fill("c")
     form.get_by_role("button", name="Send").click()
     expect(form.get_by_role("status")).to_have_text("It is done.")
     assert parts.page.evaluate("sent") == {
@@ -76,7 +79,7 @@ def test_a_form_reads_its_fields(parts: Ui) -> None:
         "kind": "quorum",
         "durable": True,
         "even": None,
-        "arguments": {"x-max-length": 12, "list": ["a", "b"]},
+        "arguments": {"x-max-length": 12, "list": ["a", "b"], "constructor": "c"},
     }
     expect(form.get_by_label("Count")).to_have_value("")
     expect(rows).to_have_count(1)
@@ -94,6 +97,9 @@ def test_a_form_says_what_is_wrong(parts: Ui) -> None:
     for text in ("Name is missing.", "This has to be a number.", "not even"):
         expect(form.get_by_text(text)).to_be_visible()
     name.fill("refused")
+    form.get_by_label("Count").fill("9007199254740993")
+    send.click()
+    expect(form.get_by_text("This is too large to be sent as it is.")).to_be_visible()
     form.get_by_label("Count").fill("")
     form.get_by_label("Even").fill("4")
     rows = form.locator(".arguments-row")
@@ -137,6 +143,23 @@ def test_a_dialog_asks_with_the_name_and_stays_when_it_is_refused(parts: Ui) -> 
     expect(dialog).to_have_count(0)
     expect(parts.main.locator(".page")).to_have_attribute("data-outcome", "true")
     assert parts.page.evaluate("tries") == 2
+
+
+def test_a_dialog_stays_until_what_is_under_way_is_over(parts: Ui) -> None:
+    parts.page.evaluate(
+        """() => {
+            const action = () => new Promise((done) => { window.done = done; });
+            parts.confirmAction({ title: "Delete queue", name: "q", verb: "Delete", action });
+        }"""
+    )
+    dialog = parts.page.get_by_role("dialog", name="Delete queue")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog.get_by_role("button", name="Delete")).to_be_disabled()
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_disabled()
+    parts.page.keyboard.press("Escape")
+    expect(dialog).to_be_visible()
+    parts.page.evaluate("done()")
+    expect(dialog).to_have_count(0)
 
 
 TEXTS: Final = [

@@ -32,33 +32,6 @@ HOSTILE: Final = (
 
 
 @pytest.fixture
-def vhost(api: Management) -> Iterator[str]:
-    """A virtual host of its own."""
-    api.request("PUT", "vhosts", VHOST)
-    yield VHOST
-    api.request("DELETE", "vhosts", VHOST)
-
-
-@pytest.fixture
-def declare(api: Management, vhost: str) -> Callable[..., None]:
-    """Declare a durable queue with arguments and publish so many messages of ten bytes to it."""
-
-    def make(name: str, messages: int = 0, **arguments: object) -> None:
-        given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-        api.request("PUT", "queues", vhost, name, body={"durable": True, "arguments": given})
-        message = {
-            "properties": {"delivery_mode": 2},
-            "routing_key": name,
-            "payload": "0123456789",
-            "payload_encoding": "string",
-        }
-        for _ in range(messages):
-            api.request("POST", "exchanges", vhost, "amq.default", "publish", body=message)
-
-    return make
-
-
-@pytest.fixture
 def connection(broker: LeveretProcess, vhost: str) -> Iterator[pika.BlockingConnection]:
     """A client in the virtual host."""
     made = pika.BlockingConnection(pika.URLParameters(f"{broker.url}/{quote(vhost, safe='')}"))
@@ -221,6 +194,7 @@ def test_bindings(new_ui: NewUi, api: Management, declare: Callable[..., None], 
     ui = open_queue(new_ui, "bound")
     bindings = part(ui, "Bindings")
     expect(bindings.locator("tbody tr")).to_have_count(1)
+    expect(bindings.get_by_text("1 binding", exact=True)).to_be_visible()
     expect(bindings).to_contain_text("implicit")
     ui.main.get_by_text("Add a binding").click()
     form = ui.main.locator("form").filter(has_text="From exchange")
@@ -231,6 +205,7 @@ def test_bindings(new_ui: NewUi, api: Management, declare: Callable[..., None], 
     form.get_by_label("Routing key").fill("a/%2F.#")
     form.get_by_role("button", name="Bind").click()
     expect(bindings.locator("tbody tr")).to_have_count(2)
+    expect(bindings.get_by_text("2 bindings", exact=True)).to_be_visible()
     expect(bindings.get_by_role("link", name="amq.topic")).to_have_attribute("href", part_of("/amq.topic"))
     bindings.get_by_role("button", name="Unbind …").click()
     dialog = ui.page.get_by_role("dialog", name="Remove binding")

@@ -130,6 +130,16 @@ PAYLOADS: Final = [
 ]
 
 
+def test_numbers_in_headers_are_exact(new_ui: NewUi, channel: BlockingChannel) -> None:
+    channel.queue_declare("numbered")
+    headers = {"id": 2**53 + 1, "ids": [2**62 + 1, {"lowest": -(2**63)}]}
+    channel.basic_publish("", "numbered", b"x", pika.BasicProperties(headers=headers))
+    _, section = open_part(new_ui, "numbered", "Get messages")
+    message = get(section)
+    expect(message).to_contain_text("9007199254740993")
+    expect(message).to_contain_text('[4611686018427387905,{"lowest":-9223372036854775808}]')
+
+
 def test_payloads(new_ui: NewUi, channel: BlockingChannel) -> None:
     channel.queue_declare("any")
     for payload, _, _ in PAYLOADS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,28 +21,6 @@ MARKUP: Final = """<img src=x onerror="document.title='hit'">"""
 MANY: Final = 10_000
 #: Seconds of the broker's processor for a page of 100 queues out of 10,000, first sorted and then filtered.
 CPU_LIMIT: Final = 1.0
-
-
-@pytest.fixture
-def vhost(api: Management) -> Iterator[str]:
-    """A virtual host of its own."""
-    api.request("PUT", "vhosts", VHOST)
-    yield VHOST
-    api.request("DELETE", "vhosts", VHOST)
-
-
-@pytest.fixture
-def declare(api: Management, vhost: str) -> Callable[..., None]:
-    """Declare a durable queue with arguments and publish so many messages of ten bytes to it."""
-
-    def make(name: str, messages: int = 0, **arguments: object) -> None:
-        given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-        api.request("PUT", "queues", vhost, name, body={"durable": True, "arguments": given})
-        message = {"properties": {}, "routing_key": name, "payload": "0123456789", "payload_encoding": "string"}
-        for _ in range(messages):
-            api.request("POST", "exchanges", vhost, "amq.default", "publish", body=message)
-
-    return make
 
 
 def open_list(new_ui: NewUi, **options: object) -> Ui:
@@ -147,6 +125,17 @@ def test_adding_a_quorum_queue(new_ui: NewUi, api: Management, vhost: str) -> No
     arguments = api.request("GET", "queues", vhost, "replicated")["arguments"]
     assert arguments == {"x-queue-type": "quorum", "x-delivery-limit": 3}
     expect(form.get_by_label("Transient")).to_be_visible()
+
+
+def test_adding_a_classic_queue_where_queues_are_quorum_queues(new_ui: NewUi, api: Management, vhost: str) -> None:
+    api.request("PUT", "vhosts", vhost, body={"default_queue_type": "quorum"})
+    ui = open_list(new_ui)
+    ui.main.get_by_text("Add a queue").click()
+    form = ui.main.locator("form")
+    form.get_by_label("Name").first.fill("classic after all")
+    form.get_by_role("button", name="Add queue").click()
+    expect(ui.row("classic after all")).to_be_visible()
+    assert api.request("GET", "queues", vhost, "classic after all")["type"] == "classic"
 
 
 def test_names_and_arguments_with_markup_are_text(

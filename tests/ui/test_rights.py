@@ -137,7 +137,8 @@ def test_rights_that_are_taken_away_are_gone_at_once(new_ui: NewUi, api: Managem
     api.request("DELETE", "users", "demoted")
 
 
-def test_a_user_sees_only_its_virtual_hosts(new_ui: NewUi, api: Management) -> None:
+def test_a_user_sees_only_its_virtual_hosts(new_ui: NewUi, api: Management, console: Console) -> None:
+    console.allow(401)
     for vhost in ("his", "hers"):
         api.request("PUT", "vhosts", vhost)
         api.request("PUT", "queues", vhost, f"queue-of-{vhost}", body={})
@@ -147,6 +148,10 @@ def test_a_user_sees_only_its_virtual_hosts(new_ui: NewUi, api: Management) -> N
     expect(ui.rows()).to_have_count(1)
     expect(ui.row("queue-of-his")).to_be_visible()
     expect(ui.page.locator("#choose-vhost option")).to_have_text(["All", "his"])
+    ui.go("#/queues/hers/queue-of-hers")
+    expect(ui.page.get_by_role("alert").filter(has_text="User not authorised to access virtual host")).to_be_visible()
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queue queue-of-hers")
+    expect(ui.main).not_to_contain_text("Settings")
     api.request("DELETE", "users", "he")
     for vhost in ("his", "hers"):
         api.request("DELETE", "vhosts", vhost)

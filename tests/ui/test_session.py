@@ -95,6 +95,58 @@ def test_a_session_that_has_ended_asks_again_and_keeps_what_was_typed(
     expect(ui.main.get_by_role("searchbox")).to_have_value("amq.t")
 
 
+def test_an_action_after_the_end_of_a_session_leads_to_the_form(
+    new_ui: NewUi, console: Console, api: Management
+) -> None:
+    console.allow(401)
+    api.request("PUT", "queues", "/", "late", body={})
+    ui = new_ui(user=add_user(api, "late", "management"), password="secret", address="#/queues/%2F/late")
+    ui.choose("refresh", "0")
+    ui.main.get_by_role("button", name="Purge", exact=True).click()
+    ui.main.get_by_role("button", name="Purge …").click()
+    add_user(api, "late", "management", "another")
+    ui.page.get_by_role("dialog").get_by_role("button", name="Purge").click()
+    expect(ui.page.get_by_text("Your session has ended.")).to_be_visible()
+    expect(ui.page.get_by_role("dialog")).to_have_count(0)
+    # Another address asks once more, and finds the form there.
+    for address in ("#/exchanges", "#/queues"):
+        with ui.page.expect_response(lambda answer: answer.status == 401):
+            ui.go(address)
+    expect(ui.page.locator("form.login-form")).to_have_count(1)
+    ui.log_in("late", "another")
+    expect(ui.page).to_have_title("Queues – Leveret")
+    expect(ui.row("late")).to_be_visible()
+    api.request("DELETE", "queues", "/", "late")
+
+
+def test_tabs_of_a_browser_have_one_user(ui: Ui, api: Management) -> None:
+    ui.choose("refresh", "0")
+    other = Ui(ui.page.context.new_page(), ui.url)
+    other.open("#/queues")
+    other.page.get_by_role("button", name="Log out").click()
+    expect(ui.page.get_by_text("You have been logged out in another tab.")).to_be_visible()
+    expect(ui.main).to_have_count(0)
+    other.log_in(add_user(api, "second", "management"), "secret")
+    expect(ui.page.locator(".top .user")).to_have_text("second")
+    expect(ui.page.locator("form.login-form")).to_have_count(0)
+    expect(ui.tab("Overview")).to_have_attribute("aria-current", "page")
+
+
+def test_a_new_session_ends_the_old_one(ui: Ui) -> None:
+    (old,) = ui.page.context.cookies()
+    ui.page.evaluate(
+        """() => {
+            const init = {method: "POST", headers: {"X-Leveret-UI": "1"}};
+            return fetch("api/session", {...init, body: new URLSearchParams({username: "guest", password: "guest"})});
+        }"""
+    )
+    (new,) = ui.page.context.cookies()
+    for cookie, name in ((old, None), (new, "guest")):
+        headers = {"Cookie": f"{cookie['name']}={cookie['value']}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{ui.url}api/session", headers=headers)) as answer:
+            assert json.load(answer).get("name") == name
+
+
 def test_a_deleted_user_is_out(new_ui: NewUi, console: Console, api: Management) -> None:
     console.allow(401)
     ui = new_ui(user=add_user(api, "leaver", "management"), password="secret")

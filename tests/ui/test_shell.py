@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Dialog, Page, expect
+from playwright.sync_api import Dialog, Page, Route, expect
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -66,11 +66,14 @@ def test_refresh_off_asks_for_nothing(ui: Ui) -> None:
 def test_a_lost_connection_is_shown_and_recovers(new_ui: NewUi, own_broker: LeveretProcess, console: Console) -> None:
     console.allow_disconnection()
     console.allow(401)
-    ui = new_ui(url=own_broker.http_url, address="#/exchanges")
+    ui = new_ui(url=own_broker.http_url, address="#/exchanges", viewport={"width": 1280, "height": 300})
     ui.choose("refresh", "1")
+    expect(ui.row("amq.topic")).to_be_visible()
+    ui.page.evaluate("scrollTo(0, 1000)")
     own_broker.kill()
     banner = ui.page.get_by_role("alert").filter(has_text="The broker does not answer.")
-    expect(banner).to_be_visible()
+    expect(banner).to_be_in_viewport()
+    assert ui.page.evaluate("scrollY") > 0
     expect(ui.row("amq.topic")).to_be_visible()
     own_broker.start()
     # Sessions end with the broker.
@@ -78,6 +81,39 @@ def test_a_lost_connection_is_shown_and_recovers(new_ui: NewUi, own_broker: Leve
     ui.log_in()
     expect(banner).to_have_count(0)
     expect(ui.row("amq.topic")).to_be_visible()
+
+
+def test_a_page_that_was_out_of_reach_comes_when_the_broker_is_back(
+    new_ui: NewUi, own_broker: LeveretProcess, console: Console
+) -> None:
+    console.allow_disconnection()
+    console.allow(401)
+    ui = new_ui(url=own_broker.http_url)
+    own_broker.kill()
+    # It is fetched when it is opened for the first time.
+    ui.go("#/exchanges")
+    expect(ui.page.get_by_role("alert").filter(has_text="The broker does not answer.")).to_be_visible()
+    own_broker.start()
+    expect(ui.page.locator("form.login-form")).to_be_visible()
+    ui.log_in()
+    expect(ui.row("amq.topic")).to_be_visible()
+    expect(ui.page).to_have_title("Exchanges – Leveret")
+
+
+def test_a_page_that_does_not_come_keeps_nobody(new_ui: NewUi) -> None:
+    ui = new_ui()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    ui.page.route("**/pages/exchanges.js", hold)
+    ui.go("#/exchanges")
+    expect(ui.main.get_by_role("heading", level=1)).to_have_count(0)
+    ui.go("#/queues")
+    expect(ui.main.get_by_role("heading", level=1)).to_have_text("Queues")
+    for route in held:
+        route.continue_()
 
 
 def test_names_with_markup_are_text(new_ui: NewUi, api: Management) -> None:
@@ -169,6 +205,20 @@ def test_the_theme_is_chosen_and_remembered(ui: Ui) -> None:
     assert background() == dark
     ui.choose("theme", "light")
     assert background() == light
+    ui.page.emulate_media(color_scheme="dark")
+    assert background() == light
+    ui.choose("theme", "auto")
+    assert background() == dark
+    ui.page.emulate_media(color_scheme="light")
+    assert background() == light
+
+
+def test_the_tab_of_the_page_is_in_sight(new_ui: NewUi) -> None:
+    ui = new_ui(address="#/operator-policies", viewport={"width": 360, "height": 740})
+    for name in ("Admin", "Operator policies"):
+        expect(ui.tab(name)).to_be_in_viewport(ratio=0.9)
+    ui.go("#/")
+    expect(ui.tab("Overview")).to_be_in_viewport(ratio=0.9)
 
 
 def test_the_virtual_host_is_chosen_and_remembered(ui: Ui, api: Management) -> None:

@@ -9,21 +9,29 @@ import { loginPage } from "./parts/login.js";
 
 const RETRY_MS = 2000;
 
+/** Tells the other tabs of the browser, which share the cookie, that somebody has logged in or out. */
+const tabs = new BroadcastChannel("leveret session");
+
 let shell = null;
+let login = null;
 
 function showLogin(reason) {
   shell?.pause();
   document.title = "Log in – Leveret";
-  const page = loginPage(reason, (user) => {
-    page.remove();
+  // Where the form is there already, something may have been typed.
+  if (login !== null) return;
+  login = loginPage(reason, (user) => {
+    tabs.postMessage("logged in");
     enter(user);
   });
-  document.body.append(page);
-  page.querySelector("input").focus();
+  document.body.append(login);
+  login.querySelector("input").focus();
 }
 
 /** The same user finds everything as it was, also what had been typed; another one begins anew. */
 function enter(user) {
+  login?.remove();
+  login = null;
   if (shell !== null && shell.user.name === user.name && shell.user.tags.join() === user.tags.join()) {
     shell.resume();
     return;
@@ -36,9 +44,26 @@ function enter(user) {
 
 async function leave() {
   await logOut();
-  shell.close();
+  tabs.postMessage("logged out");
+  begin("");
+}
+
+/** Nobody is logged in, and nothing is left of who was. */
+function begin(reason) {
+  shell?.close();
   shell = null;
-  showLogin("");
+  showLogin(reason);
+}
+
+/** Somebody has logged in or out in another tab: the cookie is that of the newest one. */
+async function follow() {
+  try {
+    const user = await currentUser();
+    if (user !== null) enter(user);
+    else if (shell !== null) begin("You have been logged out in another tab.");
+  } catch {
+    // Whatever is wrong, the next refresh says it.
+  }
 }
 
 async function start() {
@@ -59,4 +84,5 @@ async function start() {
   }
 }
 
+tabs.addEventListener("message", follow);
 start();

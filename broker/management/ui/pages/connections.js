@@ -52,7 +52,7 @@ function client({ client_properties: properties = {} }) {
   const { product, version, platform } = properties;
   if (product === undefined) return null;
   const words = version === undefined ? plain(product) : `${plain(product)} ${plain(version)}`;
-  return h("span", { title: platform === undefined ? null : plain(platform) }, words);
+  return h("span", { class: "room", title: platform === undefined ? null : plain(platform) }, words);
 }
 
 function nothing(context) {

@@ -43,7 +43,8 @@ function bindingTable(context, name, side, { end, empty }) {
     id: `bindings ${side}`,
     // Each exchange begins with the first page and no filter.
     place: JSON.stringify([side, vhost, name]),
-    caption: side === "source" ? "bindings from this exchange" : "bindings to this exchange",
+    caption: `bindings ${side === "source" ? "from" : "to"} this exchange`,
+    one: `binding ${side === "source" ? "from" : "to"} this exchange`,
     filterLabel: "Filter by name or routing key",
     filtered: side === "source",
     columns: [

@@ -79,7 +79,7 @@ function row(context, kind, name, limit, value, isOfOne) {
   const shown = value < 0 ? "no limit" : exactNumber(value);
   const isLinked = context.user.may("administrator");
   const link = isOfOne ? [] : [isLinked ? h("a", { href: address(kind.page, name) }, name) : name];
-  return { key: JSON.stringify([name, limit]), cells: [...link, limit, shown, ...(isLinked ? [clearButton(context, kind, name, limit)] : [])] };
+  return { key: JSON.stringify([name, limit]), cells: [...link, h("span", { class: "number" }, limit), shown, ...(isLinked ? [clearButton(context, kind, name, limit)] : [])] };
 }
 
 function clearButton(context, kind, name, limit) {

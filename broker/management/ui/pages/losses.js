@@ -85,6 +85,7 @@ class LossesPage {
     this.table = new Table({
       id: "losses",
       caption: "queues and exchanges",
+      one: "queue or exchange",
       columns: COLUMNS,
       rowKey: ({ kind, state, vhost, name, deleted_at: deletedAt }) => JSON.stringify([kind, state, vhost, name, deletedAt]),
       load: (query) => this.load(query),

@@ -35,16 +35,27 @@ function prepare(link, context) {
 }
 
 async function importFile(context, file) {
-  const definitions = JSON.parse(await file.text());
+  const json = await readJson(file);
   const { vhost } = context;
   const isDone = await confirmAction({
     title: "Import definitions",
     name: file.name,
     text: vhost === "" ? "They are put in force at once, in all virtual hosts." : `They are put in force at once, in virtual host ${vhost}.`,
     verb: "Import",
-    action: () => context.api.post(vhost === "" ? ["definitions"] : ["definitions", vhost], definitions),
+    action: () => context.api.request("POST", vhost === "" ? ["definitions"] : ["definitions", vhost], { json }),
   });
   if (!isDone) return "";
   await Promise.all([context.reloadVhosts(), context.refresh()]);
   return `${file.name} has been imported.`;
+}
+
+/** The file as it is: written anew, large numbers would come out as others. */
+async function readJson(file) {
+  const text = await file.text();
+  try {
+    JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${file.name} is no JSON: ${error.message}`);
+  }
+  return text;
 }

@@ -44,6 +44,7 @@ function makeTable(context, kind, keys) {
   return new Table({
     id: kind.path,
     caption: kind.plural,
+    one: kind.name,
     sort: "name",
     columns: columns(kind, keys),
     rowKey: ({ vhost, name }) => JSON.stringify([vhost, name]),

@@ -1,6 +1,7 @@
 /** One policy: what it says, and where it is in force; with another kind one operator policy. */
 
 import { address } from "../parts/address.js";
+import { ApiError } from "../parts/api.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
 import { howMany } from "../parts/format.js";
@@ -37,13 +38,14 @@ class PolicyPage {
 
   async refresh() {
     const { api, params } = this.context;
-    const [policy, counts, keys] = await Promise.all([
-      api.get(this.path),
-      api.get([this.kind.path, params.vhost], { counts: "true", columns: "name,queues_in_force,exchanges_in_force" }),
+    const [all, keys] = await Promise.all([
+      // Everybody may see the list, but a single policy only who may change it.
+      api.get([this.kind.path, params.vhost], { counts: "true" }),
       this.keys ?? api.get(["policy-keys"]),
     ]);
+    const policy = all.find(({ name }) => name === params.name);
+    if (!policy) throw new ApiError(404, "Object Not Found", "Not Found");
     Object.assign(this, { policy, keys });
-    this.counts = counts.find(({ name }) => name === params.name) ?? { queues_in_force: 0, exchanges_in_force: 0 };
     if (this.mayChange) this.change ??= this.makeForm();
     await this.coverage.refresh(policy);
     this.show();
@@ -69,8 +71,9 @@ class PolicyPage {
   }
 
   where() {
-    const queues = howMany(this.counts.queues_in_force, "queue");
-    return this.kind.isOperator ? queues : `${queues}, ${howMany(this.counts.exchanges_in_force, "exchange")}`;
+    const { queues_in_force: inQueues, exchanges_in_force: inExchanges } = this.policy;
+    const queues = howMany(inQueues, "queue");
+    return this.kind.isOperator ? queues : `${queues}, ${howMany(inExchanges, "exchange")}`;
   }
 
   buttons() {

@@ -24,6 +24,16 @@ function inWords(value, key) {
 }
 
 /**
+ * A value without its unit, large ones also in words: "86400000 (1d)".
+ *
+ * @param {*} value of a key
+ * @param {Object} [key] as of `GET /api/policy-keys`
+ */
+export function briefly(value, key) {
+  return plain(value) + inWords(value, key);
+}
+
+/**
  * A definition as it stands in lists: a line for each key.
  *
  * @param {Object<string, *>} definition
@@ -31,7 +41,7 @@ function inWords(value, key) {
  */
 export function definitionList(definition, keys) {
   const rows = Object.entries(definition).map(([name, value]) =>
-    h("div", { key: name, title: keys.get(name)?.summary ?? null }, h("dt", null, `${name}:`), h("dd", { title: valueInWords(value, keys.get(name)) }, plain(value), inWords(value, keys.get(name)))),
+    h("div", { key: name, title: keys.get(name)?.summary ?? null }, h("dt", null, `${name}:`), h("dd", { title: valueInWords(value, keys.get(name)) }, briefly(value, keys.get(name)))),
   );
   return h("dl", { class: "values" }, rows);
 }

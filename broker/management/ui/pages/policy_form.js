@@ -24,7 +24,7 @@ export function policyForm(context, kind, { keys, vhosts = [], policy, saved }) 
     keep: true,
     action: async (values) => {
       const { vhost, name } = policy ?? values;
-      const preview = await save(context, kind, vhost, name, values);
+      const preview = await save(context, kind, keys, vhost, name, values);
       if (preview === null) return "";
       form.reset();
       context.say(savedText(kind, name, preview));
@@ -55,7 +55,7 @@ function ruleFields(kind, keys) {
 }
 
 /** @returns {Promise<Object|null>} the dry run of what has been saved; null if it has not */
-async function save({ api }, kind, vhost, name, { pattern, applyTo, priority, definition }) {
+async function save({ api }, kind, keys, vhost, name, { pattern, applyTo, priority, definition }) {
   const path = [kind.path, vhost, name];
   const body = { pattern, definition, priority: priority ?? 0, "apply-to": applyTo };
   try {
@@ -64,7 +64,7 @@ async function save({ api }, kind, vhost, name, { pattern, applyTo, priority, de
       api.get([kind.path, vhost], { columns: "name" }),
     ]);
     const isThere = known.some((each) => each.name === name);
-    const isSaved = await confirmPolicy({ kind, name, preview, isThere, save: () => api.put(path, body) });
+    const isSaved = await confirmPolicy({ kind, keys, name, preview, isThere, save: () => api.put(path, body) });
     return isSaved ? preview : null;
   } catch (error) {
     throw kind.isOperator ? error : asText(error);

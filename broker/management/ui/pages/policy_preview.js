@@ -2,8 +2,9 @@
 
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { exactNumber, howMany, plain, shortBytes } from "../parts/format.js";
+import { exactNumber, howMany, shortBytes } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
+import { briefly } from "./policy_definition.js";
 import { capital } from "./policy_kinds.js";
 
 const SHOWN = 50;
@@ -13,19 +14,20 @@ const SHOWN = 50;
  *
  * @param {Object} question
  * @param {import("./policy_kinds.js").Kind} question.kind
+ * @param {Object[]} question.keys all keys that the API knows
  * @param {string} question.name of the policy
  * @param {Object} question.preview the answer of the API to `dry_run=true`
  * @param {boolean} question.isThere whether it takes the place of a policy of that name
  * @param {function(): Promise} question.save
  * @returns {Promise<boolean>} whether it has been saved
  */
-export function confirmPolicy({ kind, name, preview, isThere, save }) {
+export function confirmPolicy({ kind, keys, name, preview, isThere, save }) {
   const drop = preview.would_drop;
   const gone = drop.messages - drop.dead_lettered;
   return confirmAction({
     title: `${isThere ? "Change" : "Add"} ${kind.name}`,
     name,
-    details: [summary(preview, kind), drop.messages > 0 ? warning(drop) : null, rivals(preview), table(preview)],
+    details: [summary(preview, kind), drop.messages > 0 ? warning(drop) : null, rivals(preview), table(preview, new Map(keys.map((key) => [key.key, key])))],
     isHarmless: drop.messages === 0,
     verb: verb(drop, gone),
     action: save,
@@ -64,13 +66,13 @@ function rivals({ queues }) {
 }
 
 /** Those that lose most first, then those on which anything changes. */
-function table({ queues }) {
+function table({ queues }, keys) {
   if (queues.length === 0) return null;
   const weight = (queue) => [queue.would_drop.messages, Object.keys(queue.changes).length, queue.messages_ready];
   const sorted = [...queues].sort((one, other) => compare(weight(other), weight(one)));
   const rows = sorted.slice(0, SHOWN).map((queue) => ({
     key: queue.name,
-    cells: [queue.name, leaving(queue.would_drop), exactNumber(queue.messages_ready), changes(queue.changes), effect(queue)],
+    cells: [queue.name, leaving(queue.would_drop), exactNumber(queue.messages_ready), changes(queue.changes, keys), effect(queue)],
   }));
   const more = queues.length - rows.length;
   return [
@@ -96,14 +98,14 @@ function effect({ matches, in_force: inForce, rival }) {
   return rival === null ? "in force" : `in force, in place of ${rival}`;
 }
 
-function changes(changed) {
+function changes(changed, keys) {
   const rows = Object.entries(changed);
   if (rows.length === 0) return h("span", { class: "muted" }, "nothing");
-  return rows.map(([key, { from, to }]) => h("div", { key }, `${key}: ${say(from)} → ${say(to)}`));
+  return rows.map(([key, { from, to }]) => h("div", { key }, `${key}: ${say(from, keys.get(key))} → ${say(to, keys.get(key))}`));
 }
 
-function say(value) {
-  return value === null || value === undefined ? "none" : plain(value);
+function say(value, key) {
+  return value === null || value === undefined ? "none" : briefly(value, key);
 }
 
 /** What is said when it is done. @returns {string} */

@@ -23,6 +23,7 @@ export default {
   title: ({ name }) => `Queue ${name}`,
 
   mount(context) {
+    patch(context.root, heading(`Queue ${context.params.name}`));
     const parts = makeParts(context);
     let wasThere = false;
     return async () => {

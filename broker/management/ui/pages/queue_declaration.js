@@ -6,6 +6,8 @@ import { VhostField } from "../parts/vhost_field.js";
 
 const KINDS = { integer: "Number", boolean: "Boolean", string: "String", age: "String" };
 const TYPE_ARGUMENT = "x-queue-type";
+/** As the API says it of a virtual host without a default of its own. */
+const UNSET = "undefined";
 
 /** The form, closed at first; `element` stays the same. */
 export class DeclarationForm {
@@ -59,14 +61,21 @@ export class DeclarationForm {
   }
 
   async declare({ vhost, type, name, transient, auto_delete: autoDelete, arguments: given }) {
-    // A classic queue says nothing of its type, so that applications may declare it as they always have.
-    const body =
-      type === "classic"
-        ? { durable: !transient, auto_delete: autoDelete, arguments: given }
-        : { durable: true, auto_delete: false, arguments: { ...given, [TYPE_ARGUMENT]: type } };
+    const isClassic = type === "classic";
+    // A classic queue says nothing of its type if it need not, so that applications may declare it as they always have.
+    const isSaid = !isClassic || (await this.defaultType(vhost)) !== type;
+    const properties = isClassic ? { durable: !transient, auto_delete: autoDelete } : { durable: true, auto_delete: false };
+    const body = { ...properties, arguments: isSaid ? { ...given, [TYPE_ARGUMENT]: type } : given };
     await this.context.api.put(["queues", vhost, name], body);
     await this.context.refresh();
     return `Queue ${name} is there.`;
+  }
+
+  /** The type of queues that name none. */
+  async defaultType(vhost) {
+    const vhosts = await this.context.api.get(["vhosts"], { columns: "name,default_queue_type" });
+    const type = vhosts.find(({ name }) => name === vhost)?.default_queue_type ?? UNSET;
+    return type === UNSET ? "classic" : type;
   }
 }
 

@@ -61,7 +61,7 @@ export class GetForm {
     const { api, params, refresh } = this.context;
     const { vhost, name } = params;
     const body = { ackmode: mode, count, encoding: "auto", truncate: TRUNCATE };
-    const got = await api.post(["queues", vhost, name, "get"], body);
+    const got = await api.request("POST", ["queues", vhost, name, "get"], { body, exact: true });
     const views = got.map((message, index) => messageView(message, `Message ${index + 1} of ${got.length}`, vhost));
     this.messages.replaceChildren(...views);
     await refresh();

@@ -52,7 +52,7 @@ function columns(beside) {
  * @param {string[]} tags of a user
  */
 export function tagList(tags) {
-  return tags.length === 0 ? h("span", { class: "muted" }, "none") : tags.join(", ");
+  return tags.length === 0 ? h("span", { class: "muted" }, "none") : h("span", { class: "room" }, tags.join(", "));
 }
 
 /**
@@ -71,7 +71,7 @@ function vhostList(permissions) {
 
 function limitList(limits) {
   const rows = Object.entries(limits);
-  return rows.length === 0 ? null : rows.map(([name, value]) => h("div", { key: name }, `${name}: ${value < 0 ? "none" : exactNumber(value)}`));
+  return rows.length === 0 ? null : rows.map(([name, value]) => h("div", { key: name, class: "number" }, `${name}: ${value < 0 ? "none" : exactNumber(value)}`));
 }
 
 function makeForm(context) {

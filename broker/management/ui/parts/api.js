@@ -47,9 +47,13 @@ export function apiPath(segments, query = {}) {
 
 /** Requests to the API. All of them reject with ApiError, ConnectionLost, or AbortError when the signal says so. */
 export class Api {
-  /** @param {AbortSignal} [signal] ends what is under way, for example when a page is left */
-  constructor(signal) {
+  /**
+   * @param {AbortSignal} [signal] ends what is under way, for example when a page is left
+   * @param {function(): void} [ended] called when an answer says that nobody is logged in any more
+   */
+  constructor(signal, ended = () => {}) {
     this.signal = signal;
+    this.ended = ended;
   }
 
   /** Read an object or a list: `api.get(["queues", vhost, name], {lengths_age: 60})`. */
@@ -77,14 +81,15 @@ export class Api {
    *
    * @param {string} method of HTTP
    * @param {string[]} segments of the path behind api/
-   * @param {{query?: Object, body?: *, headers?: Object, form?: Object}} [parts] `body` goes as JSON, `form` as a form
+   * @param {{query?: Object, body?: *, json?: string, headers?: Object, form?: Object, exact?: boolean}} [parts] `body` goes
+   *   as JSON, `json` is JSON already, `form` goes as a form; `exact`: see keepDigits()
    * @returns {Promise<*>} the decoded answer; null if it is empty
    */
-  async request(method, segments, { query, body, headers, form } = {}) {
+  async request(method, segments, { query, body, json = body && JSON.stringify(body), headers, form, exact = false } = {}) {
     const init = { method, headers: { "X-Leveret-UI": "1", ...headers }, cache: "no-store", signal: this.patience() };
     if (form !== undefined) init.body = new URLSearchParams(form);
-    if (body !== undefined) {
-      init.body = JSON.stringify(body);
+    if (json !== undefined) {
+      init.body = json;
       init.headers["Content-Type"] = "application/json";
     }
     let status, text;
@@ -95,7 +100,12 @@ export class Api {
       if (this.signal?.aborted) throw this.signal.reason;
       throw new ConnectionLost();
     }
-    return read(status, text);
+    try {
+      return read(status, text, exact);
+    } catch (error) {
+      if (error.isLoggedOut) this.ended();
+      throw error;
+    }
   }
 
   patience() {
@@ -104,15 +114,22 @@ export class Api {
   }
 }
 
-function read(status, text) {
+function read(status, text, exact) {
   let document = null;
   try {
-    document = text === "" ? null : JSON.parse(text);
+    document = text === "" ? null : JSON.parse(text, exact ? keepDigits : undefined);
   } catch {
     document = { error: "", reason: text };
   }
   if (status < 400) return document;
-  throw new ApiError(status, document?.error ?? "", say(document?.reason) || `HTTP status ${status}`);
+  const unsaid = status === 401 ? "You are not logged in any more." : `HTTP status ${status}`;
+  throw new ApiError(status, document?.error ?? "", say(document?.reason) || unsaid);
+}
+
+/** Whole numbers that are too large for JavaScript stay as they are written; JSON.stringify() writes them so again. */
+function keepDigits(key, value, context) {
+  const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source);
+  return isRounded ? (JSON.rawJSON?.(context.source) ?? value) : value;
 }
 
 /** Reasons are texts, or lists for Erlang terms. */

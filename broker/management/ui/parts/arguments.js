@@ -47,7 +47,8 @@ export class ArgumentsField {
 
   /** @returns {Object<string, *>} the table @throws {FieldError} a value does not fit its type */
   read() {
-    const table = {};
+    // Without what objects have by themselves: a name may be that of anything.
+    const table = Object.create(null);
     for (const row of this.rows.children) {
       const [key, value, type] = row.querySelectorAll("input, select");
       if (key.value === "" && value.value === "") continue;

@@ -42,7 +42,8 @@ export class DefinitionField {
 
   /** @returns {Object<string, *>} the definition @throws {FieldError} a value cannot be */
   read() {
-    const definition = {};
+    // Without what objects have by themselves: a key may be called anything.
+    const definition = Object.create(null);
     for (const entry of this.entries) {
       const name = entry.name();
       if (name === "") throw new FieldError("A key has no name.");

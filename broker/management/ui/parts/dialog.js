@@ -6,6 +6,11 @@ import { Notice } from "./notice.js";
 
 let count = 0;
 
+/** Close what is open, undone. */
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+}
+
 /**
  * Show something in a dialog.
  *
@@ -44,6 +49,7 @@ export function confirmAction({ title, name, text = "", details = null, isHarmle
     let isDone = false;
     const act = async () => {
       button.disabled = true;
+      cancel.disabled = true;
       refused.clear();
       try {
         await action();
@@ -52,6 +58,8 @@ export function confirmAction({ title, name, text = "", details = null, isHarmle
       } catch (error) {
         refused.show(error instanceof ConnectionLost ? `${error.message} Nothing is known of the outcome.` : error.message);
         button.disabled = false;
+        cancel.disabled = false;
+        button.focus();
       }
     };
     const button = h("button", { type: "button", class: isHarmless ? "main" : "danger", on: { click: act } }, verb);
@@ -66,6 +74,8 @@ export function confirmAction({ title, name, text = "", details = null, isHarmle
     );
     dialog.classList.toggle("wide", details !== null);
     dialog.addEventListener("close", () => resolve(isDone));
+    // What is under way cannot be called off, and what comes of it has to be seen.
+    dialog.addEventListener("cancel", (event) => button.disabled && event.preventDefault());
     (isHarmless ? button : cancel).focus();
   });
 }

@@ -72,11 +72,12 @@ export function readControl(field) {
 /**
  * A number that somebody has typed; commas, underscores and spaces between digits are fine.
  *
- * @throws {FieldError} it is none
+ * @throws {FieldError} it is none, or one that would come out as another
  */
 export function readNumber(text) {
   const number = Number(text.replace(/[\s_,]/g, ""));
   if (text.trim() === "" || !Number.isFinite(number)) throw new FieldError("This has to be a number.");
+  if (Number.isInteger(number) && !Number.isSafeInteger(number)) throw new FieldError("This is too large to be sent as it is.");
   return number;
 }
 

@@ -21,6 +21,19 @@ export function navigation(user, current, path) {
   return rows;
 }
 
+/**
+ * Bring the links that are current into sight where there is so little room that they scroll sideways.
+ *
+ * @param {HTMLElement} place with rows of links; by scrollIntoView() the focus would go on from there
+ */
+export function showCurrent(place) {
+  for (const link of place.querySelectorAll("[aria-current]")) {
+    const list = link.closest("ul");
+    const [inner, outer] = [link.getBoundingClientRect(), list.getBoundingClientRect()];
+    list.scrollLeft += inner.left + inner.width / 2 - (outer.left + outer.width / 2);
+  }
+}
+
 function offered(tabs, user) {
   const found = tabs.map((tab) => (tab.below === undefined ? tab : { ...tab, path: offered(tab.below, user)[0]?.path }));
   return found.filter(({ path, tag }) => user.may(tag) && PAGES.some((page) => page.path === path));

@@ -3,10 +3,11 @@
 import { PAGES } from "../pages/registry.js";
 import { match, parse } from "./address.js";
 import { Api, ApiError, ConnectionLost } from "./api.js";
+import { closeDialogs } from "./dialog.js";
 import { h, patch } from "./element.js";
 import { clock } from "./format.js";
 import { emptyState, heading } from "./layout.js";
-import { navigation } from "./navigation.js";
+import { navigation, showCurrent } from "./navigation.js";
 import { Notice } from "./notice.js";
 import { prefer, preference } from "./preferences.js";
 import { Refresher } from "./refresh.js";
@@ -26,6 +27,8 @@ export class Shell {
     this.vhost = preference("vhost", "");
     this.vhosts = [];
     this.leaving = new AbortController();
+    this.wasLost = false;
+    this.title = "Leveret";
     this.refresher = new Refresher((failure) => this.report(failure));
     this.lost = new Notice("error");
     this.failed = new Notice("error");
@@ -71,6 +74,7 @@ export class Shell {
 
   /** Stop asking, and hide; resume() goes on where we were. */
   pause() {
+    closeDialogs();
     this.element.hidden = true;
     this.refresher.use(null);
   }
@@ -79,11 +83,13 @@ export class Shell {
   resume() {
     this.element.hidden = false;
     document.title = this.title;
-    this.refresher.use(this.run);
+    if (this.run === null) this.route();
+    else this.refresher.use(this.run);
   }
 
   /** End for good. */
   close() {
+    closeDialogs();
     removeEventListener("hashchange", this.route);
     this.leaving.abort();
     this.refresher.use(null);
@@ -98,8 +104,10 @@ export class Shell {
     this.leaving.abort();
     this.leaving = new AbortController();
     this.refresher.use(null);
+    this.run = null;
     this.failed.clear();
     patch(this.tabs, navigation(this.user, page?.tab ?? "", segments[0] ?? ""));
+    showCurrent(this.tabs);
     const isFirst = this.root === undefined;
     this.root = h("div", { class: "page", own: true });
     this.main.replaceChildren(this.root);
@@ -116,22 +124,47 @@ export class Shell {
       patch(this.root, heading("No such page"), emptyState("There is nothing at this address.", "The tabs above lead to all there is."));
       return;
     }
+    let refresh = null;
+    this.run = async () => {
+      refresh ??= await this.prepare(page, params, query, signal);
+      await refresh();
+    };
+    await this.refresher.use(this.run);
+  }
+
+  /** Everything up to the first refresh; it is tried again if it fails, as that is. */
+  async prepare(page, params, query, signal) {
+    const module = await unlessLeft(this.load(page, signal), signal);
+    this.setTitle(module.title(params));
+    const refresh = await module.mount(this.context(params, query));
+    signal.throwIfAborted();
+    return refresh;
+  }
+
+  /** The module of a page; it may be out of reach as the API, or gone with a newer version of the broker. */
+  async load(page, signal) {
     try {
-      const { default: module } = await page.load();
-      if (signal.aborted) return;
-      this.setTitle(module.title(params));
-      const refresh = await module.mount(this.context(params, query));
-      if (signal.aborted) return;
-      this.run = async () => refresh();
-      await this.refresher.use(this.run);
-    } catch (error) {
-      if (!signal.aborted) this.report(error);
+      return (await page.load()).default;
+    } catch {
+      signal.throwIfAborted();
+      await this.makeApi().get(["session"]);
+      // Browsers may keep in mind that a module was out of reach, for as long as the page is open.
+      if (this.wasLost) {
+        location.reload();
+        await new Promise(() => {});
+      }
+      throw new Error("This page could not be loaded. Please load it again in the browser.");
     }
   }
 
   setTitle(title) {
     this.title = `${title} – Leveret`;
     document.title = this.title;
+  }
+
+  /** Requests of the page that is shown. */
+  makeApi() {
+    return new Api(this.leaving.signal, () => this.ended());
   }
 
   context(params, query) {
@@ -143,7 +176,7 @@ export class Shell {
       query,
       signal,
       user: this.user,
-      api: new Api(signal),
+      api: this.makeApi(),
       get vhost() {
         return shell.vhost;
       },
@@ -167,6 +200,7 @@ export class Shell {
     } else if (failure.name === "AbortError") {
       return;
     } else if (failure instanceof ConnectionLost) {
+      this.wasLost = true;
       const since = this.answeredAt === undefined ? "" : ` What is shown is of ${clock(this.answeredAt)}.`;
       this.lost.show(`${failure.message}${since} Trying again …`);
     } else {
@@ -176,10 +210,8 @@ export class Shell {
   }
 
   reportRefusal(failure) {
-    if (failure instanceof ApiError && failure.isLoggedOut) {
-      this.ended();
-      return;
-    }
+    // Then the log-in form is shown.
+    if (failure instanceof ApiError && failure.isLoggedOut) return;
     const isGone = failure instanceof ApiError && failure.status === 404;
     this.failed.show(isGone ? "There is no such object (any more)." : failure.message);
     if (!(failure instanceof ApiError)) console.error(failure);
@@ -188,7 +220,7 @@ export class Shell {
   // -- virtual hosts ---------------------------------------------------------------------------------------
 
   async reloadVhosts() {
-    const found = await new Api(this.leaving.signal).get(["vhosts"], { columns: "name" });
+    const found = await this.makeApi().get(["vhosts"], { columns: "name" });
     this.vhosts = found.map(({ name }) => name);
     if (this.vhost !== "" && !this.vhosts.includes(this.vhost)) this.chooseVhost("");
     const options = ["", ...this.vhosts].map((name) => h("option", { key: name, value: name }, name === "" ? "All" : name));
@@ -201,6 +233,14 @@ export class Shell {
     prefer("vhost", name);
     this.refresher.now();
   }
+}
+
+/** What a promise comes to; what cannot be ended, such as fetching a module, is not waited for when the page is left. */
+function unlessLeft(promise, signal) {
+  const left = new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+  return Promise.race([promise, left]);
 }
 
 function find(segments) {

@@ -5,7 +5,7 @@
 import { ApiError } from "./api.js";
 import { ColumnChoice } from "./column_choice.js";
 import { h, patch } from "./element.js";
-import { exactNumber } from "./format.js";
+import { exactNumber, howMany } from "./format.js";
 import { Pager } from "./pager.js";
 
 const TYPING_MS = 250;
@@ -38,7 +38,8 @@ export class Table {
    * @param {function(Object): Promise<Object>} description.load asks the API: takes the query (page, page_size, name,
    *   use_regex, sort, sort_reverse, columns) and returns the page; of a list without pages: a plain list
    * @param {function(): Node} description.empty what is shown if there are no objects at all; see emptyState()
-   * @param {string} [description.caption] for screen readers; default: id
+   * @param {string} [description.caption] what there is, for screen readers and in the count; default: id
+   * @param {string} [description.one] the same of a single one; default: the caption without its s
    * @param {string} [description.place] what its filter, order and page are remembered by, if there is one such table
    *   for each of many objects; default: id
    * @param {string} [description.sort] key of the column sorted by at first
@@ -47,13 +48,14 @@ export class Table {
    * @param {boolean} [description.filtered] whether there is a filter; default true
    */
   constructor(description) {
-    this.description = { caption: description.id, needs: [], filterLabel: "Filter by name", filtered: true, ...description };
+    const caption = description.caption ?? description.id;
+    this.description = { caption, one: caption.replace(/s$/, ""), needs: [], filterLabel: "Filter by name", filtered: true, ...description };
     const { id, sort = "", place = id } = this.description;
     this.state = left.get(place) ?? { page: 1, pageSize: 100, name: "", regex: false, sort, reverse: false };
     left.set(place, this.state);
     this.data = null;
-    this.choice = new ColumnChoice(id, description.columns, () => this.refresh());
-    this.pager = new Pager(this.state, () => this.refresh());
+    this.choice = new ColumnChoice(id, description.columns, () => this.refresh({ patient: true }));
+    this.pager = new Pager(this.state, () => this.turn());
     this.body = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": this.description.caption });
     this.count = h("span", { class: "muted", role: "status" });
     this.problem = h("span", { class: "field-error", role: "alert" });
@@ -76,6 +78,12 @@ export class Table {
   change(changes) {
     Object.assign(this.state, { page: 1, ...changes });
     return this.refresh({ patient: true });
+  }
+
+  /** Show another page, from its beginning: the pager is at the end. */
+  async turn() {
+    await this.refresh({ patient: true });
+    scrollBy(0, Math.min(0, this.element.getBoundingClientRect().top));
   }
 
   /**
@@ -129,8 +137,8 @@ export class Table {
 
   show() {
     const { total_count: total, filtered_count: found, items } = this.data;
-    const count = found === total ? exactNumber(total) : `${exactNumber(found)} of ${exactNumber(total)}`;
-    this.count.textContent = `${count} ${this.description.caption}`;
+    const { one, caption } = this.description;
+    this.count.textContent = `${found === total ? "" : `${exactNumber(found)} of `}${howMany(total, one, caption)}`;
     this.pager.show(this.data);
     if (total === 0) patch(this.body, this.description.empty());
     else if (items.length === 0) patch(this.body, h("p", { class: "empty" }, "Nothing fits the filter."));
