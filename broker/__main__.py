@@ -1,40 +1,50 @@
-"""The program ``leveret``."""
+"""The program ``leveret``: what has to hold before it imports anything that takes time."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from types import FrameType
+from typing import Final
 
-import uvloop
-
-from broker import logs
-from broker.app import StartError
-from broker.check import check_config
-from broker.config.cli import parse, parse_or_exit
-from broker.config.errors import DefinitionsError
-from broker.config.reference import page
-from broker.process import serve
+#: Standard input, output and error.
+_STANDARD: Final = (0, 1, 2)
 
 
 def main() -> None:
-    """Run the broker, or check or describe its configuration.
+    """Run the program; see broker.program.
 
     Raises:
-        SystemExit: 0 after a clean stop, 1 if it cannot start, 2 for bad usage.
+        SystemExit: As broker.program.run().
     """
-    match sys.argv[1:]:
-        case ["check-config", *rest]:
-            sys.exit(check_config(rest, os.environ, sys.stdout, sys.stderr))
-        case ["config-reference"]:
-            sys.stdout.write(page())
-            sys.exit(0)
-    settings = parse_or_exit(sys.argv[1:], os.environ)
-    logs.configure(settings.log_level)
-    try:
-        uvloop.run(serve(settings, lambda: parse(sys.argv[1:], os.environ)))
-    except (StartError, DefinitionsError) as error:
-        sys.stderr.write(f"leveret: {error}\n")
-        sys.exit(1)
+    _open_standard_streams()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    # Whoever has a service reload before it serves gets what it reads then.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from broker.program import run
+
+    run(sys.argv[1:])
+
+
+def _open_standard_streams() -> None:
+    """Open those that the process was started without: a file or socket in their place would get what is printed."""
+    for descriptor in _STANDARD:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End the process: before it serves there is nothing to be tidied, and it may be killed at any time."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+    # The first process of a container survives that.
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,11 @@ def is_loopback(address: str) -> bool:
 def _resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
     """The families and addresses of a host, each once."""
     flags = socket.AI_PASSIVE
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+    except UnicodeError as error:
+        # What is too long for a name, or has an empty part, is not even looked for.
+        raise OSError(None, "Not a host name") from error
     addresses: dict[tuple[socket.AddressFamily, str], None] = {}
     for family, _, _, _, address in found:
         if family in (socket.AF_INET, socket.AF_INET6):

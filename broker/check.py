@@ -28,15 +28,17 @@ from broker.config.effective import render
 from broker.config.errors import ConfigError, DefinitionsError, UsageError
 from broker.config.listening import Planned, planned
 from broker.config.load import Reading
-from broker.config.options import OPTIONS, Settings
+from broker.config.options import OPTIONS, DefaultPermissions, Settings
 from broker.core.broker import Broker
 from broker.core.timers import Timers
 from broker.core.turn import Turn
 from broker.definitions import load_definitions
 from broker.management.http.certificates import valid_until
 from broker.tls import problems_of
-from storage.directory.directory_format import unpack_format
-from storage.format import FORMAT_VERSION
+from policies.invalid_pattern import InvalidPattern
+from policies.patterns import Pattern
+from storage.directory.directory_format import DataDirectoryError, read_format
+from storage.disk.files import DiskFiles
 
 #: As in the command line: shows the configuration that is in force.
 _PRINT: Final = "--print"
@@ -89,6 +91,7 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from problems_of(settings.ssl_options)
         yield from _expired(settings)
     yield from _directory_problems(settings.data_dir)
+    yield from _permission_problems(settings.default_permissions)
     yield from _definitions_problems(settings)
 
 
@@ -127,20 +130,35 @@ def _expired(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _directory_problems(path: Path) -> Iterator[tuple[str, str]]:
-    existing = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    try:
+        existing = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    except OSError as error:
+        # A name that is too long, for example.
+        yield "data_dir", f"data_dir: {path}: {error.strerror}"
+        return
     if not existing.is_dir():
         yield "data_dir", f"data_dir: {existing} is not a directory"
     elif not os.access(existing, os.W_OK | os.X_OK):
         yield "data_dir", f"data_dir: {existing} cannot be written to"
     else:
         try:
-            found = unpack_format((path / "FORMAT").read_bytes())
+            found = read_format(DiskFiles(), str(path))
+        except DataDirectoryError as error:
+            yield "data_dir", f"data_dir: {error}"
+            return
         except OSError:
             return
-        if found is None:
-            yield "data_dir", f"data_dir: {path / 'FORMAT'} is damaged; restore it from a backup"
-        elif found.min_reader > FORMAT_VERSION:
+        if found is not None and found.is_too_new:
             yield "data_dir", f"data_dir: {path} was written by a newer version (format {found.format})"
+
+
+def _permission_problems(permissions: DefaultPermissions) -> Iterator[tuple[str, str]]:
+    for name in ("configure", "write", "read"):
+        option = f"default_permissions.{name}"
+        try:
+            Pattern(getattr(permissions, name))
+        except InvalidPattern as error:
+            yield option, f"{option}: {error}"
 
 
 def _definitions_problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -148,6 +166,8 @@ def _definitions_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     for option in ("load_definitions", "definitions", "policies"):
         others = {name: OPTIONS[name].default for name in ("load_definitions", "definitions", "policies")}
         del others[option]
+        # What is wrong with them has been said.
+        others["default_permissions"] = DefaultPermissions()
         try:
             asyncio.run(_try_import(_with(settings, others)))
         except DefinitionsError as error:
@@ -171,7 +191,11 @@ async def _try_import(settings: Settings) -> None:
 
 def _add_what_is_there(path: Path, broker: Broker, accounts: Accounts) -> bool:
     """Add the vhosts and users of the data directory, which definitions may speak of; return whether there were any."""
-    if not path.exists():
+    try:
+        if not path.exists():
+            return False
+    except OSError:
+        # The directory cannot be used, as has been said.
         return False
     query = "select kind, key, value from definitions where kind in ('vhost', 'accounts') order by kind desc"
     try:

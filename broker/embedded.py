@@ -14,6 +14,7 @@ Elsewhere, in a thread of its own::
 from __future__ import annotations
 
 import asyncio
+import atexit
 import shutil
 import tempfile
 import threading
@@ -127,6 +128,8 @@ class LeveretThread:
             TimeoutError: It did not start within 30 s.
         """
         self._thread.start()
+        # A program may end without stopping it, and would leave its data behind.
+        atexit.register(self.stop)
         if not self._started.wait(_DEADLINE):
             raise TimeoutError(f"the broker did not start within {_DEADLINE:.0f} s")
         if self._failure is not None:
@@ -135,7 +138,10 @@ class LeveretThread:
             raise StartError("the broker did not start")
 
     def stop(self) -> None:
-        """Stop it, and wait until it has stopped."""
+        """Stop it, and wait until it has stopped; fine if it does not run."""
+        atexit.unregister(self.stop)
+        if self._thread.ident is None:
+            return
         if self._loop is not None and self._stopping is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_DEADLINE)

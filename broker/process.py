@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import sys
@@ -21,6 +22,8 @@ log = logging.getLogger("leveret")
 async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> None:
     """Run a broker until a signal stops it; a second signal stops it at once, SIGHUP has it read its configuration.
 
+    Until it serves, signals are left as they are.
+
     Args:
         settings: Its configuration.
         read_settings: Reads the configuration anew.
@@ -31,20 +34,29 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     GarbageCollection(loop.call_soon).start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, number, stopping)
     app = App(settings)
-    loop.add_signal_handler(signal.SIGHUP, partial(_reload, app, read_settings))
     try:
         await app.start()
     except StartError:
         await app.stop()
         raise
-    sys.stdout.write(app.ready_line() + "\n")
-    sys.stdout.flush()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, number, stopping)
+    loop.add_signal_handler(signal.SIGHUP, partial(_reload, app, read_settings))
+    _announce(app.ready_line())
     await stopping.wait()
     await app.stop()
     log.info("stopped")
+
+
+def _announce(line: str) -> None:
+    try:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # Nobody reads it: no reason not to serve, nor for Python to fail with it again at the end.
+        log.warning("cannot print that it is ready: %s", error.strerror)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reload(app: App, read_settings: Callable[[], Settings]) -> None:

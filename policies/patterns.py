@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import regex
+from policies.invalid_pattern import InvalidPattern
 
-from policies.pcre import InvalidPattern, Translator
+if TYPE_CHECKING:
+    import regex
 
 #: A search that takes longer has met a catastrophic pattern; the event loop stands still meanwhile.
 TIMEOUT_SECONDS: Final = 0.05
 
 
+#: Patterns that match whatever they are searched in. Most brokers have no others, and start without the library.
+_ALWAYS: Final = frozenset(("", ".*"))
 #: Without it a caseless "ss" would match a sharp s.
 _PREFIX: Final = "(?-f)"
 
@@ -29,12 +32,7 @@ class Pattern:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        try:
-            self._compiled = regex.compile(_PREFIX + Translator(source, _octets(source)).translate(), regex.VERSION1)
-        except (regex.error, RecursionError, OverflowError) as error:
-            reason = getattr(error, "msg", None) or "nested too deep"
-            position = getattr(error, "pos", None) or 0
-            raise InvalidPattern(source, reason, max(0, position - len(_PREFIX))) from None
+        self._compiled = None if source in _ALWAYS else _compiled(source)
 
     def __repr__(self) -> str:
         return f"Pattern({self.source!r})"
@@ -45,10 +43,25 @@ class Pattern:
         Args:
             text: Bytes that are no UTF-8 stand as surrogates.
         """
+        if self._compiled is None:
+            return True
         try:
             return self._compiled.search(_octets(text), timeout=TIMEOUT_SECONDS) is not None
         except (TimeoutError, MemoryError):
             return False
+
+
+def _compiled(source: str) -> regex.Pattern[str]:
+    import regex
+
+    from policies.pcre import Translator
+
+    try:
+        return regex.compile(_PREFIX + Translator(source, _octets(source)).translate(), regex.VERSION1)
+    except (regex.error, RecursionError, OverflowError) as error:
+        reason = getattr(error, "msg", None) or "nested too deep"
+        position = getattr(error, "pos", None) or 0
+        raise InvalidPattern(source, reason, max(0, position - len(_PREFIX))) from None
 
 
 def _octets(text: str) -> str:

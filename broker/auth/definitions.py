@@ -12,7 +12,7 @@ from broker.auth.accounts import Accounts, UnknownUser
 from broker.auth.passwords import MD5, SHA256, InvalidHash, check_hash, hash_password
 from broker.auth.users import User, UserLimits
 from broker.config.errors import DefinitionsError
-from policies.pcre import InvalidPattern
+from policies.invalid_pattern import InvalidPattern
 
 #: Releases of RabbitMQ that exported hashes without naming the algorithm, and used MD5.
 _MD5_RELEASES: Final = ("1.", "2.", "3.0.", "3.1.", "3.2.", "3.3.", "3.4.", "3.5.")

@@ -7,7 +7,7 @@ import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from broker.config.errors import ConfigError, UsageError
 from broker.config.given import Given
@@ -17,6 +17,13 @@ from broker.version import VERSION
 
 if TYPE_CHECKING:
     from broker.config.options import Settings
+
+
+CHECK_CONFIG: Final = "check-config"
+"""The command that checks a configuration; the broker's options follow."""
+CONFIG_REFERENCE: Final = "config-reference"
+"""The command that describes all options."""
+COMMANDS: Final = (CHECK_CONFIG, CONFIG_REFERENCE)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
@@ -119,7 +126,7 @@ def _parser() -> _Parser:
     parser.set_defaults(given=[])
     for option in OPTIONS.values():
         if option.flag:
-            text = f"{option.help} Default: {option.default}.".replace("%", "%%")
+            text = f"{option.help} Default: {_shown(option.default)}.".replace("%", "%%")
             parser.add_argument(
                 option.flag, action=_Give, const=option.name, metavar=option.metavar, help=text, dest="given"
             )
@@ -131,7 +138,20 @@ def _parser() -> _Parser:
     return parser
 
 
+def _shown(default: object) -> str:
+    """A default value as it would be written."""
+    if default is None:
+        return "none"
+    return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
 def _advice(parser: argparse.ArgumentParser, argument: str) -> str:
-    flags = parser._option_string_actions
-    near = difflib.get_close_matches(argument.partition("=")[0], flags, n=1)
-    return f"; did you mean {near[0]}?" if near else "; see leveret --help"
+    if argument in COMMANDS:
+        return "; it has to come first" if argument == CHECK_CONFIG else "; it stands alone"
+    if not argument.startswith("-"):
+        near = difflib.get_close_matches(argument, COMMANDS, n=1)
+        return f"; did you mean {near[0]}?" if near else "; see leveret --help"
+    # With the dashes, everything would resemble everything.
+    flags = [flag.lstrip("-") for flag in parser._option_string_actions if flag.startswith("--")]
+    near = difflib.get_close_matches(argument.partition("=")[0].lstrip("-"), flags, n=1)
+    return f"; did you mean --{near[0]}?" if near else "; see leveret --help"

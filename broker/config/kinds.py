@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-import yaml
-
 from broker.config.units import parse_duration, parse_size
 
 T = TypeVar("T")
 
 _BOOLEANS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_URL_PATH: Final = re.compile(r"[A-Za-z0-9._~/-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +103,21 @@ def text(*, empty: bool = False) -> Kind[str]:
         return value
 
     return Kind(read, "a string" if empty else "a string that is not empty")
+
+
+def url_path() -> Kind[str]:
+    """A path that stands in addresses as it is written, slashes at its ends or not; it may be empty.
+
+    Returns:
+        The kind.
+    """
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not _URL_PATH.fullmatch(value) or {".", ".."} & {*value.split("/")}:
+            raise ValueError(value)
+        return value
+
+    return Kind(read, "a path of letters, digits, -, ., _, ~ and /")
 
 
 def choice(*words: str) -> Kind[str]:
@@ -391,6 +405,9 @@ def _split(written: str) -> list[str]:
 def _read_yaml(value: object) -> object:
     if not isinstance(value, str):
         return value
+    # Most brokers have no use for it.
+    import yaml
+
     try:
         return yaml.safe_load(value)
     except yaml.YAMLError as error:

@@ -219,7 +219,7 @@ class Cors:
 class Management:
     """How the HTTP API and the UI are served."""
 
-    path_prefix: str = option(kinds.text(empty=True), "", "Path in front of all others, such as `/broker`.")
+    path_prefix: str = option(kinds.url_path(), "", "Path in front of all others, such as `/broker`.")
     disable_stats: bool = option(
         kinds.boolean(), False, "Leave statistics out of all answers, as `?disable_stats=true` does for one."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -45,6 +46,47 @@ def test_in_a_thread(tmp_path: Path) -> None:
         assert Management(broker.http_url).request("GET", "whoami")["name"] == "guest"
     with LeveretThread(tmp_path) as broker:
         assert _declare(broker.url) == 1, "a data directory that is given is kept"
+
+
+def test_it_may_be_stopped_before_and_after() -> None:
+    broker = LeveretThread()
+    broker.stop()
+    broker.start()
+    broker.stop()
+    broker.stop()
+
+
+def test_a_program_that_just_ends_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = "from broker.embedded import LeveretThread; broker = LeveretThread(); broker.start(); print(broker.url)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE,
+        check=True,
+    )
+    assert ran.stdout.startswith("amqp://")
+    assert ran.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_message_does_not_need_is_not_imported() -> None:
+    """Test suites start brokers often, each in a process that may have nothing imported yet."""
+    program = """
+import pika, sys
+from broker.embedded import LeveretThread
+with LeveretThread() as broker, pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+    channel = connection.channel()
+    channel.queue_declare("q", durable=True)
+    channel.basic_publish("", "q", b"here")
+    assert channel.basic_get("q", auto_ack=True)[2] == b"here"
+print(*(name for name in ("aiohttp", "argparse", "difflib", "http.cookies", "regex", "yaml") if name in sys.modules))
+"""
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_DEADLINE, check=False)
+    assert (ran.stdout, ran.stderr) == ("\n", "")
 
 
 def test_two_at_once_have_nothing_in_common() -> None:

@@ -86,6 +86,14 @@ def test_everything_is_there_before_the_first_connection(tmp_path: Path) -> None
         ("[]", ": must hold a JSON object, such as RabbitMQ exports, not a list"),
         (b"\xff", ": is no JSON"),
         ('{"queues": [{"name": "q", "vhost": "none"}]}', ": queues: {'name': 'q', 'vhost': 'none'}: there is no vhost"),
+        ('{"vhosts": [{"name": "\\ud800"}]}', ": is no JSON: 'utf-8' codec can't encode"),
+        ("[" * 100_000, ": is no JSON: nested too deep"),
+        (json.dumps({"queues": [{"name": "q" * 256, "vhost": "/"}]}), ": queues: 'name' must have 255 bytes at most"),
+        ('{"queues": [{"name": "q", "vhost": "/", "arguments": {"x": 1e999}}]}', ": is no JSON: 1e999 is too large"),
+        (
+            '{"queues": [{"name": "q", "vhost": "/", "arguments": {"x": 9223372036854775808}}]}',
+            "'arguments': 9223372036854775808 is too large, it takes more than 64 bits",
+        ),
         ('{"users": [{"name": "ann", "tags": 1}]}', ": users: 'ann': 'tags' must be a list of strings"),
         (None, "No such file or directory"),
     ],
@@ -108,4 +116,5 @@ def test_what_cannot_be_imported(tmp_path: Path, content: str | bytes | None, sa
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1), refused.stderr
     assert refused.stderr.startswith("leveret: ")
     assert str(file) in refused.stderr
+    assert said in refused.stderr
     assert said in refused.stderr

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
+import secrets
+import shlex
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +20,7 @@ import pytest
 from pamqp import commands
 
 from broker.version import VERSION
-from tests.integration.program import Program, run, running
+from tests.integration.program import ROOT, Program, run, running
 from tests.integration.waiting import wait_until
 from tests.support.tables import plain
 from tests.support.wire import Channel, Connection, raw_connect
@@ -44,6 +49,16 @@ def test_ready_line(tmp_path: Path) -> None:
 def test_version() -> None:
     shown = run("--version")
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"leveret {VERSION}\n", "")
+
+
+@pytest.mark.parametrize("command", ["check-config --print", "config-reference"])
+@pytest.mark.parametrize(
+    ("streams", "status", "said"), [("| :", 0, ""), (">/dev/full", 1, "leveret: No space left on device\n")]
+)
+def test_output_that_nobody_takes(command: str, streams: str, status: int, said: str) -> None:
+    shell = f"set -o pipefail; {shlex.quote(sys.executable)} -u -m broker {command} {streams}"
+    ended = subprocess.run(["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (status, said)
 
 
 @pytest.mark.parametrize("option", ["--port", "--management-port", "--prometheus-port"])
@@ -98,6 +113,13 @@ def test_bad_environment() -> None:
     _assert_one_line(refused.stderr, "LEVERET_HEARTBEAT")
 
 
+@pytest.mark.parametrize("host", ["a" * 64, ".", "a..b"])
+def test_what_is_no_host_name(tmp_path: Path, host: str) -> None:
+    refused = run("--host", host, "--port", "0", "--data-dir", str(tmp_path))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    _assert_one_line(refused.stderr, f"cannot listen on {host}:0: ", "choose another --host")
+
+
 def test_unusable_data_directory(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -124,6 +146,52 @@ def _soft_file_limit(limit: int) -> Iterator[int]:
         yield hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# Nobody may listen to what is printed, and the descriptors may be closed.
+@pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "> >(:)"])
+def test_it_serves_whatever_becomes_of_its_output(tmp_path: Path, streams: str) -> None:
+    # Its address is its own, so that nobody takes the port meanwhile.
+    host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
+    with socket.create_server((host, 0)) as free:
+        port = free.getsockname()[1]
+    options = f"--host {host} --port {port} --management-port 0 --prometheus-port 0 --data-dir {tmp_path}"
+    command = ["bash", "-c", f"exec {shlex.quote(sys.executable)} -m broker {options} {streams}"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: process.poll() is not None or _answers(host, port), "the broker to listen")
+            assert process.poll() is None
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with Connection(f"amqp://guest:guest@{host}:{port}"):
+            return True
+    except OSError:
+        return False
+
+
+def test_signals_before_it_serves(tmp_path: Path) -> None:
+    """It reads definitions that do not come: SIGHUP does not end it, the others do at once and without a word."""
+    definitions = tmp_path / "definitions.json"
+    os.mkfifo(definitions)
+    arguments = ["--data-dir", str(tmp_path / "data"), "--port", "0", "--import-definitions", str(definitions)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        command = [sys.executable, "-m", "broker", *arguments]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                with definitions.open("w"):
+                    # It has opened its end, so that it has imported and prepared everything.
+                    process.send_signal(signal.SIGHUP)
+                    process.send_signal(number)
+                    assert process.communicate(timeout=60) == (b"", b"")
+                assert process.returncode == -number
+            finally:
+                process.kill()
 
 
 def test_as_many_open_files_as_the_system_allows(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 DEFAULT_PORT: Final = 15672
+_EXPECTED: Final = "--url or LEVERET_URL should be http://user:password@host:port"
 
 
 class Address(NamedTuple):
@@ -39,14 +40,19 @@ def parse_address(url: str) -> Address:
     Raises:
         ValueError: it is no such URL.
     """
-    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{error}: {_EXPECTED}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"not an HTTP URL: {url}")
+        # Without the URL, which may hold a password.
+        raise ValueError(f"not an HTTP URL: {_EXPECTED}")
     return Address(
         scheme=parts.scheme,
         host=parts.hostname,
-        port=parts.port or (DEFAULT_PORT if parts.scheme == "http" else DEFAULT_PORT - 1),
-        prefix=parts.path.rstrip("/").removesuffix("/api"),
+        port=port or (DEFAULT_PORT if parts.scheme == "http" else DEFAULT_PORT - 1),
+        prefix=quote(parts.path.rstrip("/").removesuffix("/api"), safe="/%"),
         user=unquote(parts.username or "guest"),
         password=unquote("guest" if parts.password is None else parts.password),
     )

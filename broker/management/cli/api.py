@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from broker.management.cli.address import Address
-from broker.management.cli.faults import CommandFault, OutOfTime
+from broker.management.cli.faults import DATA, CommandFault, OutOfTime
 
 # RabbitMQ 3.10 answers these as HTML text; nobody names a queue so.
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
@@ -22,13 +22,15 @@ class ApiFault(Exception):
         status: HTTP status.
         reason: why, as the API says; a list that it gives is joined.
         error: the API's word for the kind of fault.
+        details: the reason as it came, if it is a list.
     """
 
-    def __init__(self, status: int, reason: str, error: str = "") -> None:
+    def __init__(self, status: int, reason: str, error: str = "", details: list[Any] | None = None) -> None:
         super().__init__(f"{status} {reason}")
         self.status = status
         self.reason = reason
         self.error = error
+        self.details = details or []
 
     @property
     def missing(self) -> bool:
@@ -135,7 +137,13 @@ class Api:
             query: parameters; those that are None are left out, True and False are written in small letters.
             body: bytes as they are, anything else as JSON; None sends none.
             headers: further ones.
+
+        Raises:
+            CommandFault: a segment of the path is empty (65).
         """
+        if not all(path):
+            # Left out of the path, they would leave that of something else.
+            raise CommandFault(DATA, "Error:\nno virtual host, user, queue or other name may be empty")
         target = f"{self.address.prefix}/api/{'/'.join(quote(part, safe='') for part in path)}"
         given = {key: _parameter(value) for key, value in (query or {}).items() if value is not None}
         if given:
@@ -177,17 +185,18 @@ def _parameter(value: Any) -> str:
 
 
 def _fault(status: int, data: bytes) -> ApiFault:
-    error, reason = "", data.decode("utf-8", "replace").strip()
+    error, reason, details = "", data.decode("utf-8", "replace").strip(), None
     try:
         found = json.loads(data)
     except ValueError:
         found = None
     if isinstance(found, dict):
         error = str(found.get("error", ""))
-        reason = _text(found.get("reason", found.get("status", "")))
+        given = found.get("reason", found.get("status", ""))
+        reason, details = _text(given), given if isinstance(given, list) else None
     for escape, character in _ESCAPES:
         reason = reason.replace(escape, character)
-    return ApiFault(status, reason or http.client.responses.get(status, f"HTTP status {status}"), error)
+    return ApiFault(status, reason or http.client.responses.get(status, f"HTTP status {status}"), error, details)
 
 
 def _text(reason: Any) -> str:

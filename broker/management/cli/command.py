@@ -64,7 +64,7 @@ class Context:
     @property
     def vhost(self) -> str:
         """The virtual host that the command is about."""
-        return self.text("vhost") or DEFAULT_VHOST
+        return self.text("vhost", DEFAULT_VHOST)
 
     @property
     def node(self) -> str:

@@ -59,19 +59,40 @@ def main() -> None:
     Raises:
         SystemExit: with the command's status.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal's encoding lacks must not end a listing.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    _prepare_streams()
+    streams = Streams(sys.stdout, sys.stderr)
     try:
-        status = run(sys.argv[1:], os.environ, Streams(sys.stdout, sys.stderr))
+        status = run([_text(word) for word in sys.argv[1:]], os.environ, streams)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`head`, say) has what it wants; Python must not find the pipe broken again at its end.
+    except OSError as error:
+        # Python must not find out again at its end that nothing can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = OK
+        # The reader of a pipe (`head`, say) has what it wants.
+        status = OK if isinstance(error, BrokenPipeError) else SOFTWARE
+        if status:
+            streams.error(f"Error:\n{error.strerror or error}")
+    except UnicodeDecodeError:
+        streams.error("Error (argument validation): arguments and input should be UTF-8")
+        status = USAGE
     except KeyboardInterrupt:
         status = INTERRUPTED
     sys.exit(status)
+
+
+def _prepare_streams() -> None:
+    """Make standard streams of whatever the process was started with; a closed one reads and takes nothing."""
+    sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    # What goes to the broker is UTF-8, whatever the terminal's encoding is.
+    sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks must not end a listing.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _text(word: str) -> str:
+    return os.fsencode(word).decode("utf-8")
 
 
 def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> int:
@@ -132,7 +153,7 @@ def _run(command: Command, scanned: Scan, environment: Mapping[str, str], stream
         if options.get("dry-run") and not command.rehearses:
             return OK
         _print_result(command.run(context), name, streams.look(scanned), streams.out)
-    except (BrokenPipeError, CommandFault, UsageFault):
+    except (OSError, UnicodeDecodeError, CommandFault, UsageFault):
         raise
     except Exception as error:
         raise _failure(error, command, context) from error

@@ -1,7 +1,8 @@
-"""Who or what a permission command means does not exist: the API does not say which of the two."""
+"""Why permissions were refused: the API does not say which subject is missing, and spells patterns in numbers."""
 
 from __future__ import annotations
 
+from broker.management.cli.api import ApiFault
 from broker.management.cli.command import Context
 from broker.management.cli.faults import NO_USER, UNAVAILABLE, CommandFault, failed
 
@@ -22,17 +23,38 @@ def missing_user(context: Context, user: str) -> CommandFault | None:
     if context.api.find("users", user) is not None:
         return None
     message = f"User {user} does not exist"
-    json = {"message": message, "node": context.node, "result": "error"} if context.json else None
-    return failed(message, NO_USER, json=json, json_status=UNAVAILABLE)
+    return failed(message, NO_USER, json=_error(context, message), json_status=UNAVAILABLE)
+
+
+def _error(context: Context, message: str) -> dict[str, str] | None:
+    return {"message": message, "node": context.node, "result": "error"} if context.json else None
 
 
 def missing_vhost(context: Context, vhost: str) -> CommandFault | None:
     """Return the fault of a virtual host that does not exist, None if there is one."""
     if context.api.find("vhosts", vhost) is not None:
         return None
-    return failed(f"Virtual host {vhost} does not exist")
+    message = f"Virtual host {vhost} does not exist"
+    return failed(message, json=_error(context, message))
 
 
 def no_such_listed_user(user: str) -> CommandFault:
     """Return the fault of commands that list what belongs to a user, in the words of rabbitmqctl."""
     return failed(f'{{:no_such_user, "{user}"}}')
+
+
+def check_pattern(fault: ApiFault) -> None:
+    """Check that a refusal was not for a pattern.
+
+    Raises:
+        CommandFault: it was: the pattern, what is wrong with it and where, as rabbitmqctl has it (69).
+    """
+    match fault.details:
+        case ["invalid_regexp", pattern, [list() as why, int() as position]]:
+            shown = f"'{_characters(pattern)}'" if isinstance(pattern, list) else f'"{pattern}"'
+            raise failed(f"{{:invalid_regexp, {shown}, {{'{_characters(why)}', {position}}}}}") from fault
+
+
+def _characters(codes: list[int]) -> str:
+    """Return an Erlang string, which is the list of its characters."""
+    return "".join(map(chr, codes))

@@ -72,8 +72,10 @@ def plain(value: Any) -> str:
 
 
 def binary(text: str) -> str:
-    """Return a string as a binary; one that is not Latin-1 is marked as UTF-8."""
-    return f"<<{quoted(text)}{'' if all(ord(letter) < 256 for letter in text) else '/utf8'}>>"
+    """Return a string as a binary; one that is not ASCII is marked as UTF-8, which is what its bytes are."""
+    if not text:
+        return "<<>>"
+    return f"<<{quoted(text)}{'' if text.isascii() else '/utf8'}>>"
 
 
 def kind(value: Any) -> str:

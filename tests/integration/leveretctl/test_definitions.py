@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,22 @@ def test_import_of_what_is_no_object(ctl: Leveretctl, text: str) -> None:
     ran = ctl("import_definitions", "-q", stdin=text)
     assert (ran.status, ran.out) == (65, "")
     assert ran.err.startswith("Error:\nFailed to deserialise input (format: JSON)")
+
+
+def test_import_from_a_pipe(ctl: Leveretctl, vhost: str, tmp_path: Path) -> None:
+    """As the shell's `<(jq … definitions.json)` gives one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = json.dumps({"queues": [{"name": "piped", "vhost": vhost, "durable": True, "arguments": {}}]})
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(pipe.write_text, text)
+        ctl.output("import_definitions", str(pipe))
+    assert ctl.output("list_queues", "-p", vhost, "-s", "name") == "piped\n"
+
+
+def test_import_from_a_directory(ctl: Leveretctl, tmp_path: Path) -> None:
+    ran = ctl("import_definitions", "-q", str(tmp_path))
+    assert ran == Ran(65, "", f"Error:\nCould not read {tmp_path}: Is a directory\n")
 
 
 def test_what_the_broker_refuses(ctl: Leveretctl, vhost: str) -> None:

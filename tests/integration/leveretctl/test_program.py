@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from broker.version import VERSION
 from tests.support.leveret_process import LeveretProcess
-from tests.support.leveretctl import LeveretctlProgram, Ran
+from tests.support.leveretctl import Leveretctl, LeveretctlProgram, Ran
 from tests.support.wire import Channel
 
 ROOT = Path(__file__).parents[3]
@@ -77,9 +78,13 @@ def test_the_url_comes_from_the_option_first(leveret: LeveretProcess, nobody: st
 
 
 def test_a_url_that_is_none(ctl: LeveretctlProgram) -> None:
-    status, out, err = ctl("ping", "--url", "amqp://localhost")
+    status, out, err = ctl("ping", "--url", "amqp://guest:secret@localhost")
     assert (status, out) == (64, "")
-    assert err.startswith("Error (argument validation): not an HTTP URL: amqp://localhost\n")
+    expected = "--url or LEVERET_URL should be http://user:password@host:port\n"
+    assert err.startswith(f"Error (argument validation): not an HTTP URL: {expected}")
+    assert "secret" not in err
+    for url, why in (("http://h:99999", "Port out of range 0-65535"), ("http://[::1", "Invalid IPv6 URL")):
+        assert LeveretctlProgram(url)("ping").err.startswith(f"Error (argument validation): {why}: {expected}")
 
 
 def test_nobody_answers(nobody: str) -> None:
@@ -110,6 +115,24 @@ def test_a_user_who_may_not(leveret: LeveretProcess, ctl: LeveretctlProgram) -> 
     ran = LeveretctlProgram(url)("list_users", "-q")
     assert ran == Ran(69, "", "Error:\nNot administrator user\n")
     ctl.output("delete_user", "limited")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list_queues", "-p", ""),
+        ("purge_queue", "-p", "", "q"),
+        ("add_vhost", ""),
+        ("delete_user", ""),
+        ("set_policy", "", "^a", '{"max-length":1}'),
+        ("clear_policy", ""),
+        ("list_user_permissions", ""),
+    ],
+)
+def test_an_empty_name_means_nothing_else(leveret: LeveretProcess, arguments: tuple[str, ...]) -> None:
+    """As an unset variable of a script is: not the virtual host `/`, nor all users."""
+    status, _, err = Leveretctl(leveret.http_url)(*arguments, "-q")
+    assert (status, err) == (65, "Error:\nno virtual host, user, queue or other name may be empty\n")
 
 
 def test_no_answer_in_time(ctl: LeveretctlProgram) -> None:
@@ -158,6 +181,36 @@ def test_the_reader_of_a_pipe_goes_away(leveret: LeveretProcess) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "out", "err"),
+    [
+        # What is not there takes nothing and gives nothing.
+        ("list_users -s >&-", 0, "", ""),
+        ("no_such_command 2>&-", 64, "", ""),
+        ("list_users -s <&-", 0, "guest\t[administrator]\n", ""),
+        ("add_user -q streams <&-", 65, "", "Error:\nPassword is not provided via argument or stdin\n"),
+        ("version >/dev/full", 70, "", "Error:\nNo space left on device\n"),
+        ("list_users >/dev/full", 70, "", "Error:\nNo space left on device\n"),
+        ("list_users $(printf '\\377')", 64, "", "Error (argument validation): arguments and input should be UTF-8\n"),
+        ("authenticate_user -q guest < <(printf '\\377')", 64, "", "Error (argument validation): arguments and input"),
+        # Whatever the terminal's encoding is.
+        ("authenticate_user guest ä", 65, 'Authenticating user "guest" ...\n', "Error:\nError: failed to authenticate"),
+    ],
+)
+def test_standard_streams(leveret: LeveretProcess, command: str, status: int, out: str, err: str) -> None:
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LC_"))}
+    ran = subprocess.run(
+        ["bash", "-c", f"{shlex.join(COMMAND)} {command}"],
+        env=inherited | {"LEVERET_URL": leveret.http_url, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout.decode()) == (status, out)
+    assert ran.stderr.decode().startswith(err) if err else not ran.stderr
 
 
 def test_headers_are_bold_on_a_terminal(leveret: LeveretProcess) -> None:

@@ -99,6 +99,20 @@ def test_the_exit_status_is_the_brokers(files: Files) -> None:
     assert files.check("", environ={"LEVERET_PORT": "x"})[0] == 1
 
 
+def test_permissions_of_the_default_user(files: Files) -> None:
+    status, _, problems = files.check("default_permissions:\n  write: '('\n  read: 'a('\n")
+    assert status == 1
+    assert problems == [
+        f"{files.config}:2: default_permissions.write: '(' is no regular expression: missing )",
+        f"{files.config}:3: default_permissions.read: 'a(' is no regular expression: missing )",
+    ]
+
+
+def test_a_name_that_no_directory_can_have(files: Files) -> None:
+    status, _, problems = files.check("", "--data-dir", "x" * 300)
+    assert (status, problems) == (2, [f"--data-dir: data_dir: {'x' * 300}: File name too long"])
+
+
 def test_a_port_twice(files: Files) -> None:
     status, _, problems = files.check("management_port: 5672\n")
     assert (status, problems) == (

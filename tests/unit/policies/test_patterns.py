@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.invalid_pattern import InvalidPattern
 from policies.patterns import Pattern
-from policies.pcre import InvalidPattern
 
 OBSERVED: dict[str, Any] = json.loads((Path(__file__).parent / "pcre-3.10.8.json").read_bytes())
 

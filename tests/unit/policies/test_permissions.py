@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.pcre import InvalidPattern
+from policies.invalid_pattern import InvalidPattern
 from policies.permissions import Kind, Permissions, TopicPermissions
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
 from broker.management.cli.command import Command, Context, Outcome, Result, done
-from broker.management.cli.faults import failed
+from broker.management.cli.faults import bad_argument, failed
 from broker.management.cli.identifiers import connection_name
 from broker.management.cli.progress import Progress
 
@@ -38,6 +38,12 @@ def _close_one(context: Context) -> Result:
     # One that has gone already is as good as closed.
     _close(context, name, reason)
     return done(context)
+
+
+def _check_numbers(context: Context) -> None:
+    for option in ("limit", "per-connection-delay"):
+        if context.integer(option, 0) < 0:
+            raise bad_argument(f"--{option} cannot be negative")
 
 
 def _close_all(context: Context) -> Result:
@@ -99,6 +105,7 @@ COMMANDS: Final = (
         most=1,
         options=("global", "limit", "per-connection-delay"),
         timeout=None,
+        check=_check_numbers,
         banner=_closing_all,
         explanations=(
             ("--global", "of all virtual hosts"),

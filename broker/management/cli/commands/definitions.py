@@ -59,7 +59,7 @@ def _source(context: Context) -> str:
 def _check_import(context: Context) -> None:
     _check_format(context)
     path = _source(context)
-    if path != _STANDARD and not Path(path).is_file():
+    if path != _STANDARD and not Path(path).exists():
         raise bad_argument(f"File {path} does not exist")
 
 

@@ -48,12 +48,17 @@ def _is_booting(context: Context) -> Result:
     return Outcome(text, {"message": text, "result": False})
 
 
+def _passed(context: Context, text: str, json: dict[str, str]) -> Outcome:
+    """Return the result of a check whose exit status says enough when all is to be silent."""
+    return Outcome("" if context.flag("silent") else text, json)
+
+
 def _alarms(context: Context, where: str) -> Result:
     found = alarms(context)
     if found:
         json = {"alarms": [{"node": context.node, "resource": resource} for resource, _ in found], "result": "error"}
         raise failed("\n".join(line for _, line in found), json=json)
-    return Outcome(f"Node {context.node} reported {where}", {"result": "ok"})
+    return _passed(context, f"Node {context.node} reported {where}", {"result": "ok"})
 
 
 def _virtual_hosts(context: Context) -> Result:
@@ -62,7 +67,7 @@ def _virtual_hosts(context: Context) -> Result:
         names = "\n".join(down)
         text = f"Some virtual hosts on node {context.node} are down:\n{names}"
         raise failed(text, json={"down_vhosts": down, "result": "error"})
-    return Outcome(f"Node {context.node} reported all vhosts as running", {"result": "ok"})
+    return _passed(context, f"Node {context.node} reported all vhosts as running", {"result": "ok"})
 
 
 def _is_up(vhost: dict[str, Any]) -> bool:
@@ -75,14 +80,14 @@ def _within(context: Context) -> tuple[int, str]:
 
 def _check_unit(context: Context) -> None:
     unit = _within(context)[1]
-    if unit not in UNITS:
+    if unit.lower() not in UNITS:
         raise UsageFault(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(UNITS)}\"")
 
 
 def _certificates(context: Context) -> Result:
     count, unit = _within(context)
     try:
-        context.api.get("health", "checks", "certificate-expiration", str(count), unit)
+        context.api.get("health", "checks", "certificate-expiration", str(count), unit.lower())
     except ApiFault as fault:
         raise failed(fault.reason, json={"result": "error", "reason": fault.reason}) from fault
     period = f"{count} {unit if count != 1 else unit.removesuffix('s')}"
@@ -90,8 +95,7 @@ def _certificates(context: Context) -> Result:
 
 
 def _critical(context: Context) -> Result:
-    text = f"Node {context.node} {_ALONE}"
-    return Outcome(text, {"message": f"Target node {_ALONE}", "result": "ok"})
+    return _passed(context, f"Node {context.node} {_ALONE}", {"message": f"Target node {_ALONE}", "result": "ok"})
 
 
 def _node_health(context: Context) -> Result:

@@ -7,7 +7,7 @@ from typing import Final
 from broker.management.cli.api import ApiFault
 from broker.management.cli.command import Command, Context, Result, Rows, done
 from broker.management.cli.faults import no_such_vhost
-from broker.management.cli.subjects import check_subjects, no_such_listed_user
+from broker.management.cli.subjects import check_pattern, check_subjects, no_such_listed_user
 
 SECTION: Final = "Access Control"
 _RIGHTS: Final = ("exchange", "write", "read")
@@ -33,7 +33,8 @@ def _set(context: Context) -> Result:
     body = {"exchange": exchange, "write": write, "read": read}
     try:
         context.api.put("topic-permissions", context.vhost, user, body=body)
-    except ApiFault:
+    except ApiFault as fault:
+        check_pattern(fault)
         check_subjects(context, user, context.vhost)
         raise
     return done(context)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
 from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
-from broker.management.cli.faults import DATA, NO_USER, SOFTWARE, UNAVAILABLE, CommandFault, failed
+from broker.management.cli.faults import DATA, NO_USER, SOFTWARE, UNAVAILABLE, CommandFault, bad_argument, failed
 from broker.management.cli.subjects import no_such_listed_user
 
 SECTION: Final = "Users"
@@ -52,6 +52,11 @@ def _password(context: Context, status: int = DATA) -> str:
     if not line:
         raise failed("Password is not provided via argument or stdin", status)
     return line.rstrip("\r\n")
+
+
+def _check_name(context: Context) -> None:
+    if not context.arguments[0]:
+        raise bad_argument("user cannot be an empty string")
 
 
 def _add(context: Context) -> Result:
@@ -101,7 +106,7 @@ def _change(context: Context, **changes: Any) -> Result:
 
 
 def _change_password(context: Context) -> Result:
-    return _change(context, **_secret(_password(context)))
+    return _change(context, **_secret(_password(context, SOFTWARE)))
 
 
 def _clear_password(context: Context) -> Result:
@@ -146,6 +151,7 @@ COMMANDS: Final = (
         run=_add,
         least=1,
         most=2,
+        check=_check_name,
         banner=lambda context: f'Adding user "{context.arguments[0]}" ...',
         explanations=(_NAME, ("<password>", "read from standard input if left out; an empty one allows no login")),
     ),

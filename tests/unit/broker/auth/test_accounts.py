@@ -8,7 +8,7 @@ import pytest
 from broker.auth.accounts import Accounts, UnknownUser, UserExists
 from broker.auth.passwords import MD5, SHA512, hash_password
 from broker.auth.users import User, UserLimits
-from policies.pcre import InvalidPattern
+from policies.invalid_pattern import InvalidPattern
 from policies.permissions import Kind, Permissions
 from protocol.faults import ChannelFault
 

@@ -57,6 +57,10 @@ def test_parsing_twice_starts_afresh() -> None:
     [
         (["--prot", "1"], "unknown argument '--prot'; did you mean --port?"),
         (["--por", "1"], "unknown argument '--por'; did you mean --port?"),
+        (["--bogus=1"], "unknown argument '--bogus=1'; see leveret --help"),
+        (["chek-config"], "unknown argument 'chek-config'; did you mean check-config?"),
+        (["--port", "1", "check-config"], "unknown argument 'check-config'; it has to come first"),
+        (["config-reference", "--port", "1"], "unknown argument 'config-reference'; it stands alone"),
         (["start"], "unknown argument 'start'; see leveret --help"),
         (["--port"], "argument --port: expected one argument; see leveret --help"),
         (["--port", "x"], "--port: port: 'x' is not allowed; give a whole number 0..65535"),
@@ -100,3 +104,5 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for flag in ["--config", "--set", "--version", *(row.flag for row in OPTIONS.values())]:
         assert flag in text
+    assert "Default: 0.0.0.0." in text
+    assert "Default: None" not in text

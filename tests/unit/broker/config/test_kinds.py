@@ -19,6 +19,8 @@ MECHANISMS = kinds.names("PLAIN", "AMQPLAIN", empty=False)
     [
         (kinds.text(), "5672", "5672"),
         (kinds.text(empty=True), "", ""),
+        (kinds.url_path(), "", ""),
+        (kinds.url_path(), "/a-b/c.d_e~1/", "/a-b/c.d_e~1/"),
         (kinds.choice("debug", "info"), "INFO", "info"),
         (kinds.boolean(), True, True),
         (kinds.boolean(), "Off", False),
@@ -66,6 +68,13 @@ def test_allowed_values(kind: Kind[Any], given: object, value: object) -> None:
     ("kind", "given"),
     [
         (kinds.text(), ""),
+        (kinds.url_path(), "/a b"),
+        (kinds.url_path(), "/a?b"),
+        (kinds.url_path(), "/%41"),
+        (kinds.url_path(), "/ü"),
+        (kinds.url_path(), "/{a}"),
+        (kinds.url_path(), "/../a"),
+        (kinds.url_path(), None),
         (kinds.text(), 5672),
         (kinds.text(), None),
         (kinds.choice("debug", "info"), "loud"),

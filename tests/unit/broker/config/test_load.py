@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,11 @@ def test_a_password_is_not_repeated() -> None:
 def test_an_environment_variable_is_named() -> None:
     text = refusal(None, {"LEVERET_PORT": "http"})
     assert text == "LEVERET_PORT: port: 'http' is not allowed; give a whole number 0..65535"
+
+
+def test_what_is_not_utf_8_is_refused() -> None:
+    text = refusal(None, {"LEVERET_DEFAULT_USER": os.fsdecode(b"\xff")})
+    assert text == "LEVERET_DEFAULT_USER: default_user: the value is not UTF-8"
 
 
 def test_lists_and_mappings_in_the_environment() -> None:

@@ -77,7 +77,7 @@ def test_atom(text: str, expected: str) -> None:
 
 
 def test_binary() -> None:
-    assert (binary("é"), binary("ж")) == ('<<"é">>', '<<"ж"/utf8>>')
+    assert (binary("é"), binary("ж"), binary("")) == ('<<"é"/utf8>>', '<<"ж"/utf8>>', "<<>>")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""The program ``leveret``, once all is imported: the broker, or a check or description of its configuration."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import uvloop
+
+from broker import logs
+from broker.app import StartError
+from broker.check import check_config
+from broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, parse_or_exit
+from broker.config.errors import DefinitionsError
+from broker.config.reference import page
+from broker.process import serve
+
+
+def run(argv: list[str]) -> None:
+    """Run the broker, or check or describe its configuration.
+
+    Args:
+        argv: The command line, without the program's name.
+
+    Raises:
+        SystemExit: 0 after a clean stop, 1 if it cannot start, 2 for bad usage.
+    """
+    if argv[:1] == [CHECK_CONFIG] or argv == [CONFIG_REFERENCE]:
+        sys.exit(_tell(argv))
+    settings = parse_or_exit(argv, os.environ)
+    logs.configure(settings.log_level)
+    try:
+        uvloop.run(serve(settings, lambda: parse(argv, os.environ)))
+    except (StartError, DefinitionsError) as error:
+        sys.stderr.write(f"leveret: {error}\n")
+        sys.exit(1)
+
+
+def _tell(argv: list[str]) -> int:
+    """Run one of the commands that start nothing; return the exit status."""
+    try:
+        if argv == [CONFIG_REFERENCE]:
+            sys.stdout.write(page())
+            status = 0
+        else:
+            status = check_config(argv[1:], os.environ, sys.stdout, sys.stderr)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python must not fail with it again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            # The reader (`head`, say) has what it wants.
+            return 0
+        sys.stderr.write(f"leveret: {error.strerror}\n")
+        return 1
+    return status
