@@ -25,9 +25,10 @@ from broker.core.definitions import (
     topology_steps,
 )
 from broker.core.definitions import restore as restore_broker
+from broker.core.json_text import parse_json
 from broker.core.vhost import VirtualHost
 from broker.version import VERSION
-from policies.pcre import InvalidPattern
+from policies.invalid_pattern import InvalidPattern
 from storage.definitions import DefinitionsDatabase
 
 #: The release whose form of definitions this is.
@@ -161,7 +162,8 @@ def import_steps(
         document: As RabbitMQ exports it; sections that are not known are passed over.
         broker: Gets virtual hosts and what is in them.
         accounts: Gets users and permissions.
-        is_strict: Refuse parameters of components that Leveret does not have.
+        is_strict: Refuse and pass over what RabbitMQ refuses and passes over, other than for files, of which more can
+            be taken and less should be lost.
     Raises:
         DefinitionsError: An entry is wrong; those before it stay.
     """
@@ -172,7 +174,7 @@ def import_steps(
     yield
     load_global_parameters(broker, document)
     yield from policy_steps(broker, document)
-    yield from topology_steps(broker, document)
+    yield from topology_steps(broker, document, pass_over_loose_bindings=is_strict)
 
 
 def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]]:
@@ -238,12 +240,12 @@ def _read(path: Path) -> tuple[str, Mapping[str, Any]]:
     """A digest of the file, and the document in it."""
     try:
         octets = path.read_bytes()
-        document = json.loads(octets)
+        document = parse_json(octets)
     except OSError as error:
         raise DefinitionsError(f"cannot read {path}: {error.strerror}") from error
     except json.JSONDecodeError as error:
         raise DefinitionsError(f"{path}:{error.lineno}:{error.colno}: is no JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DefinitionsError(f"{path}: is no JSON: {error}") from error
     if not isinstance(document, dict):
         raise DefinitionsError(

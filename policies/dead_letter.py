@@ -20,6 +20,8 @@ REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
+#: All of them, in the order in which they are shown.
+REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
 
 _DEATHS: Final = "x-death"
 #: The largest count that can be written.
@@ -32,7 +34,7 @@ class Death:
 
     Args:
         queue: Where the message was.
-        reason: One of the four.
+        reason: One of REASONS.
         time: Seconds since 1970.
         exchange: Where the message had been published to.
         routing_keys: Its routing key and those of its CC header.

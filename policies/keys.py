@@ -5,11 +5,13 @@ Source: RabbitMQ 3.10.8, observed, and https://www.rabbitmq.com/docs/parameters#
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from policies.mirroring import MIRRORING_KEYS, refuse_locator, refuse_mirroring
 from policies.values import Values, integer, one_of
 
 
@@ -66,6 +68,14 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 _MILLISECONDS: Final = "milliseconds"
 _STRING: Final = Values("string")
+
+#: How Erlang writes some characters in text.
+_ESCAPES: Final = {
+    "\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t",
+    "\v": "\\v", "\b": "\\b", "\f": "\\f", "\x1b": "\\e",
+}  # fmt: skip
+_ESCAPED: Final = str.maketrans(_ESCAPES)
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _ROWS: Final = (
     PolicyKey(
@@ -245,16 +255,34 @@ def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | No
     """
     if not definition:
         return "no policy provided"
-    unknown = []
-    for name, value in sorted(definition.items()):
-        key = KEYS.get(name)
-        if key is None or (operator and not key.operator):
-            unknown.append(f'{{<<"{name}">>,{format_json_term(value)}}}')
-        elif not key.valid(value):
-            return f"{format_json_term(value)} is not a valid {key.refusal}"
-    if unknown:
-        return f"[{','.join(unknown)}] are not recognised policy settings"
+    mirroring = {} if operator else {name: value for name, value in definition.items() if name in MIRRORING_KEYS}
+    others = {name: value for name, value in sorted(definition.items()) if name not in mirroring}
+    return (
+        refuse_locator(mirroring, format_json_term)
+        or _refuse_value(others, operator)
+        or refuse_mirroring(mirroring, format_json_term)
+        or _refuse_unknown(others, operator)
+    )
+
+
+def _is_known(name: str, operator: bool) -> bool:
+    return name in KEYS and (KEYS[name].operator or not operator)
+
+
+def _refuse_value(definition: Mapping[str, Any], operator: bool) -> str | None:
+    for name, value in definition.items():
+        if _is_known(name, operator) and not KEYS[name].valid(value):
+            return f"{format_json_term(value)} is not a valid {KEYS[name].refusal}"
     return None
+
+
+def _refuse_unknown(definition: Mapping[str, Any], operator: bool) -> str | None:
+    unknown = [
+        f"{{{format_json_term(name)},{format_json_term(value)}}}"
+        for name, value in definition.items()
+        if not _is_known(name, operator)
+    ]
+    return f"[{','.join(unknown)}] are not recognised policy settings" if unknown else None
 
 
 def format_json_term(value: Any) -> str:
@@ -264,7 +292,7 @@ def format_json_term(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return f'<<"{value}">>' if value else "<<>>"
+        return _format_binary(value)
     if isinstance(value, Mapping):
         return "#{" + ",".join(f"{format_json_term(k)} => {format_json_term(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -272,8 +300,18 @@ def format_json_term(value: Any) -> str:
     return str(value)
 
 
+def _format_binary(text: str) -> str:
+    """A string as Erlang prints it: in quotes if all its octets are printable in Latin-1."""
+    octets = text.encode("utf-8", "surrogateescape")
+    if not text or any(char not in _ESCAPES and _CONTROL.match(char) for char in octets.decode("latin-1")):
+        return f"<<{','.join(map(str, octets))}>>"
+    return f'<<"{text.translate(_ESCAPED)}">>'
+
+
 def fits(definition: Mapping[str, Any], queue_type: str) -> bool:
     """Whether a policy may be in force on queues of this type: one unfit key passes it over as a whole."""
+    if queue_type != "classic" and not MIRRORING_KEYS.isdisjoint(definition):
+        return False
     return not any(queue_type in KEYS[name].unfit for name in definition if name in KEYS)
 
 

@@ -18,10 +18,12 @@ from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import InvalidMetadata, metadata_from_json, read_metadata
 from policies.limits import VHOST_LIMITS, refuse_limits
 from policies.policy import PolicyError, read_policy
-from protocol.faults import AmqpFault
+from protocol.faults import AmqpFault, ReplyCode
 from protocol.field_table import FieldTable
 from storage.definitions import DefinitionsDatabase
 
+#: Bytes that AMQP gives a name or a routing key.
+_TEXT_MAX: Final = 255
 #: Parameters that are something else here, by component.
 COMPONENTS: Final = ("operator_policy", "vhost-limits")
 
@@ -72,11 +74,17 @@ def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
         pass
 
 
-def topology_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None]:
+def topology_steps(
+    broker: Broker, document: Mapping[str, Any], pass_over_loose_bindings: bool = False
+) -> Iterator[None]:
     """Declare the exchanges, queues and bindings of a document, one a step.
 
     What exists already stays as it is, whatever the document says of it.
 
+    Args:
+        broker: Gets them.
+        document: As RabbitMQ exports it.
+        pass_over_loose_bindings: Leave out bindings of what there is not, as RabbitMQ does, instead of refusing them.
     Raises:
         DefinitionsError: An entry is malformed, or what it declares cannot be had.
     """
@@ -85,11 +93,16 @@ def topology_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None
         ("queues", _declare_queue),
         ("bindings", _declare_binding),
     ):
+        may_be_loose = pass_over_loose_bindings and section == "bindings"
         for entry in _entries(document, section):
+            if may_be_loose and entry.get("vhost") not in broker.vhosts:
+                continue
             vhost = _vhost(broker, entry, section)
             try:
                 declare(vhost, entry)
             except AmqpFault as fault:
+                if may_be_loose and fault.code is ReplyCode.NOT_FOUND:
+                    continue
                 text = f"{section}: {dict(entry)}: {fault.explanation}"
                 raise DefinitionsError(text, fault.explanation) from None
             yield
@@ -193,6 +206,8 @@ def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str):
         raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be a string")
+    if len(value.encode()) > _TEXT_MAX:
+        raise DefinitionsError(f"{section}: '{key}' must have {_TEXT_MAX} bytes at most, '{value[:32]}…' has more")
     return value
 
 
@@ -227,7 +242,10 @@ def _arguments(entry: Mapping[str, Any]) -> FieldTable:
     arguments = entry.get("arguments") or {}
     if not isinstance(arguments, Mapping):
         raise DefinitionsError(f"{dict(entry)}: 'arguments' must be an object")
-    return table_from_json(arguments)
+    try:
+        return table_from_json(arguments)
+    except ValueError as error:
+        raise DefinitionsError(f"{dict(entry)}: 'arguments': {error}") from None
 
 
 def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:

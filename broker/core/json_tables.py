@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from protocol.field_table import FieldTable, FieldValue, longstr
 
+#: One more than the largest integer of a table.
+_INT64: Final = 1 << 63
+#: Bytes that the name of a table's field may have.
+_NAME_MAX: Final = 255
+
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
-    """Arguments written as JSON, typed as RabbitMQ types them: integers are long, fractions double."""
-    return tuple((key, _field(value)) for key, value in arguments.items())
+    """Arguments written as JSON, typed as RabbitMQ types them: integers are long, fractions double.
+
+    Raises:
+        ValueError: A table cannot hold it.
+    """
+    return tuple((_name(key), _field(value)) for key, value in arguments.items())
 
 
 def table_to_json(table: FieldTable) -> dict[str, Any]:
@@ -18,10 +28,18 @@ def table_to_json(table: FieldTable) -> dict[str, Any]:
     return {key: _value(value) for key, value in table}
 
 
+def _name(key: str) -> str:
+    if len(key.encode()) > _NAME_MAX:
+        raise ValueError(f"'{key[:32]}…' has more than {_NAME_MAX} bytes")
+    return key
+
+
 def _field(value: Any) -> FieldValue:
     if isinstance(value, bool):
         return FieldValue("t", value)
     if isinstance(value, int):
+        if not -_INT64 <= value < _INT64:
+            raise ValueError(f"{value} is too large, it takes more than 64 bits")
         return FieldValue("l", value)
     if isinstance(value, float):
         return FieldValue("d", value)
@@ -31,6 +49,9 @@ def _field(value: Any) -> FieldValue:
         return FieldValue("F", table_from_json(value))
     if isinstance(value, list):
         return FieldValue("A", tuple(map(_field, value)))
+    if value is not None:
+        # YAML has dates, for example.
+        raise ValueError(f"{value!r} is nothing that JSON has")
     return FieldValue("V", None)
 
 
@@ -42,4 +63,14 @@ def _value(field: FieldValue) -> Any:
     if field.kind == "D":
         scale, unscaled = field.value
         return unscaled / 10**scale
-    return field.value.decode("utf-8", "replace") if isinstance(field.value, bytes) else field.value
+    if field.kind == "V":
+        # As RabbitMQ shows it, which takes no null back.
+        return "undefined"
+    return _text(field.value) if isinstance(field.value, bytes) else field.value
+
+
+def _text(octets: bytes) -> str:
+    try:
+        return octets.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"Not UTF-8, base64 is: {base64.b64encode(octets).decode('ascii')}"

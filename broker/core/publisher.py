@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from broker.core.published import read_expiration, read_extra_keys
@@ -16,6 +16,7 @@ from protocol.properties import Properties, encode_headers
 from storage.message import Envelope, Message
 
 if TYPE_CHECKING:
+    from broker.core.exchanges.base import Exchange
     from broker.core.queues.queue import Queue
     from broker.core.vhost import VirtualHost
 
@@ -67,8 +68,18 @@ def publish(
     if vhost.tracer is not None:
         vhost.tracer.published(origin, [message], queues)
     taken = [queue.publish([message], len(body)) for queue in queues]
+    _count(vhost, exchange, taken)
+    return bool(taken) and all(taken)
+
+
+def _count(vhost: VirtualHost, exchange: Exchange, taken: Sequence[int]) -> None:
+    """Count a message as RabbitMQ does, which publishes it as mandatory, on a channel in confirm mode."""
+    counters = vhost.statistics.channels
+    counters.publish += 1
+    counters.publish_confirm += 1
+    counters.confirm += all(taken)
     exchange.counters.publish_in += 1
     exchange.counters.publish_out += len(taken)
     if not taken:
+        counters.return_unroutable += 1
         exchange.counters.lose(1, returned=True)
-    return bool(taken) and all(taken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -95,7 +96,9 @@ def read_metadata(document: Mapping[str, Any], known: VirtualHostMetadata) -> Vi
         default = None
     elif not isinstance(default, str) or default not in QUEUE_TYPES:
         raise InvalidMetadata(f"Unsupported queue type '{default}'")
-    return VirtualHostMetadata(str(description), _read_tags(merged.get("tags") or ()), tracing, default)
+    if not isinstance(description, str):
+        description = json.dumps(description)
+    return VirtualHostMetadata(description, _read_tags(merged.get("tags") or ()), tracing, default)
 
 
 def _read_tags(tags: Any) -> tuple[str, ...]:

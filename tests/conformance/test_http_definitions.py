@@ -217,6 +217,37 @@ class TestUpload:
         assert api.ask("GET", "definitions", user="").status == 401
 
 
+class TestWholeAndHalf:
+    """What is left of documents that do not fit together, and who may use it."""
+
+    def test_bindings_of_what_there_is_not_are_left_out(self, api: HttpApi, own_vhost: str) -> None:
+        loose = [
+            {**BINDING, "source": "nope", "vhost": own_vhost},
+            {**BINDING, "destination": "nope", "vhost": own_vhost},
+            {**BINDING, "vhost": "conformance-no-vhost"},
+        ]
+        document = {
+            "queues": [{**QUEUE, "vhost": own_vhost}],
+            "exchanges": [{**EXCHANGE, "vhost": own_vhost}],
+            "bindings": [*loose, {**BINDING, "vhost": own_vhost}],
+        }
+        api.check("POST", "definitions", document, 204)
+        assert api.get(path("definitions", own_vhost))["bindings"] == [BINDING]
+        api.check("POST", path("definitions", own_vhost), {"bindings": loose[:2]}, 204)
+
+    def test_who_brings_virtual_hosts_may_use_them(self, api: HttpApi, belongings: Belongings) -> None:
+        user, vhost, other = belongings.user("administrator"), belongings.name("vhosts"), belongings.name("vhosts")
+        given = {"user": user, "vhost": other, "configure": "", "write": "^w", "read": ".*"}
+        document = {"vhosts": [{"name": vhost}, {"name": other}], "permissions": [given]}
+        api.check("POST", "definitions", document, 204, user=user)
+        everything = {"user": user, "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*"}
+        assert api.get(path("permissions", vhost, user)) == everything
+        assert api.get(path("permissions", other, user)) == given
+        api.check("DELETE", path("permissions", vhost, user), None, 204)
+        api.check("POST", "definitions", document, 204, user=user)
+        api.check("GET", path("permissions", vhost, user), None, 404, NOT_FOUND)
+
+
 @pytest.mark.parametrize("below", ["definitions", "definitions/x"])
 def test_methods(api: HttpApi, below: str) -> None:
     reply = api.ask("PUT", below, {})

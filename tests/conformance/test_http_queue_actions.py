@@ -49,6 +49,13 @@ def test_any_name(api: HttpApi, own_vhost: str, name: str) -> None:
     api.check("DELETE", q(own_vhost, name), None, 204)
 
 
+def test_line_ends_are_left_out_of_names(api: HttpApi, own_vhost: str) -> None:
+    api.check("PUT", q(own_vhost, "two\r\nlines"), {}, 201)
+    assert api.get(f"{q(own_vhost, 'twolines')}?columns=name") == {"name": "twolines"}
+    api.check("PUT", path("exchanges", own_vhost, "two\nlines"), {}, 201)
+    assert api.get(f"{path('exchanges', own_vhost, 'twolines')}?columns=name") == {"name": "twolines"}
+
+
 def test_a_slash_at_the_end(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", f"{q(own_vhost)}/", {}, 201)
     api.check("DELETE", f"{q(own_vhost)}/contents/", None, 204)

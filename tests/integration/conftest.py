@@ -14,8 +14,10 @@ import pytest
 import pytest_asyncio
 from aio_pika.abc import AbstractConnection
 
+from tests.conformance.http_api import Belongings, HttpApi
 from tests.integration.fixtures import Names
 from tests.support.leveret_process import LeveretProcess, leveret_process
+from tests.support.management import Management
 from tests.support.wire import Connection
 
 __all__ = ["leveret_process"]
@@ -77,6 +79,26 @@ def restartable_broker(tmp_path: Path) -> Iterator[LeveretProcess]:
     """A Leveret of the test's own, with `restart()`; tests that use it are left out with `BROKER_URL`."""
     with LeveretProcess(tmp_path) as process:
         yield process
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
+    """A broker for the tests of one file."""
+    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
+        yield started
+
+
+@pytest.fixture
+def api(process: LeveretProcess) -> HttpApi:
+    """The HTTP API of `process`."""
+    return HttpApi(Management(process.http_url))
+
+
+@pytest.fixture
+def belongings(api: HttpApi) -> Iterator[Belongings]:
+    """Makes users and virtual hosts there, which are gone after the test."""
+    with Belongings(api) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -45,26 +45,6 @@ class Place:
         body = {"count": -1, "ackmode": "ack_requeue_false", "encoding": "auto"}
         reply = self.api.ask("POST", self.below("queues", queue, "get"), body)
         return [message["payload"] for message in reply.document]
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """A broker for the tests of this file."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
-@pytest.fixture
-def api(process: LeveretProcess) -> HttpApi:
-    """Its API."""
-    return HttpApi(Management(process.http_url))
-
-
-@pytest.fixture
-def belongings(api: HttpApi) -> Iterator[Belongings]:
-    """Makes users and virtual hosts."""
-    with Belongings(api) as made:
-        yield made
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from broker.auth.accounts import Accounts
 from broker.auth.attempts import HTTP
 from broker.auth.users import User
 from broker.core.broker import Broker
+from broker.core.json_text import parse_json
 from broker.core.vhost import VirtualHost
 from broker.management.http.browser_sessions import BrowserSessions, session_token
 from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
-from broker.management.http.json_bodies import parse_json
 
 #: A tag includes the rights of those behind it.
 _INCLUDED: Final = {
@@ -189,12 +189,10 @@ class Access:
         name = request.headers.get("x-vhost")
         if not name:
             return user, [vhost for vhost in self._broker.vhosts.values() if self.sees(user, vhost.name)]
-        named = self._broker.vhosts.get(name)
-        if named is None:
-            raise not_found()
         if not self.sees(user, name):
             raise not_authorised(_VHOST_REFUSAL)
-        return user, [named]
+        named = self._broker.vhosts.get(name)
+        return user, [] if named is None else [named]
 
     def sees(self, user: User, vhost_name: str) -> bool:
         """Whether a user may look at the objects of a virtual host."""
@@ -208,7 +206,9 @@ def _read_login(header: str) -> tuple[str, str]:
         ValueError: It is not of HTTP Basic.
     """
     scheme, _, encoded = header.partition(" ")
-    name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode("utf-8").partition(":")
+    name, colon, password = (
+        base64.b64decode(encoded.strip(), validate=True).decode("utf-8", "surrogateescape").partition(":")
+    )
     if scheme.lower() != "basic" or not colon:
         raise ValueError(header)
     return name, password
@@ -217,6 +217,18 @@ def _read_login(header: str) -> tuple[str, str]:
 def has_tag(user: User, tag: str) -> bool:
     """Whether a user has the rights of a tag: administrator, monitoring, policymaker or management."""
     return any(tag in _INCLUDED.get(given, ()) for given in user.tags)
+
+
+async def read_form(request: web.Request) -> Mapping[str, str | bytes | bytearray | web.FileField]:
+    """The fields of a form in a request's body.
+
+    Raises:
+        HTTPBadRequest: It is none, or not in the encoding that it says.
+    """
+    try:
+        return await request.post()
+    except (ValueError, LookupError):
+        raise web.HTTPBadRequest(text="") from None
 
 
 async def read_object(request: web.Request) -> Mapping[str, Any]:

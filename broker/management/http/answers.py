@@ -94,7 +94,7 @@ def object_answer(request: web.Request, document: Mapping[str, Any]) -> web.Resp
 def wanted_columns(request: web.Request) -> Columns | None:
     """The columns that a request wants (``columns=a,b.c``); None for all."""
     text = request.query.get("columns")
-    if not text:
+    if text is None:
         return None
     wanted: Columns = {}
     for column in text.split(","):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.core.json_tables import table_from_json
+from broker.management.http.answers import encode
 from broker.management.http.errors import bad_request
 from protocol.field_table import FieldTable
 
@@ -13,6 +16,8 @@ from protocol.field_table import FieldTable
 _LINE: Final = 80
 _NEXT_LINE: Final = "\n "
 _INT64: Final = 1 << 63
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_WHITE_SPACE: Final = str.maketrans("", "", " \t\r\n")
 
 
 def require_keys(document: Mapping[str, Any], *keys: str) -> None:
@@ -41,6 +46,17 @@ def read_flag(document: Mapping[str, Any], key: str) -> bool:
     return value
 
 
+def parse_integer(text: str) -> int:
+    """An integer as Erlang reads it: sign and digits, no white space, no underscores.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if _INTEGER.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is no integer")
+    return int(text)
+
+
 def read_integer(value: Any) -> int:
     """An integer, also one written as a string.
 
@@ -49,7 +65,7 @@ def read_integer(value: Any) -> int:
     """
     if isinstance(value, str):
         try:
-            return int(value)
+            return parse_integer(value)
         except ValueError:
             raise bad_request(["not_integer", value]) from None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -67,6 +83,31 @@ def read_text(document: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise bad_request(["not_string", key])
     return value
+
+
+def read_as_text(value: Any) -> str:
+    """A value where RabbitMQ takes any that is not made of others for a string: null is ``null``, 1 is ``1``.
+
+    Raises:
+        HTTPBadRequest: It is a list or an object.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple | Mapping):
+        raise bad_request(["not_string", value])
+    return encode(value)
+
+
+def read_base64(text: Any) -> bytes:
+    """What a text in base 64 stands for; white space in it does not matter.
+
+    Raises:
+        HTTPBadRequest: It is no text, or not in base 64.
+    """
+    try:
+        return base64.b64decode(text.translate(_WHITE_SPACE), validate=True)
+    except (AttributeError, ValueError):
+        raise bad_request(["not_base64", text]) from None
 
 
 def read_arguments(document: Mapping[str, Any]) -> FieldTable:
@@ -105,12 +146,16 @@ def _check_values(value: Any) -> None:
             _check_values(element)
 
 
-def check_length(name: str) -> str:
+def check_length(name: str, what: str = "name") -> str:
     """Return a name or routing key, if AMQP can carry it.
 
+    Args:
+        name: The name.
+        what: What the refusal calls it.
     Raises:
         HTTPBadRequest: It has more than 255 bytes.
     """
-    if len(name.encode("utf-8", "surrogateescape")) > 255:
-        raise bad_request("names and routing keys have 255 bytes at the most")
+    size = len(name.encode("utf-8", "surrogateescape"))
+    if size > 255:
+        raise bad_request(f"{what} should be less than 255 bytes, actually was {size}\n")
     return name

@@ -13,7 +13,8 @@ from aiohttp import web
 
 from broker.auth.accounts import Accounts
 from broker.auth.users import User
-from broker.management.http.origins import is_foreign
+from broker.management.http.foreign_pages import is_foreign
+from broker.management.http.methods import READING
 
 #: A session ends when it has not been used for so many seconds. A page that refreshes itself uses it.
 IDLE_SECONDS: Final = 3600.0
@@ -89,7 +90,7 @@ def session_token(request: web.Request) -> str | None:
     """
     if is_foreign(request):
         return None
-    if request.method not in ("GET", "HEAD") and not is_from_ui(request.headers):
+    if request.method not in READING and not is_from_ui(request.headers):
         return None
     return request.cookies.get(cookie_name(request))
 

@@ -5,8 +5,8 @@ Handlers raise what these functions return. An ``AmqpFault`` may be raised as it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from aiohttp import web
 
@@ -45,12 +45,6 @@ def missing(reason: str) -> web.HTTPException:
 def bad_request(reason: object) -> web.HTTPException:
     """400: a request that makes no sense."""
     return failure(web.HTTPBadRequest, "bad_request", reason)
-
-
-def keys_missing(document: Mapping[str, Any], keys: Sequence[str]) -> web.HTTPException | None:
-    """400 for a document that lacks keys, all of them in one text; None if it lacks none."""
-    lacking = [f"{{key_missing,{key}}}" for key in keys if key not in document]
-    return bad_request(f"[{','.join(lacking)}]") if lacking else None
 
 
 def not_authorised(reason: str) -> web.HTTPException:

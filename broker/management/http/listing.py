@@ -13,9 +13,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from aiohttp import web
 
 from broker.management.http.answers import LongText, encode, select, wanted_columns
+from broker.management.http.bodies import parse_integer
 from broker.management.http.errors import bad_request, failure
+from policies.invalid_pattern import InvalidPattern
 from policies.patterns import Pattern
-from policies.pcre import InvalidPattern
 
 Item = TypeVar("Item")
 #: An object behind what it is sorted by: the value asked for, and the order among equals.
@@ -150,8 +151,8 @@ def read_page(request: web.Request) -> Page | None:
     if "page" not in query:
         return None
     try:
-        number = int(query["page"])
-        size = int(query["page_size"]) if "page_size" in query else None
+        number = parse_integer(query["page"])
+        size = parse_integer(query["page_size"]) if "page_size" in query else None
         matches = _filter(query.get("name", ""), query.get("use_regex") == "true")
     except (ValueError, InvalidPattern):
         raise bad_request("Pagination parameters are invalid") from None
@@ -190,10 +191,6 @@ async def _sorted(request: web.Request, items: list[Item], view: View[Item]) -> 
     else:
         keyed = [(_UNRANKED, order(item), item) async for item in in_slices(items)]
     return [each[2] async for each in in_slices(await _merge_sort(keyed, backwards))]
-
-
-def _by_document(view: View[Item], path: Sequence[str]) -> Callable[[Item], Any]:
-    return lambda item: _dotted(view.describe(item), path)
 
 
 async def _merge_sort(keyed: list[_Keyed[Item]], backwards: bool) -> Iterable[_Keyed[Item]]:

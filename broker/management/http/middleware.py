@@ -10,19 +10,20 @@ from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.management.http.browser_sessions import is_from_ui
+from broker.management.http.compression import accepts_gzip
 from broker.management.http.errors import failure, from_fault, not_found
+from broker.management.http.methods import READING
 from protocol.faults import AmqpFault
 
 log = logging.getLogger("leveret.http")
 
 _METHODS: Final = ("HEAD", "GET", "POST", "PUT", "DELETE")
-_READING: Final = ("GET", "HEAD", "OPTIONS")
 #: What answers of the API are of. A request that accepts none of these is refused.
 _ACCEPTED: Final = frozenset(("application/json", "application/*", "*/*"))
 _JSON: Final = "application/json"
 _POLICY: Final = "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'"
 #: Bodies below are not worth compressing.
-_COMPRESSED_MIN: Final = 256
+_COMPRESSED_MIN: Final = 301
 
 
 def saving(save: Callable[[], None]) -> Middleware:
@@ -37,7 +38,7 @@ def saving(save: Callable[[], None]) -> Middleware:
         try:
             return await handler(request)
         finally:
-            if request.method not in _READING:
+            if request.method not in READING:
                 save()
 
     return save_changes
@@ -73,6 +74,9 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise not_found() from None
     except web.HTTPRequestEntityTooLarge:
         raise failure(web.HTTPBadRequest, "bad_request", "payload_too_large") from None
+    except (web.RequestPayloadError, ConnectionResetError):
+        # Its sender has gone in the middle, or it is not encoded as it says.
+        raise failure(web.HTTPBadRequest, "bad_request", "the body cannot be read") from None
     except AmqpFault as fault:
         raise from_fault(fault) from None
     except RecursionError:
@@ -117,6 +121,6 @@ def _set_headers(response: web.StreamResponse) -> None:
 def _compress(request: web.Request, response: web.Response) -> None:
     body = response.body
     size = body.size if isinstance(body, Payload) else response.content_length
-    if (size or 0) >= _COMPRESSED_MIN and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower():
+    if (size or 0) >= _COMPRESSED_MIN and accepts_gzip(request):
         # Large bodies are compressed in a thread.
         response.enable_compression(web.ContentCoding.gzip)

@@ -11,6 +11,7 @@ from aiohttp import web
 from broker.core.broker import Broker
 from broker.core.stats.followed import Followed
 from broker.core.stats.history import STEP
+from broker.management.http.bodies import parse_integer
 from broker.management.http.errors import bad_request
 
 #: More samples than that are refused.
@@ -122,7 +123,7 @@ def _read_ranges(request: web.Request) -> dict[str, Range]:
     ranges = {}
     for kind in _KINDS:
         try:
-            age, increment = (int(request.query[f"{kind}_{name}"]) for name in ("age", "incr"))
+            age, increment = (parse_integer(request.query[f"{kind}_{name}"]) for name in ("age", "incr"))
         except (KeyError, ValueError):
             continue
         if increment <= 0 or age < 0 or age / increment > _SAMPLES_MAX:

@@ -47,12 +47,13 @@ from broker.management.http.controllers.sessions import Sessions
 from broker.management.http.controllers.users import Users
 from broker.management.http.controllers.vhosts import VirtualHosts
 from broker.management.http.cors import allow_origins
+from broker.management.http.foreign_pages import refuse_foreign_pages
 from broker.management.http.login_delay import slow_logins
 from broker.management.http.middleware import in_form, saving
-from broker.management.http.origins import refuse_foreign_pages
 from broker.management.http.pages import Pages
 from broker.management.http.prefix import prefixed
 from broker.management.http.prometheus.controller import Metrics
+from broker.management.http.protocol_log import protocol_log
 from broker.management.http.switches import SETTINGS
 from broker.management.http.tools_page import ToolsPage
 from broker.tls import Tls
@@ -121,7 +122,9 @@ class HttpServer:
         self._settings = settings
         # To aiohttp 0 is for ever.
         timeout = max(settings.shutdown_timeout, 1) / 1000
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=timeout)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=protocol_log(), handle_signals=False, shutdown_timeout=timeout
+        )
         self._listening: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self._setting_up = asyncio.Lock()

@@ -17,13 +17,6 @@ from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import parse_url
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """A broker for the tests of this file."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
 @pytest.fixture
 def api(process: LeveretProcess) -> ManagementApi:
     """The client."""

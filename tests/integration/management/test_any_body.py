@@ -23,6 +23,7 @@ PARTS: Final = {
     "vhost": "v",
     "name": "thing",
     "user": "somebody",
+    "exchange": "amq.topic",
     "node": "nowhere",
     "source": "amq.headers",
     "destination": "thing",
@@ -85,13 +86,6 @@ def _bodies(schema: str) -> Iterator[bytes]:
             for inner in INNER.get(key, ()) if value in ODD_INSIDE else ():
                 yield json.dumps({**right, key: {inner: value}}).encode()
     yield from (b"", b"{", b"\xff", b"[" * 5000, b'{"value":NaN}', b'{"value":1e999}', b'{"value":"\xed\xa0\x80"}')
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """A broker for the tests of this file."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

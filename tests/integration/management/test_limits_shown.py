@@ -11,7 +11,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.conformance.http_api import NOT_FOUND, Belongings, HttpApi, path
 from tests.support.leveret_process import LeveretProcess
-from tests.support.management import Management
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -50,26 +49,6 @@ class Place:
     def get(self, kind: str, *names: str, query: str = "") -> Any:
         """Something in the virtual host."""
         return self.api.get(f"{self.below(kind, *names)}?{query}")
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """A broker for the tests of this file."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
-@pytest.fixture
-def api(process: LeveretProcess) -> HttpApi:
-    """Its API."""
-    return HttpApi(Management(process.http_url))
-
-
-@pytest.fixture
-def belongings(api: HttpApi) -> Iterator[Belongings]:
-    """Makes users and virtual hosts."""
-    with Belongings(api) as made:
-        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.conformance.http_api import Belongings, HttpApi, bad_request, path
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
-from tests.support.management import Management
 
 NO_DROPS = {"maxlen": 0, "expired": 0, "rejected": 0, "delivery_limit": 0, "purged": 0, "deleted": 0}
 NO_LETTERS = {"maxlen": 0, "expired": 0, "rejected": 0, "delivery_limit": 0}
@@ -69,26 +68,6 @@ class Place:
         """The document of a queue."""
         document: dict[str, Any] = self.api.get(f"{path('queues', self.vhost, name)}?{query}")
         return document
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
-    """A broker for the tests of this file."""
-    with LeveretProcess(tmp_path_factory.mktemp("leveret")) as started:
-        yield started
-
-
-@pytest.fixture
-def api(process: LeveretProcess) -> HttpApi:
-    """Its API."""
-    return HttpApi(Management(process.http_url))
-
-
-@pytest.fixture
-def belongings(api: HttpApi) -> Iterator[Belongings]:
-    """Makes users and virtual hosts."""
-    with Belongings(api) as made:
-        yield made
 
 
 @pytest.fixture

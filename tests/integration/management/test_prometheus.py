@@ -221,6 +221,14 @@ def test_the_answer_is_compressed_for_those_who_can_read_it(broker: LeveretProce
         assert response.headers["content-encoding"] == "gzip"
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert b"rabbitmq_queues " in gzip.decompress(response.read())
+    request = urllib.request.Request(f"{broker.prometheus_url}/metrics", headers={"Accept-Encoding": "gzip;q=0"})
+    with urllib.request.urlopen(request, timeout=30) as response:
+        assert b"rabbitmq_queues " in response.read()
+
+
+def test_paths_may_end_in_a_slash(broker: LeveretProcess) -> None:
+    for path in ("metrics/", "metrics/per-object/", "metrics/detailed/?family=queue_coarse_metrics"):
+        assert "rabbitmq_identity_info" in scrape(broker, path)
 
 
 def test_what_is_not_a_scrape(broker: LeveretProcess) -> None:

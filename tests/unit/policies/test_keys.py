@@ -119,7 +119,8 @@ def test_unknown_keys_are_reported_only_where_the_known_ones_are_valid() -> None
     "name", ["x-max-length", "max-priority", "queue-type", "single-active-consumer", "Max-Length", ""]
 )
 def test_what_is_no_policy_key(name: str) -> None:
-    assert refuse_definition({name: 1}, operator=False) == f'[{{<<"{name}">>,1}}] are not recognised policy settings'
+    shown = f'<<"{name}">>' if name else "<<>>"
+    assert refuse_definition({name: 1}, operator=False) == f"[{{{shown},1}}] are not recognised policy settings"
 
 
 @pytest.mark.parametrize("name", [row[0] for row in ROWS])
@@ -152,6 +153,11 @@ def test_unknown_keys_fit_everywhere() -> None:
         (False, "false"),
         (None, "null"),
         ("a", '<<"a">>'),
+        ("", "<<>>"),
+        ('a"\\\n', '<<"a\\"\\\\\\n">>'),
+        ("ü", '<<"ü">>'),
+        ("À", "<<195,128>>"),
+        ("a\0", "<<97,0>>"),
         ([1, "a", [True]], '[1,<<"a">>,[true]]'),
         ({"a": 1, "b": "c"}, '#{<<"a">> => 1,<<"b">> => <<"c">>}'),
     ],

@@ -6,15 +6,16 @@ from typing import Final
 
 from aiohttp import web
 
+from broker.auth.users import User
+from broker.core.publisher import publish
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
 from broker.management.http.answers import json_answer
 from broker.management.http.context import Context
 from broker.management.http.errors import not_found
+from broker.management.http.origin import http_origin
 from broker.management.http.routes import resource
-from protocol.methods import encode_shortstr
 from protocol.properties import encode_content_header
-from storage.message import Envelope, Message
 
 _QUEUE: Final = "aliveness-test"
 _BODY: Final = b"test_message"
@@ -44,17 +45,20 @@ class Aliveness:
         self._access.check(user, vhost.name, "configure", "queue", _QUEUE)
         self._access.check(user, vhost.name, "write", "exchange", "")
         self._access.check(user, vhost.name, "read", "queue", _QUEUE)
-        found = self._send_and_get(vhost)
+        found = _send_and_get(user, vhost)
         if found != _BODY:
             return json_answer(
                 {"status": "failed", "reason": "the message that was published is not there"}, status=503
             )
         return json_answer({"status": "ok"})
 
-    def _send_and_get(self, vhost: VirtualHost) -> bytes | None:
-        declaration = QueueDeclaration(_QUEUE, False, False, None, None, ())
-        queue = vhost.declare_queue(declaration, lambda _: None)
-        route = encode_shortstr("") + encode_shortstr(_QUEUE)
-        queue.publish([Message(Envelope(route, encode_content_header(len(_BODY))), _BODY)], len(_BODY))
-        entry = queue.get(None)
-        return None if entry is None else entry[1].body
+
+def _send_and_get(user: User, vhost: VirtualHost) -> bytes | None:
+    declaration = QueueDeclaration(_QUEUE, False, False, None, None, ())
+    queue = vhost.declare_queue(declaration, lambda _: None)
+    publish(vhost, "", _QUEUE, encode_content_header(len(_BODY)), _BODY, http_origin(user), lambda: None)
+    entry = queue.get(None)
+    if entry is None:
+        return None
+    vhost.statistics.channels.get_no_ack += 1
+    return entry[1].body

@@ -12,7 +12,7 @@ from broker.core.bindings import Binding, Destination
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.binding_keys import is_named, properties_key
-from broker.management.http.bodies import check_length, read_arguments
+from broker.management.http.bodies import check_length, read_arguments, read_as_text
 from broker.management.http.context import Context
 from broker.management.http.controllers.exchange_actions import exchange_name
 from broker.management.http.errors import not_found
@@ -43,8 +43,7 @@ class BindingActions:
         """Bind: routing_key and arguments come in the body; both may be missing."""
         user, vhost = self._access.require_vhost_permissions(request)
         document = await read_object(request)
-        key = document.get("routing_key", "")
-        key = check_length(key if isinstance(key, str) else str(key))
+        key = check_length(read_as_text(document.get("routing_key", "")), "routing_key")
         arguments = read_arguments(document)
         source_name, destination_name, to_queue = _names(request)
         self._check(user, vhost, source_name, destination_name, to_queue)

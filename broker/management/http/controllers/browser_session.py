@@ -37,13 +37,17 @@ class BrowserSession:
         return json_answer({"name": user.name, "tags": list(user.tags)})
 
     async def start(self, request: web.Request) -> web.Response:
-        """Check a name and a password that come as a form; the answer sets a cookie with a token."""
+        """Check a name and a password that come as a form; the answer sets a cookie with a new token.
+
+        The one that the request has is of no use from then on.
+        """
         form = await request.post()
         name, password = form.get("username"), form.get("password")
         if not isinstance(name, str) or not isinstance(password, str):
             raise login_failed()
         user = self._access.authenticate(request, name, password)
         request[LOGGED_IN] = True
+        self._sessions.end(session_token(request) or "")
         answer = json_answer({"name": user.name, "tags": list(user.tags)})
         answer.headers[hdrs.SET_COOKIE] = _cookie(request, self._sessions.start(user))
         return answer

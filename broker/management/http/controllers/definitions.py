@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from broker.auth.users import User
 from broker.config.errors import DefinitionsError
 from broker.core.export import for_vhost
+from broker.core.json_text import parse_json
 from broker.definitions import export_steps, import_steps, vhost_export_steps
-from broker.management.http.access import has_tag
+from broker.management.http.access import has_tag, read_form
 from broker.management.http.answers import encode, json_text_answer
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, missing, not_authorised
-from broker.management.http.json_bodies import parse_json
 from broker.management.http.listing import in_slices, take_slowly
 from broker.management.http.routes import resource
 
@@ -56,9 +57,13 @@ class Definitions:
 
     async def load(self, request: web.Request) -> web.Response:
         """Add definitions to what is there."""
-        self._require(request)
+        user = self._require(request)
         document, redirect = await _read(request)
-        await self._load(document)
+        new = _names(document, "vhosts") - set(self._broker.vhosts)
+        try:
+            await self._load(document)
+        finally:
+            self._permit(user, new)
         return _done(redirect)
 
     async def load_vhost(self, request: web.Request) -> web.Response:
@@ -78,18 +83,32 @@ class Definitions:
         except DefinitionsError as error:
             raise bad_request(error.reason) from None
 
-    def _require(self, request: web.Request) -> None:
+    def _permit(self, user: User, vhosts: Iterable[str]) -> None:
+        """Give a user all permissions in virtual hosts that it has made, unless the document gives it others."""
+        for name in vhosts:
+            if name in self._broker.vhosts and self._accounts.permissions(user.name, name) is None:
+                self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
+
+    def _require(self, request: web.Request) -> User:
         """Refuse whoever is no administrator. A browser that downloads or uploads a file logs in by the query."""
         login = request.query.get("auth")
         if login is None or "authorization" in request.headers:
-            self._access.require(request, "administrator")
-            return
+            return self._access.require(request, "administrator")
         try:
             name, _, password = base64.b64decode(login).decode("utf-8").partition(":")
         except ValueError:
             raise web.HTTPBadRequest(text="") from None
-        if not has_tag(self._access.authenticate(request, name, password), "administrator"):
+        user = self._access.authenticate(request, name, password)
+        if not has_tag(user, "administrator"):
             raise not_authorised("Not administrator user")
+        return user
+
+
+def _names(document: Mapping[str, Any], section: str) -> set[str]:
+    """What the entries of a section are called; those that are malformed are passed over."""
+    entries = document.get(section)
+    names = (entry.get("name") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict))
+    return {name for name in names if isinstance(name, str)}
 
 
 async def _document(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> web.Response:
@@ -117,7 +136,7 @@ async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
     """
     redirect = None
     if request.content_type == "multipart/form-data":
-        form = await request.post()
+        form = await read_form(request)
         body: Any = form.get("file", b"")
         if isinstance(body, web.FileField):
             body = body.file.read()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -12,11 +10,20 @@ from aiohttp import web
 
 from broker.auth.users import User
 from broker.core.exchanges.registry import EXCHANGE_TYPES
+from broker.core.names import strip_line_ends
 from broker.core.publisher import publish
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import json_answer
-from broker.management.http.bodies import check_length, read_arguments, read_flag, read_table, require_keys
+from broker.management.http.bodies import (
+    check_length,
+    read_arguments,
+    read_as_text,
+    read_base64,
+    read_flag,
+    read_table,
+    require_keys,
+)
 from broker.management.http.context import Context
 from broker.management.http.durability import durable
 from broker.management.http.errors import bad_request, not_found
@@ -54,11 +61,11 @@ class ExchangeActions:
     async def declare(self, request: web.Request) -> web.Response:
         """Declare an exchange: type, durable, auto_delete, internal and arguments come in the body."""
         user, vhost = self._access.require_vhost_permissions(request)
-        name = check_length(exchange_name(request.match_info["name"]))
+        name = strip_line_ends(check_length(exchange_name(request.match_info["name"]), "exchange"))
         document = await read_object(request)
         flags = [read_flag(document, key) for key in ("durable", "auto_delete", "internal")]
         arguments = read_arguments(document)
-        type_name = str(document.get("type", "direct"))
+        type_name = read_as_text(document.get("type", "direct"))
         if type_name not in EXCHANGE_TYPES:
             # AMQP clients get the text of newer releases.
             raise bad_request(f"invalid exchange type '{type_name}'")
@@ -90,8 +97,7 @@ class ExchangeActions:
         if not isinstance(properties, Mapping):
             raise bad_request("properties must be an object")
         header = _encode_properties(properties, len(body))
-        key = document["routing_key"]
-        routing_key = check_length(key if isinstance(key, str) else "" if key is None else str(key))
+        routing_key = check_length(read_as_text(document["routing_key"]), "routing_key")
         try:
             routed = self._publish(user, vhost, exchange_name(request.match_info["name"]), routing_key, header, body)
         except AmqpFault as fault:
@@ -129,10 +135,7 @@ def _read_payload(document: Mapping[str, Any]) -> bytes:
         return payload.encode("utf-8", "surrogateescape")
     if encoding != "base64":
         raise bad_request(["unsupported_encoding", encoding])
-    try:
-        return base64.b64decode(payload, validate=True)
-    except (binascii.Error, ValueError):
-        raise bad_request(["not_base64", payload]) from None
+    return read_base64(payload)
 
 
 def _encode_properties(properties: Mapping[str, Any], body_size: int) -> tuple[bytes, str | None]:
@@ -149,7 +152,7 @@ def _encode_properties(properties: Mapping[str, Any], body_size: int) -> tuple[b
         elif not isinstance(value, str):
             raise bad_request(["not_string", name])
         else:
-            values[flag] = encode_text(check_length(value))
+            values[flag] = encode_text(check_length(value, name))
     return encode_content_header(body_size, values), properties.get("user_id")
 
 

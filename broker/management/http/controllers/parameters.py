@@ -12,7 +12,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from broker.auth.users import User
-from broker.core.definitions import COMPONENTS
 from broker.core.export import export_parameters, policy_value, vhost_limits
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
@@ -22,10 +21,13 @@ from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from broker.management.http.listing import View, list_answer, take_slowly
 from broker.management.http.routes import resource
+from policies.keys import format_json_term
 from policies.limits import VHOST_LIMITS, refuse_limits
 from policies.policy import Policy, PolicyError, read_policy
 
 _REFUSAL: Final = "User not authorised to access object"
+#: Of an operator policy in its raw form.
+_REQUIRED: Final = ("definition", "pattern", "priority")
 
 
 class Parameters:
@@ -63,10 +65,7 @@ class Parameters:
     async def list_vhost(self, request: web.Request) -> web.Response:
         """The parameters of one component in one virtual host."""
         _, vhost = self._open(request)
-        component = request.match_info["component"]
-        if component not in (*COMPONENTS, "policy"):
-            raise not_found()
-        return await list_answer(request, _entries(vhost, component), _VIEW)
+        return await list_answer(request, _entries(vhost, request.match_info["component"]), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """One parameter."""
@@ -184,12 +183,16 @@ def _entries(vhost: VirtualHost, component: str | None) -> Sequence[dict[str, An
 def _read_operator_policy(name: str, value: Any) -> Policy:
     """An operator policy in its raw form, in which nothing has a default."""
     if not isinstance(value, Mapping):
-        raise bad_request(f"Validation failed\n\n{name} not a list {value}\n")
-    lacking = [
-        f'Key "{key}" not found in {name}\n' for key in ("definition", "pattern", "priority") if key not in value
+        raise bad_request(_escaped(f"Validation failed\n\n{name} not a list {format_json_term(value)}\n"))
+    unknown = [
+        f"{{{format_json_term(key)},{format_json_term(each)}}}"
+        for key, each in sorted(value.items())
+        if key not in ("apply-to", *_REQUIRED)
     ]
-    if lacking:
-        raise bad_request(f"Validation failed\n\n{''.join(lacking)}")
+    problems = [f"Unrecognised terms [{','.join(unknown)}] in {name}\n"] if unknown else []
+    problems += [f'Key "{key}" not found in {name}\n' for key in _REQUIRED if key not in value]
+    if problems:
+        raise bad_request(_escaped(f"Validation failed\n\n{''.join(problems)}"))
     try:
         return read_policy(name, value, operator=True)
     except PolicyError as error:
@@ -201,6 +204,6 @@ def _escaped(text: str) -> str:
 
 
 _VIEW: Final[View[Mapping[str, Any]]] = View(
-    describe=dict, order=lambda entry: (entry["vhost"], entry["component"], entry["name"])
+    describe=dict, order=lambda entry: (entry["vhost"], entry["name"], entry["component"])
 )
 _GLOBAL_VIEW: Final[View[Mapping[str, Any]]] = View(describe=dict, order=lambda entry: entry["name"])

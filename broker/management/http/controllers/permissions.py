@@ -14,7 +14,7 @@ from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.routes import resource
-from policies.pcre import InvalidPattern
+from policies.invalid_pattern import InvalidPattern
 from policies.permissions import Permissions as Granted
 from policies.permissions import TopicPermissions
 
@@ -43,7 +43,8 @@ class Permissions:
             *resource("users/{user}/topic-permissions", GET=self.list_topic),
             *resource("vhosts/{vhost}/topic-permissions", GET=self.list_topic),
             *resource(topic, GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
-            *resource(f"{topic}/{{exchange:[^/]*}}", DELETE=self.delete_topic),
+            # Only for deleting it matters which exchange the path names.
+            *resource(f"{topic}/{{exchange:[^/]*}}", GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
         ]
 
     # -- permissions --------------------------------------------------------------------------------------
@@ -120,11 +121,9 @@ class Permissions:
     async def delete_topic(self, request: web.Request) -> web.Response:
         """Take a user's topic permissions in a virtual host, on one exchange or on all."""
         user, vhost = self._both(request)
-        exchange = request.match_info.get("exchange")
-        known = [entry["exchange"] for entry in self._topic(user, vhost)]
-        if not known or exchange not in (None, *known):
+        if not self._topic(user, vhost):
             raise not_found()
-        self._accounts.clear_topic_permissions(user, vhost, exchange)
+        self._accounts.clear_topic_permissions(user, vhost, request.match_info.get("exchange"))
         return web.Response(status=204)
 
     # -- inside -------------------------------------------------------------------------------------------

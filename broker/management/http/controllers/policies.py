@@ -60,16 +60,16 @@ class Policies:
         return await list_answer(request, policies, view)
 
     async def show(self, request: web.Request) -> web.Response:
-        """One policy."""
-        _, vhost = self._access.require_vhost(request)
-        policy = vhost.policies.table(_operator(request)).get(request.match_info["name"])
+        """One policy; unlike the list it is only for those who may change it."""
+        operator, vhost = self._open(request)
+        policy = vhost.policies.table(operator).get(request.match_info["name"])
         if policy is None:
             raise not_found()
         return object_answer(request, _describe((vhost, policy)))
 
     async def put(self, request: web.Request) -> web.Response:
         """Add or replace a policy; with dry_run=true only tell what that would do."""
-        operator, vhost = self._may_change(request)
+        operator, vhost = self._open(request)
         document = await read_object(request)
         try:
             policy = read_policy(request.match_info["name"], document, operator)
@@ -85,14 +85,14 @@ class Policies:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
-        operator, vhost = self._may_change(request)
+        operator, vhost = self._open(request)
         steps = vhost.policies.clear_in_steps(request.match_info["name"], operator)
         if steps is None:
             raise not_found()
         await take_slowly(steps)
         return web.Response(status=204)
 
-    def _may_change(self, request: web.Request) -> tuple[bool, VirtualHost]:
+    def _open(self, request: web.Request) -> tuple[bool, VirtualHost]:
         operator = _operator(request)
         user = self._access.require(request, "administrator" if operator else "policymaker")
         vhost = self._broker.vhosts.get(request.match_info["vhost"])

@@ -70,8 +70,10 @@ class QueueMessages:
             queue = _open(vhost, request.match_info["name"])
         except AmqpFault as fault:
             raise _refusal(fault) from None
-        trace = partial(_trace, vhost, user, queue)
-        shown = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, trace)
+        if truncate is not None and truncate < 0:
+            raise bad_request(f"truncate must be 0 or more, is {truncate}")
+        note = partial(_note, vhost, user, queue, mode == "ack_requeue_false")
+        shown = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, note)
         return json_text_answer(f"[{','.join(shown)}]")
 
     async def move(self, request: web.Request) -> web.Response:
@@ -133,13 +135,23 @@ def _refusal(fault: AmqpFault) -> web.HTTPException:
     return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
 
 
-def _trace(vhost: VirtualHost, user: User, queue: Queue, entry: Entry) -> None:
+def _note(vhost: VirtualHost, user: User, queue: Queue, no_ack: bool, entry: Entry | None) -> None:
+    """Count and trace a message that was got, or that there was none."""
+    counters = vhost.statistics.channels
+    if entry is None:
+        counters.get_empty += 1
+        return
+    if no_ack:
+        counters.get_no_ack += 1
+    else:
+        counters.get += 1
+    counters.redeliver += entry[2]
     if vhost.tracer is not None:
         vhost.tracer.delivered(http_origin(user), queue.name, [entry])
 
 
 async def _get(
-    queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None, trace: Callable[[Entry], None]
+    queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None, note: Callable[[Entry | None], None]
 ) -> list[str]:
     """Take messages, then settle them all; return them as JSON."""
     holder = None if mode == "ack_requeue_false" else Holder(queue)
@@ -147,10 +159,12 @@ async def _get(
     shown: list[str] = []
     try:
         while count < 0 or len(shown) < count:
-            entry = None if queue.deleted else queue.get(holder)
+            if queue.deleted:
+                break
+            entry = queue.get(holder)
+            note(entry)
             if entry is None:
                 break
-            trace(entry)
             taken.append(entry)
             shown.append(encode(_describe(entry, queue.ready_count(), as_base64, truncate)))
             if len(shown) % _SLICE == 0:

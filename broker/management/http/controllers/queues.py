@@ -69,9 +69,12 @@ class Queues:
     async def _answer(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
         queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
         describe = self._describe(request)
+        if stats_are_disabled(request):
+            # What is not shown does not order them.
+            return await list_answer(request, queues, View(describe, order=_place), paginated=True)
         view = View(
             describe,
-            order=lambda queue: (queue.vhost_name, queue.name),
+            order=_place,
             keys={
                 "name": lambda queue: queue.name,
                 "vhost": lambda queue: queue.vhost_name,
@@ -98,6 +101,10 @@ class Queues:
             return lambda queue: queue_without_stats(queue, self._node, with_totals)
         rates = Rates(request, self._broker)
         return lambda queue: queue_document(queue, self._node, rates)
+
+
+def _place(queue: Queue) -> tuple[str, str]:
+    return queue.vhost_name, queue.name
 
 
 def _fill(queue: Queue) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from broker.management.http.access import read_form
 from broker.management.http.answers import json_answer
 from broker.management.http.context import Context
 from broker.management.http.errors import login_failed, not_found
@@ -42,7 +43,7 @@ class Sessions:
 
     async def login(self, request: web.Request) -> web.Response:
         """Check a name and a password that come as a form; the answer sets a cookie with both."""
-        form = await request.post()
+        form = await read_form(request)
         name, password = form.get("username"), form.get("password")
         if not isinstance(name, str) or not isinstance(password, str):
             raise login_failed()

@@ -12,12 +12,13 @@ from broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, h
 from broker.auth.users import User, UserLimits
 from broker.management.http.access import read_object
 from broker.management.http.answers import json_answer, object_answer
-from broker.management.http.bodies import check_length, require_keys
+from broker.management.http.bodies import check_length, read_flag, require_keys
 from broker.management.http.context import Context
 from broker.management.http.controllers.connection_actions import close_connections
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.routes import resource
+from policies.limits import USER_LIMITS, refuse_limits
 
 #: Any name but those of the other resources here.
 _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)[^/]+}"
@@ -68,12 +69,12 @@ class Users:
     async def put(self, request: web.Request) -> web.Response:
         """Make a user, or replace its password and tags; its permissions, limits and connections stay."""
         self._access.require(request, "administrator")
-        name = check_length(request.match_info["user"])
+        name = check_length(request.match_info["user"], "user")
         document = await read_object(request)
         tags = _read_tags(document)
         password_hash, algorithm = _read_password(document)
         known = self._accounts.users.get(name)
-        limits = UserLimits() if known is None else known.limits
+        limits = _read_limits(document, UserLimits() if known is None else known.limits)
         self._accounts.put_user(User(name, password_hash, algorithm, tags, limits))
         return web.Response(status=201 if known is None else 204)
 
@@ -112,7 +113,10 @@ class Users:
 
 def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:
     if "tags" not in document:
-        raise bad_request("tags_not_present")
+        if "administrator" not in document:
+            raise bad_request("tags_not_present")
+        # So were users written before there were tags.
+        return ("administrator",) if read_flag(document, "administrator") else ()
     tags = document["tags"]
     if isinstance(tags, str):
         tags = tags.split(",")
@@ -121,14 +125,28 @@ def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(tag.strip() for tag in tags if tag.strip())
 
 
+def _read_limits(document: Mapping[str, Any], limits: UserLimits) -> UserLimits:
+    """Put the limits of a request, if it has any, into those of the user."""
+    wanted = document.get("limits", {})
+    if not isinstance(wanted, Mapping):
+        raise bad_request("limits must be an object")
+    refusal = refuse_limits(wanted, USER_LIMITS, "user-limits")
+    if refusal is not None:
+        raise bad_request(refusal)
+    limits.max_connections = wanted.get("max-connections", limits.max_connections)
+    limits.max_channels = wanted.get("max-channels", limits.max_channels)
+    return limits
+
+
 def _read_password(document: Mapping[str, Any]) -> tuple[str, str]:
     """The password hash of a request ("" for none) and its algorithm."""
     password, password_hash = document.get("password"), document.get("password_hash")
-    for key, value in (("password", password), ("password_hash", password_hash)):
-        if value is not None and not isinstance(value, str):
-            raise bad_request(["not_string", key])
+    if password is not None and not isinstance(password, str):
+        raise bad_request(["not_string", "password"])
     if password is not None and password_hash is not None:
         raise bad_request("both_password_and_password_hash_are_provided")
+    if "password_hash" in document and password is None and not isinstance(password_hash, str):
+        raise bad_request(["not_base64", password_hash])
     if password:
         return hash_password(password), SHA256
     if not password_hash:

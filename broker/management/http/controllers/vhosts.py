@@ -67,7 +67,7 @@ class VirtualHosts:
     async def put(self, request: web.Request) -> web.Response:
         """Make a virtual host, or change its metadata; who makes it gets all permissions there."""
         user = self._access.require(request, "administrator")
-        name = check_length(request.match_info["vhost"])
+        name = check_length(request.match_info["vhost"], "vhost")
         document = await read_object(request)
         existed = name in self._broker.vhosts
         known = self._broker.vhosts[name].metadata if existed else VirtualHostMetadata()

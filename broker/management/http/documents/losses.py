@@ -11,11 +11,10 @@ from broker.core.stats.counters import ExchangeCounters
 from broker.core.stats.history import STEP
 from broker.core.stats.losses import LosingCounters, LossHistory
 from broker.management.http.rates import Rates, numbers
-from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from policies.dead_letter import REASONS
 
-#: Why messages are dead-lettered; and why they leave a queue otherwise than by being acknowledged.
-DEATHS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
-DROPS: Final = (*DEATHS, "purged", "deleted")
+#: Why messages leave a queue otherwise than by being acknowledged.
+_DROPS: Final = (*REASONS, "purged", "deleted")
 _UNROUTABLE: Final = ("dropped", "returned")
 
 _NUMBERS: Final = {
@@ -168,13 +167,13 @@ def _amounts(
     queue: Sequence[int] = _NOTHING["queue"], exchange: Sequence[int] = _NOTHING["exchange"]
 ) -> dict[str, Any]:
     """Rows of losses as JSON, by the LOSS_FIELDS of queues and of exchanges."""
-    letters = 2 + len(DROPS)
+    letters = 2 + len(_DROPS)
     return {
         "lost": queue[0] + exchange[0],
-        "dropped": dict(zip(DROPS, queue[1 : letters - 1], strict=True)),
+        "dropped": dict(zip(_DROPS, queue[1 : letters - 1], strict=True)),
         "refused": queue[letters - 1],
-        "dead_lettered": dict(zip(DEATHS, queue[letters : letters + len(DEATHS)], strict=True)),
-        "dead_letters_lost": dict(zip(DEATHS, queue[letters + len(DEATHS) :], strict=True)),
+        "dead_lettered": dict(zip(REASONS, queue[letters : letters + len(REASONS)], strict=True)),
+        "dead_letters_lost": dict(zip(REASONS, queue[letters + len(REASONS) :], strict=True)),
         "unroutable": dict(zip(_UNROUTABLE, exchange[1:], strict=True)),
     }
 

@@ -12,7 +12,7 @@ from broker.core.broker import Broker
 from broker.core.exchanges.registry import EXCHANGE_TYPES
 from broker.core.node import Node
 from broker.core.stats.census import Census
-from broker.core.stats.node import NodeStatistics, open_files_max
+from broker.core.stats.node import NodeStatistics, open_files_max, sockets_max
 from broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
 from broker.management.http.documents.constants import RABBITMQ_VERSION, RATES_MODE, RETENTION
 from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
@@ -79,8 +79,6 @@ _METRICS_GC: Final = {
     f"{kind}_deleted" if kind not in ("connection", "channel") else f"{kind}_closed": 0
     for kind in ("connection", "channel", "consumer", "exchange", "queue", "vhost", "node_node", "channel_consumer")
 }
-#: File descriptors that are not for clients.
-_RESERVED_FILES: Final = 100
 
 
 def versions(settings: Settings) -> dict[str, Any]:
@@ -206,7 +204,7 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
         "processors": os.cpu_count() or 1,
         "run_queue": 0,
         "fd_total": files,
-        "sockets_total": max(0, files - _RESERVED_FILES),
+        "sockets_total": sockets_max(),
         "proc_total": 1_048_576,
         "mem_limit": node.memory_limit,
         "mem_alarm": "memory" in alarms,

@@ -16,7 +16,7 @@ from broker.management.http.documents.constants import PROCESS
 from broker.management.http.documents.losses import loss_stats
 from broker.management.http.documents.times import iso_time
 from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers
-from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from policies.dead_letter import REASONS
 from policies.keys import KEYS
 from policies.settings import resolve_setting
 from protocol.field_table import find, plain_values
@@ -35,7 +35,7 @@ _DELIVER: Final = delivery_numbers(_FIELDS)["deliver_get"]
 _ACK: Final = (_FIELDS.index("ack"),)
 
 #: Why messages leave a queue other than by being acknowledged.
-_REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT, "purged")
+_DROPS: Final = (*REASONS, "purged")
 #: Of a queue with nothing on disk.
 _NO_DELTA: Final = ["delta", "undefined", 0, 0, "undefined"]
 
@@ -82,9 +82,9 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         **_sizes(queue, figures),
         **PROCESS,
         "memory": figures.memory,
-        "dropped": {reason: counters.dropped[reason] for reason in _REASONS},
-        "dead_lettered": {reason: counters.dead_lettered[reason] for reason in _REASONS[:-1]},
-        "dead_letters_lost": {reason: counters.dead_letters_lost[reason] for reason in _REASONS[:-1]},
+        "dropped": {reason: counters.dropped[reason] for reason in _DROPS},
+        "dead_lettered": {reason: counters.dead_lettered[reason] for reason in REASONS},
+        "dead_letters_lost": {reason: counters.dead_letters_lost[reason] for reason in REASONS},
         "refused": counters.refused,
         "fill": _fill(queue),
         "storage": _storage(queue, figures),

@@ -7,6 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
+from broker.management.http.compression import accepts_gzip
 from broker.management.http.context import Context
 from broker.management.http.listing import in_time
 from broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
@@ -42,14 +43,15 @@ class Metrics:
 
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
-        found: list[web.RouteDef] = [web.head("/metrics", _nothing), web.head("/metrics/{registry}", _nothing)]
+        found: list[web.RouteDef] = []
         for path, handler in (
             ("/metrics", self._default),
             ("/metrics/per-object", self._per_object),
             ("/metrics/detailed", self._detailed),
             ("/metrics/{registry}", _unknown),
         ):
-            found.append(web.get(path, handler, allow_head=False))
+            pattern = f"{path}{{slash:/?}}"
+            found += [web.head(pattern, _nothing), web.get(pattern, handler, allow_head=False)]
         return found
 
     async def _default(self, request: web.Request) -> web.StreamResponse:
@@ -123,7 +125,7 @@ async def _unknown(request: web.Request) -> web.Response:
 async def _send(request: web.Request, exposition: Exposition, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
     """Answer with a long text, as it is written."""
     response = web.StreamResponse(headers={"content-type": exposition.content_type})
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if accepts_gzip(request):
         response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
     waiting = bytearray()

@@ -12,7 +12,7 @@ from broker.core.queues.queue import Queue
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.families import Family, Vhosts, add, counter
 from broker.management.http.prometheus.queues import queue_labels, queues_in
-from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from policies.dead_letter import REASONS
 
 _DROPPED: Final = counter(
     "queue_dropped_total", "Total number of messages that left a queue otherwise than by being acknowledged, by reason"
@@ -24,8 +24,7 @@ _DEAD_LETTERED: Final = counter(
 _DEAD_LETTERS_LOST: Final = counter(
     "queue_dead_letters_lost_total", "Total number of dead letters of a queue that no queue has taken, by reason"
 )
-DEAD_LETTER_REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
-_DROP_REASONS: Final = (*DEAD_LETTER_REASONS, "purged")
+_DROP_REASONS: Final = (*REASONS, "purged")
 _PREFIX: Final = "leveret_"
 _NAME: Final = "queue_losses"
 
@@ -37,7 +36,7 @@ def loss_totals(counted: Counted) -> Iterator[MetricFamily]:
     dropped, dead_lettered, lost = (metric.family(_PREFIX, ("reason",)) for metric in metrics)
     for reason in _DROP_REASONS:
         add(dropped, (reason,), total.dropped[reason])
-    for reason in DEAD_LETTER_REASONS:
+    for reason in REASONS:
         add(dead_lettered, (reason,), total.dead_lettered[reason])
         add(lost, (reason,), total.dead_letters_lost[reason])
     yield dropped
@@ -51,7 +50,7 @@ def _dropped_in(broker: Broker, vhosts: Vhosts) -> list[tuple[Queue, str]]:
 
 
 def _dead_lettered_in(broker: Broker, vhosts: Vhosts) -> list[tuple[Queue, str]]:
-    return [(queue, reason) for queue in queues_in(broker, vhosts) for reason in DEAD_LETTER_REASONS]
+    return [(queue, reason) for queue in queues_in(broker, vhosts) for reason in REASONS]
 
 
 def _labels(item: tuple[Queue, str]) -> tuple[str, ...]:

@@ -14,14 +14,12 @@ from broker.core.broker import Broker
 from broker.core.global_parameters import CLUSTER_ID
 from broker.core.memory import used_memory
 from broker.core.node import Node
-from broker.core.stats.node import open_files, open_files_max
+from broker.core.stats.node import open_files, open_files_max, sockets_max
 from broker.management.http.context import Context
 from broker.management.http.documents.constants import RABBITMQ_VERSION
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.families import Metric, add, counter, gauge
 
-#: File descriptors that are not for clients; as the HTTP API has it.
-_RESERVED_FILES: Final = 100
 _ALARMS: Final = (
     ("alarms_file_descriptor_limit", "file descriptor limit", "file_descriptor"),
     ("alarms_free_disk_space_watermark", "free disk space watermark", "disk"),
@@ -156,7 +154,7 @@ def _limits(node: Node) -> tuple[float, ...]:
     files = open_files_max()
     return (
         files,
-        max(0, files - _RESERVED_FILES),
+        sockets_max(),
         node.memory_limit,
         node.disk_free_limit,
         node.uptime() / 1000,

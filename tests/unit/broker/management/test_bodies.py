@@ -102,4 +102,4 @@ def test_what_are_no_arguments(arguments: object, expected: str) -> None:
 
 def test_names_have_the_length_of_a_short_string() -> None:
     assert check_length("ä" * 127) == "ä" * 127
-    assert reason(lambda: check_length("ä" * 128)) == "names and routing keys have 255 bytes at the most"
+    assert reason(lambda: check_length("ä" * 128, "queue")) == "queue should be less than 255 bytes, actually was 256\n"

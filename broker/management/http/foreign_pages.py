@@ -10,8 +10,8 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.management.http.errors import failure
+from broker.management.http.methods import READING
 
-_READING: Final = ("GET", "HEAD", "OPTIONS")
 _OWN: Final = ("same-origin", "none")
 
 
@@ -26,7 +26,7 @@ def refuse_foreign_pages(allowed: Collection[str] = ()) -> Middleware:
 
     @web.middleware
     async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.method not in _READING and is_foreign(request, allowed):
+        if request.method not in READING and is_foreign(request, allowed):
             reason = "A page of another origin may not change anything here."
             raise failure(web.HTTPForbidden, "foreign_origin", reason)
         return await handler(request)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from broker.management.http.origins import is_foreign
+from broker.management.http.foreign_pages import is_foreign
 
 CASES: list[tuple[dict[str, str], bool]] = [
     ({}, False),

@@ -1,0 +1,89 @@
+"""Policy keys about copies of classic queues on other nodes: there is one node, so that they come to nothing.
+
+Definitions of clusters are full of them.
+
+Source: RabbitMQ 3.10.8, observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+_MODE: Final = "ha-mode"
+_LOCATOR: Final = "queue-master-locator"
+_LOCATORS: Final = ("client-local", "min-masters", "random")
+_PROMOTIONS: Final = ("always", "when-synced")
+
+#: Policies that hold one of these are for classic queues and exchanges only.
+MIRRORING_KEYS: Final = frozenset(
+    (
+        _MODE,
+        "ha-params",
+        "ha-sync-mode",
+        "ha-sync-batch-size",
+        "ha-promote-on-shutdown",
+        "ha-promote-on-failure",
+        _LOCATOR,
+    )
+)
+
+
+def refuse_locator(definition: Mapping[str, Any], show: Callable[[Any], str]) -> str | None:
+    """Why the place of a queue is refused; None if it is fine, or not there.
+
+    Args:
+        definition: Key to JSON value.
+        show: Prints a JSON value as Erlang does.
+    """
+    locator = definition.get(_LOCATOR, _LOCATORS[0])
+    return None if locator in _LOCATORS else f"{show(locator)} invalid {_LOCATOR} value"
+
+
+def refuse_mirroring(definition: Mapping[str, Any], show: Callable[[Any], str]) -> str | None:
+    """Why keys about mirrors are refused; None if they are fine, or none is there.
+
+    Args:
+        definition: Key to JSON value.
+        show: Prints a JSON value as Erlang does.
+    """
+    if not any(name in MIRRORING_KEYS and name != _LOCATOR for name in definition):
+        return None
+    if _MODE not in definition:
+        return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
+    return _refuse_mode(definition, show) or _refuse_details(definition, show)
+
+
+def _refuse_mode(definition: Mapping[str, Any], show: Callable[[Any], str]) -> str | None:
+    mode, has_count, count = definition[_MODE], "ha-params" in definition, definition.get("ha-params")
+    given = show(count) if has_count else "none"
+    if mode == "all":
+        return 'ha-mode="all" does not take parameters' if has_count else None
+    if mode == "exactly":
+        return None if _is_positive(count) else f'ha-mode="exactly" takes an integer, {given} given'
+    if mode != "nodes":
+        return f"{show(mode)} is not a valid ha-mode value"
+    if not isinstance(count, list | tuple):
+        return f'ha-mode="nodes" takes a list, {given} given'
+    if not count:
+        return 'ha-mode="nodes" list must be non-empty'
+    odd = [name for name in count if not isinstance(name, str)]
+    return f'ha-mode="nodes" takes a list of strings, {show(odd)} was not a string' if odd else None
+
+
+def _refuse_details(definition: Mapping[str, Any], show: Callable[[Any], str]) -> str | None:
+    mode = definition.get("ha-sync-mode", "manual")
+    if mode not in ("manual", "automatic"):
+        return f'ha-sync-mode must be "manual" or "automatic", got {show(mode)}'
+    size = definition.get("ha-sync-batch-size", 1)
+    if not _is_positive(size):
+        return f"ha-sync-batch-size takes an integer greater than 0, {show(size)} given"
+    for key in ("ha-promote-on-shutdown", "ha-promote-on-failure"):
+        promotion = definition.get(key, _PROMOTIONS[0])
+        if promotion not in _PROMOTIONS:
+            return f'{key} must be "always" or "when-synced", got {show(promotion)}'
+    return None
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
