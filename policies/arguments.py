@@ -8,7 +8,7 @@ Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/queues#optional
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -164,7 +164,11 @@ _ROWS: Final = (
         integer(1, unit="nodes"),
         "Accepted for RabbitMQ's sake: there is one node.",
     ),
-    Argument("x-queue-leader-locator", _accept, _REPLICATED),
+    Argument(
+        "x-queue-leader-locator",
+        _one_of(frozenset((b"client-local", b"balanced", b"random", b"least-leaders")), "invalid_queue_locator_arg"),
+        _REPLICATED,
+    ),
     Argument(
         "x-queue-type",
         _accept,
@@ -197,11 +201,12 @@ def refuse_queue_type(type_name: str, value: Any) -> str | None:
     return _queue_type(type_name, value)
 
 
-def foreign_argument(queue_type: str, names: frozenset[str]) -> str | None:
+def foreign_argument(queue_type: str, names: Iterable[str]) -> str | None:
     """The first of these arguments that belongs to other queue types only; None if there is none."""
-    for row in _ROWS:
-        if row.name in names and queue_type not in row.queue_types:
-            return row.name
+    for name in names:
+        row = ARGUMENTS.get(name)
+        if row is not None and queue_type not in row.queue_types:
+            return name
     return None
 
 
@@ -220,6 +225,24 @@ def refuse_argument(name: str, values: Mapping[str, tuple[str, Any]]) -> str | N
     return refusal
 
 
-def refuse_consumer_priority(type_name: str, value: Any) -> str | None:
-    """Why a value is no x-priority of a consumer; None if it is one."""
-    return _integer(type_name, value)
+_CONSUMER_ROWS: Final = (
+    Argument("x-priority", _integer, _QUEUES),
+    Argument("x-cancel-on-ha-failover", _of_type("bool"), _CLASSIC),
+    Argument("x-stream-offset", _accept, _STREAM),
+)
+
+
+def refuse_consumer(queue_type: str, values: Mapping[str, tuple[str, Any]]) -> tuple[str, str | None] | None:
+    """The argument that a consumer is refused for, and why (None for one of other queue types); None if all is well.
+
+    Args:
+        queue_type: Of the queue that it wants to consume from.
+        values: Type name and value by argument, in the order in which they were sent.
+    """
+    for row in _CONSUMER_ROWS:
+        if row.name in values and queue_type in row.queue_types:
+            refusal = row.check(*values[row.name])
+            if refusal is not None:
+                return row.name, refusal
+    foreign = {row.name for row in _CONSUMER_ROWS if queue_type not in row.queue_types}
+    return next(((name, None) for name in values if name in foreign), None)

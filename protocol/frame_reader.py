@@ -8,6 +8,7 @@ conformance tests.
 from __future__ import annotations
 
 import struct
+from enum import Enum, auto
 from typing import Any, Final
 
 from protocol.constants import (
@@ -27,7 +28,7 @@ from protocol.constants import (
 from protocol.erlang_terms import format_binary, format_octets
 from protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun
 from protocol.faults import ConnectionFault, ReplyCode, WireFault, frame_error, unexpected_frame
-from protocol.methods import METHODS, Method, decode_arguments
+from protocol.methods import INDEX, METHODS, Method, decode_arguments, fills
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")
@@ -48,18 +49,38 @@ _PUBLISHES_REMEMBERED: Final = 4096
 #: Matches nothing: no frame begins with it.
 _NO_PREFIX: Final = b"\xff" * 8
 
+#: Methods with content that clients do not send: their content is awaited all the same.
+_FOREIGN_CONTENT: Final = frozenset(INDEX[name] for name in ("basic.return", "basic.deliver", "basic.get-ok"))
+
+
+class ChannelFrames(Enum):
+    """What becomes of frames on channels other than 0."""
+
+    #: Before there are channels: each is a fault.
+    REFUSED = auto()
+    READ = auto()
+    #: After a close: nobody looks into them.
+    SKIPPED = auto()
+
 
 class _Content:
-    """A message of which the publish has come and the rest has not."""
+    """A method of which the content has not come, or not all.
 
-    __slots__ = ("header", "keep", "parts", "publish", "remaining")
+    Args:
+        method: Its index.
+        publish: Its arguments, if it is basic.publish.
+    """
 
-    def __init__(self, publish: Publish) -> None:
+    __slots__ = ("body", "header", "keep", "method", "publish", "remaining")
+
+    def __init__(self, method: int, publish: Publish | None) -> None:
+        self.method = method
         self.publish = publish
         self.header: bytes | None = None
         self.remaining = 0
         self.keep = True
-        self.parts: list[bytes] = []
+        # Not a list of its parts: of many small ones that would take a multiple of the body.
+        self.body = bytearray()
 
 
 class FrameReader:
@@ -80,6 +101,7 @@ class FrameReader:
         self.frame_max = FRAME_MIN_SIZE
         self.stepwise = True
         self._max_message_size = max_message_size
+        self._channel_frames = ChannelFrames.READ
         self._data = b""
         self._offset = 0
         self._deaf = False
@@ -101,6 +123,12 @@ class FrameReader:
     def is_inside_content(self) -> bool:
         """Whether the header of a message has come and its body has not, on any channel."""
         return any(content.header is not None for content in self._contents.values())
+
+    def handle_channels(self, how: ChannelFrames) -> None:
+        """Say what becomes of frames on channels from now on; what has begun there is forgotten."""
+        self._channel_frames = how
+        self._contents.clear()
+        self._prefix = self._common = _NO_PREFIX
 
     def deafen(self) -> None:
         """Throw away what has come and what will come."""
@@ -149,7 +177,10 @@ class FrameReader:
         if data[end] != FRAME_END:
             raise _bad_frame(kind, data[start:end], f"{{invalid_frame_end_marker,{data[end]}}}", deaf=True)
         self._offset = end + 1
-        if kind == FRAME_METHOD:
+        if channel and self._channel_frames is not ChannelFrames.READ:
+            if self._channel_frames is ChannelFrames.REFUSED:
+                raise unexpected_frame(_describe(kind, data[start:end]))
+        elif kind == FRAME_METHOD:
             self._read_method(events, channel, data[start:end])
         else:
             self._read_other(events, kind, channel, data[start:end])
@@ -172,7 +203,10 @@ class FrameReader:
         elif index == BASIC_PUBLISH:
             publish = self._publishes.get(payload) or self._remember(payload)
             if not self._read_content_at_once(events, channel, publish, len(payload)):
-                self._contents[channel] = _Content(publish)
+                self._contents[channel] = _Content(index, publish)
+        elif index in _FOREIGN_CONTENT:
+            _check_lengths(method, payload)
+            self._contents[channel] = _Content(index, None)
         elif index != BASIC_ACK or len(payload) != _ACK_PAYLOAD_SIZE or not self._read_acks(events, channel):
             events.append(MethodReceived(channel, method, decode_arguments(method, payload[4:])))
 
@@ -186,6 +220,9 @@ class FrameReader:
         try:
             if method.index == BASIC_PUBLISH:
                 self._remember(payload)
+                return ()
+            if method.index in _FOREIGN_CONTENT:
+                _check_lengths(method, payload)
                 return ()
             return decode_arguments(method, payload[4:])
         except WireFault:
@@ -326,6 +363,15 @@ class FrameReader:
         self._body_size = body_size
         return True
 
+    def _complete(self, events: list[Event], channel: int, content: _Content, header: bytes) -> None:
+        """A content is there that came frame by frame."""
+        del self._contents[channel]
+        if content.publish is None:
+            # Nobody wants to know its arguments, so that strings are not looked into either.
+            events.append(MethodReceived(channel, METHODS[content.method], ()))
+        else:
+            self._emit(events, channel, content.publish, header, bytes(content.body))
+
     def _emit(self, events: list[Event], channel: int, publish: Publish, header: bytes, body: bytes) -> None:
         last = self._last
         if header == last.header:
@@ -366,15 +412,14 @@ class FrameReader:
         if class_id != CLASS_BASIC:
             del self._contents[channel]
             text = f"expected content header for class 60, got one for class {class_id} instead"
-            raise unexpected_frame(text, BASIC_PUBLISH)
+            raise unexpected_frame(text, content.method)
         if body_size > MESSAGE_SIZE_CAP:
             del self._contents[channel]
             # Newer than 3.10.8 (10.5), which would buffer whatever is announced.
             text = f"content body size {body_size} exceeds maximum allowed size {MESSAGE_SIZE_CAP}"
-            raise frame_error(text, BASIC_PUBLISH)
+            raise frame_error(text, content.method)
         if body_size == 0:
-            del self._contents[channel]
-            self._emit(events, channel, content.publish, payload, b"")
+            self._complete(events, channel, content, payload)
             return
         content.header = payload
         content.remaining = body_size
@@ -391,12 +436,17 @@ class FrameReader:
         if content.remaining < 0:
             # Newer than 3.10.8 (10.5), which takes the excess as part of the body.
             del self._contents[channel]
-            raise frame_error("content body frame exceeds remaining content size", BASIC_PUBLISH)
+            raise frame_error("content body frame exceeds remaining content size", content.method)
         if content.keep:
-            content.parts.append(payload)
+            content.body += payload
         if content.remaining == 0:
-            del self._contents[channel]
-            self._emit(events, channel, content.publish, content.header, b"".join(content.parts))
+            self._complete(events, channel, content, content.header)
+
+
+def _check_lengths(method: Method, payload: bytes) -> None:
+    """Refuse arguments that are too short or too long, without a look into their strings."""
+    if not fills(method, payload[4:]):
+        raise frame_error(f"cannot decode {format_octets(payload[4:])}", method.index)
 
 
 def _interrupted(content: _Content) -> ConnectionFault:
@@ -405,7 +455,7 @@ def _interrupted(content: _Content) -> ConnectionFault:
         text = "expected content header for class 60, got non content header frame instead"
     else:
         text = "expected content body, got non content body frame instead"
-    return unexpected_frame(text, BASIC_PUBLISH)
+    return unexpected_frame(text, content.method)
 
 
 def _describe(kind: int, payload: bytes) -> str:

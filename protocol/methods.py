@@ -99,7 +99,7 @@ def decode_arguments(method: Method, octets: bytes) -> tuple[Any, ...]:
         offset = -1
     except (MalformedTable, UnicodeDecodeError) as malformed:
         # RabbitMQ looks into strings and tables only once the lengths are right.
-        if _fill(method, octets):
+        if fills(method, octets):
             raise _refusal(method, malformed) from None
         offset = -1
     if offset != len(octets):
@@ -113,8 +113,8 @@ def _refusal(method: Method, malformed: MalformedTable | UnicodeDecodeError) -> 
     return frame_error("Malformed UTF-8 in shortstr")
 
 
-def _fill(method: Method, octets: bytes) -> bool:
-    """Whether the arguments fill the bytes exactly, whatever their strings and tables hold."""
+def fills(method: Method, octets: bytes) -> bool:
+    """Whether a method's arguments fill the bytes exactly, whatever their strings and tables hold."""
     offset = bit = 0
     try:
         for _, domain in method.arguments:

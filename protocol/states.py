@@ -51,12 +51,14 @@ CONNECTION_TRANSITIONS: Final[dict[tuple[ConnectionState, ConnectionInput], Conn
     (_S.AWAIT_TUNE_OK, _I.TUNE_OK): _S.AWAIT_OPEN,
     (_S.AWAIT_TUNE_OK, _I.REFUSED): _S.SILENT,
     (_S.AWAIT_OPEN, _I.OPEN): _S.RUNNING,
+    (_S.AWAIT_OPEN, _I.REFUSED): _S.SILENT,
     (_S.AWAIT_OPEN, _I.FAULT): _S.CLOSING,
     (_S.RUNNING, _I.CLOSE): _S.CLOSED,
     (_S.RUNNING, _I.FAULT): _S.CLOSING,
     (_S.CLOSING, _I.CLOSE): _S.CLOSING,
     (_S.CLOSING, _I.CLOSE_OK): _S.GONE,
     (_S.CLOSED, _I.CLOSE): _S.CLOSED,
+    (_S.CLOSED, _I.CLOSE_OK): _S.GONE,
     **{(state, _I.LOST): _S.GONE for state in _S},
 }
 

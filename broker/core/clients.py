@@ -142,7 +142,6 @@ class ClientConnection(Protocol):
         heartbeat: Seconds without a sign of life after which it is dropped; 0 for never.
         channel_max: Channels it may have open at once.
         frame_max: Largest frame in bytes.
-        blocked: It is not read from, for it has published while an alarm was set.
     """
 
     username: str
@@ -156,7 +155,10 @@ class ClientConnection(Protocol):
     heartbeat: int
     channel_max: int
     frame_max: int
-    blocked: bool
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it is not read from, for it has published while an alarm was set."""
 
     @property
     def channels(self) -> ClientChannels:

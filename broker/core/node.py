@@ -38,10 +38,12 @@ class Node:
     disk_free_limit: int = _DISK_FREE_LIMIT
     started_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     statistics: NodeStatistics = field(default_factory=NodeStatistics)
+    # The machine's clock may be set meanwhile.
+    _started: int = field(default_factory=time.monotonic_ns)
 
     def uptime(self) -> int:
         """Milliseconds since it was started."""
-        return time.time_ns() // 1_000_000 - self.started_at
+        return (time.monotonic_ns() - self._started) // 1_000_000
 
     def disk_free(self) -> int:
         """Bytes free where the data lies; 0 where the system does not tell."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -189,12 +189,13 @@ class Channel:
             tags.append(candidate)
         return tags
 
-    def settle(self, held: Iterable[tuple[Holder, Entry]], outcome: Outcome) -> None:
+    def settle(self, held: Iterable[tuple[Holder, Entry]], outcome: Outcome, in_turn: bool = False) -> None:
         """Give up messages that are no longer outstanding; those of one consumer at once.
 
         Args:
             held: Who held which message, in order of the delivery tags.
             outcome: What becomes of them.
+            in_turn: The client has named each of them by itself.
         """
         runs: dict[Holder, list[Entry]] = {}
         last: Holder | None = None
@@ -211,18 +212,28 @@ class Channel:
             for holder in runs:
                 if holder.queue.scheduled:
                     holder.queue.deliver()
-        for holder, settled in runs.items():
+        if in_turn or len(runs) == 1:
+            for holder, settled in runs.items():
+                self._settle_run(holder, settled, outcome)
+            return
+        # To RabbitMQ they are one after the other, and so is what follows from them.
+        for holder, settled in sorted(runs.items(), key=_settling_order):
+            self._settle_run(holder, settled, outcome)
+            holder.queue.deliver()
+
+    def _settle_run(self, holder: Holder, settled: list[Entry], outcome: Outcome) -> None:
+        """Give up the messages of one holder."""
+        settle = getattr(holder.queue, outcome)
+        if type(holder) is ChannelConsumer:
             holder.queue.release(holder, settled)
             self._released(holder, len(settled))
-        for holder, settled in runs.items():
-            settle = getattr(holder.queue, outcome)
-            if type(holder) is Holder:
-                # To RabbitMQ every basic.get is a consumer of its own: limits and deliveries follow each one.
-                for entry in settled:
-                    settle([entry])
-                    holder.queue.deliver()
-            else:
-                settle(settled)
+            settle(settled)
+            return
+        # To RabbitMQ every basic.get is a consumer of its own: limits and deliveries follow each one.
+        for entry in settled:
+            holder.queue.release(holder, [entry])
+            settle([entry])
+            holder.queue.deliver()
 
     def _released(self, holder: Holder, count: int) -> None:
         """Give credit back: messages of a holder are no longer unacknowledged."""
@@ -240,19 +251,10 @@ class Channel:
             if consumer.blocked:
                 consumer.queue.unblock(consumer)
 
-    def requeue_all(self, keep_got: bool = False) -> None:
-        """Put unacknowledged messages back into their queues.
-
-        Args:
-            keep_got: Leave those that came by basic.get.
-        """
-        kept, returned = {}, []
-        for tag, held in self.unacked.items():
-            if keep_got and type(held[0]) is Holder:
-                kept[tag] = held
-            else:
-                returned.append(held)
-        self.unacked = kept
+    def requeue_all(self) -> None:
+        """Put all unacknowledged messages back into their queues (basic.recover)."""
+        returned = list(self.unacked.values())
+        self.unacked.clear()
         self.settle(returned, "requeue")
 
     # -- the end ------------------------------------------------------------------------------------------
@@ -266,25 +268,39 @@ class Channel:
         """
         blamed = method if fault.method is None else fault.method
         self.flush_confirms()
-        # Messages that came by basic.get return with the client's close-ok only, as in RabbitMQ.
+        deliver_due(self)
         self.end(keep_got=True)
         self.state = ChannelState.CLOSING
         self.send(_CHANNEL_CLOSE, fault.code, encode_reply_text(fault.text), blamed >> 16, blamed & 0xFFFF)
+
+    def leave_queues(self) -> set[Queue]:
+        """Withdraw its consumers; return the queues that they have left."""
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            consumer.queue.remove_consumer(consumer)
+        return {consumer.queue for consumer in consumers.values()}
 
     def end(self, keep_got: bool = False) -> None:
         """Leave nothing behind: consumers go, unacknowledged messages return to their queues.
 
         Args:
-            keep_got: Leave those that came by basic.get, for a later call.
+            keep_got: Leave what came by basic.get from queues that it has no consumers of, for a later call: RabbitMQ
+                returns it with the client's channel.close-ok only.
         """
-        consumers, self.consumers = self.consumers, {}
-        for consumer in consumers.values():
-            consumer.queue.remove_consumer(consumer)
+        left = self.leave_queues()
         if self.reply_consumer is not None:
             self.reply_consumer.cancel()
         if self.transaction is not None:
             self.transaction.rollback()
-        self.requeue_all(keep_got)
+        kept, returned = {}, []
+        for tag, held in self.unacked.items():
+            if keep_got and held[0].queue not in left:
+                kept[tag] = held
+            else:
+                returned.append(held)
+        self.unacked = kept
+        _return_all(returned)
+        self.consumer_unacked = 0
         self._getters.clear()
         self.confirms = self.transaction = None
 
@@ -308,3 +324,30 @@ class Channel:
         """Send the confirms that are due."""
         if self.confirms is not None:
             self.output.parts += self.confirms.flush()
+
+
+def deliver_due(channel: Channel) -> None:
+    """Let a channel's consumers have now what they would get at the end of the turn."""
+    for consumer in channel.consumers.values():
+        if consumer.queue.scheduled:
+            consumer.queue.deliver()
+
+
+def _settling_order(run: tuple[Holder, list[Entry]]) -> tuple[bytes, bytes]:
+    """RabbitMQ's order where one method settles messages of several holders: by queue, gets first, then by tag."""
+    holder = run[0]
+    tag = holder.tag if isinstance(holder, ChannelConsumer) else ""
+    return holder.queue.name.encode("utf-8", "surrogateescape"), tag.encode("utf-8", "surrogateescape")
+
+
+def _return_all(held: Sequence[tuple[Holder, Entry]]) -> None:
+    """Put messages of a channel that ends back into their queues, to each queue all at once."""
+    holders: dict[Holder, list[Entry]] = {}
+    queues: dict[Queue, list[Entry]] = {}
+    for holder, entry in held:
+        holders.setdefault(holder, []).append(entry)
+        queues.setdefault(holder.queue, []).append(entry)
+    for holder, entries in holders.items():
+        holder.queue.release(holder, entries)
+    for queue, entries in queues.items():
+        queue.requeue_abandoned(entries)

@@ -8,6 +8,7 @@ from weakref import ref
 
 from broker.session.channel import Channel
 from protocol.faults import ConnectionFault, ReplyCode
+from protocol.states import ChannelState
 
 if TYPE_CHECKING:
     from broker.session.connection import Connection
@@ -46,16 +47,23 @@ class Channels:
             number: 1..65535.
             method: The method that wants it, to be blamed.
         Raises:
-            ConnectionFault: CHANNEL_ERROR (504) if there is none.
+            ConnectionFault: CHANNEL_ERROR (504) if there is none; NOT_ALLOWED (530) if there could not be one.
         """
         channel = self._by_number.get(number)
         if channel is None:
+            self._check_limits()
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", method)
         return channel
 
-    def open(self, number: int) -> Channel:
+    def __contains__(self, number: int) -> bool:
+        return number in self._by_number
+
+    def open(self, number: int, state: ChannelState = ChannelState.OPEN) -> Channel:
         """Open a channel.
 
+        Args:
+            number: 1..65535.
+            state: CLOSING for one that is to be refused at once.
         Raises:
             ConnectionFault: CHANNEL_ERROR (504) if it is open; NOT_ALLOWED (530) if a limit is reached.
         """
@@ -63,6 +71,7 @@ class Channels:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
         self._check_limits()
         channel = self._by_number[number] = Channel(self._connection, number)
+        channel.state = state
         channel.tracer = self._connection.vhost.tracer
         broker = self._connection.server.broker
         broker.statistics.channel_created += 1
@@ -81,6 +90,9 @@ class Channels:
 
     def end(self) -> None:
         """End all channels."""
+        for channel in self:
+            # What one of them gives back must not go to another.
+            channel.leave_queues()
         for channel in self:
             channel.flush_confirms()
             channel.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.addresses import is_loopback
@@ -14,13 +15,14 @@ from broker.session.channels import Channels
 from broker.session.dispatch import dispatch, method_of
 from broker.session.handshake import Handshake
 from broker.session.heartbeat import Heartbeat
+from broker.session.intake import Intake
 from broker.session.output import Output
 from broker.session.peer_certificate import TlsSession, tls_session
 from broker.session.sockets import disable_delay, ends, name_of
-from protocol.events import Event, MethodReceived, PublishRun
+from protocol.events import Event, MethodReceived
 from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from protocol.field_table import FieldTable
-from protocol.frame_reader import FrameReader
+from protocol.frame_reader import ChannelFrames, FrameReader
 from protocol.methods import INDEX, encode_method
 from protocol.proxy_header import ProxiedEnds
 from protocol.states import ConnectionInput, ConnectionState, next_connection_state
@@ -34,13 +36,13 @@ log = logging.getLogger("leveret.connection")
 
 _CLOSE: Final = INDEX["connection.close"]
 _CLOSE_OK: Final = INDEX["connection.close-ok"]
-_BLOCKED: Final = INDEX["connection.blocked"]
-_UNBLOCKED: Final = INDEX["connection.unblocked"]
 
 #: How long a client may take to drop a connection that has been closed, in seconds, at the most.
 _CLOSING_SECONDS: Final = 30.0
 #: How long a connection stays open in silence after a failed handshake or unreadable input, in seconds.
 _SILENCE_SECONDS: Final = 3.0
+#: How long a client may take to read what is on its way to it when its socket is dropped, in seconds.
+_LINGER_SECONDS: Final = 3.0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -57,12 +59,12 @@ class Connection(asyncio.BufferedProtocol):
         connected_at: When that was, in milliseconds since 1970.
         auth_mechanism: How the client has logged in.
         heartbeat: Seconds; 0 for none.
-        blocked: It is not read from, for it has published while an alarm was set.
         peer_is_loopback: Whether the client is on this machine.
         tls: How it is encrypted; None if it is not.
         state: Where it stands.
         reader: Its incoming half.
-        output: Its outgoing half; there from connection_made().
+        intake: What has been read; there from connection_made(), as is output.
+        output: Its outgoing half.
         channels: Its channels.
         capabilities: What the client can do.
         client_properties: As the client sent them.
@@ -79,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
     connected_at: int
     peer_is_loopback: bool
     tls: TlsSession | None
+    intake: Intake
     output: Output
     user: User
     vhost: VirtualHost
@@ -89,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._proxied = proxied
         self.state = ConnectionState.AWAIT_HEADER
         self.reader = FrameReader(server.settings.max_message_size)
+        self.reader.handle_channels(ChannelFrames.REFUSED)
         self.channels = Channels(self)
         self.capabilities = Capabilities()
         self.client_properties: FieldTable = ()
@@ -101,8 +105,6 @@ class Connection(asyncio.BufferedProtocol):
         self._handshake: Handshake | None = Handshake(self)
         self._is_open = False
         self._transport: asyncio.Transport | None = None
-        self.blocked = False
-        self._held: list[Event] = []
         self._heartbeat: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -120,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_is_loopback = is_loopback(self.peer[0])
         self.tls = tls_session(transport)
         self.output = Output(self.server.broker.turn, self._transport)
+        self.intake = Intake(self, self._transport)
         self.server.sockets.add(self)
         log.info("accepting AMQP connection %s", self.name)
         self.close_later(self.server.settings.handshake_timeout / 1000)
@@ -140,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is ConnectionState.AWAIT_HEADER and self._handshake is not None:
             octets = self._handshake.receive_header(octets)
         self.reader.receive(octets)
-        self._process()
+        self.intake.process()
 
     def pause_writing(self) -> None:
         """The client reads slower than we write."""
@@ -148,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        self.output.resume()
+        self.output.unpause()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
@@ -164,30 +167,15 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- events -------------------------------------------------------------------------------------------
 
-    def _process(self) -> None:
-        """Handle what the reader makes of its input, unless an alarm holds the connection."""
-        while not self.blocked:
-            events = self._held or self.reader.events()
-            if not events:
-                if self.server.broker.alarms.any and self.reader.is_inside_content():
-                    self._must_wait()
-                return
-            self._held = []
-            for position, event in enumerate(events):
-                if type(event) is PublishRun and self._must_wait():
-                    self._held = events[position:]
-                    return
-                self._handle(event)
-
-    def _handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         """Handle one event. Must not raise: whatever goes wrong ends this connection at most."""
         try:
             if self.state is ConnectionState.RUNNING:
                 dispatch(self, event)
             elif self._handshake is not None:
                 self._handshake.receive(event)
-            elif type(event) is MethodReceived and event.channel == 0:
-                self._handle_closing(event.method.index)
+            else:
+                self._handle_closing(event)
         except AmqpFault as fault:
             self.fail(fault, method_of(event))
         except WireFault as fault:
@@ -197,13 +185,18 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("AMQP connection %s: internal error", self.name)
             self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
 
-    def _handle_closing(self, index: int) -> None:
-        """After a close only its answer, or the peer's own close, matter."""
-        if index == _CLOSE_OK:
-            if self.move(ConnectionInput.CLOSE_OK):
+    def _handle_closing(self, event: Event) -> None:
+        """After a close only its answer, the peer's own close, and what cannot be read matter."""
+        if isinstance(event, WireFault):
+            raise event
+        if isinstance(event, ConnectionFault):
+            if event.deaf:
+                self.close_later(_SILENCE_SECONDS)
+        elif type(event) is MethodReceived and event.channel == 0:
+            if event.method.index == _CLOSE_OK and self.move(ConnectionInput.CLOSE_OK):
                 self.drop()
-        elif index == _CLOSE and self.move(ConnectionInput.CLOSE):
-            self.output.send(encode_method(0, _CLOSE_OK))
+            elif event.method.index == _CLOSE and self.move(ConnectionInput.CLOSE):
+                self.output.send(encode_method(0, _CLOSE_OK))
 
     def move(self, happened: ConnectionInput) -> bool:
         """Go to the next state; return whether what happened may happen here."""
@@ -211,33 +204,6 @@ class Connection(asyncio.BufferedProtocol):
         if state is not None:
             self.state = state
         return state is not None
-
-    # -- alarms -------------------------------------------------------------------------------------------
-
-    def _must_wait(self) -> bool:
-        """A publish has come, as far as its content header: block the connection if an alarm is set."""
-        alarms = self.server.broker.alarms
-        if not alarms.any or self.state is not ConnectionState.RUNNING:
-            return False
-        alarms.wait(self, self._unblock)
-        self._set_blocked(True, encode_method(0, _BLOCKED, alarms.reason))
-        return True
-
-    def _unblock(self) -> None:
-        self._set_blocked(False, encode_method(0, _UNBLOCKED))
-        self._process()
-
-    def _set_blocked(self, blocked: bool, announcement: bytes) -> None:
-        self.blocked = blocked
-        if self._heartbeat is not None:
-            self._heartbeat.paused = blocked
-        if self._transport is not None:
-            if blocked:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-        if self.capabilities.blocked:
-            self.output.send(announcement)
 
     # -- opening ------------------------------------------------------------------------------------------
 
@@ -256,10 +222,21 @@ class Connection(asyncio.BufferedProtocol):
         self.username, self.vhost_name = user.name, vhost.name
         self._is_open = True
         self._end_handshake()
+        self.reader.handle_channels(ChannelFrames.READ)
         if self._timer is not None:
             self._timer.cancel()
         self.server.broker.register(self)
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it is not read from, for it has published while an alarm was set."""
+        return self.intake.blocked
+
+    def pause_heartbeat(self, paused: bool) -> None:
+        """Do not miss the client while it is not read from, or do again."""
+        if self._heartbeat is not None:
+            self._heartbeat.paused = paused
 
     def _end_handshake(self) -> None:
         self._handshake = None
@@ -267,7 +244,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _heartbeat_missed(self) -> None:
         log.error("closing AMQP connection %s: missed heartbeats from client", self.name)
-        self.move(ConnectionInput.LOST)
         self.drop()
 
     # -- closing ------------------------------------------------------------------------------------------
@@ -323,27 +299,34 @@ class Connection(asyncio.BufferedProtocol):
         if seconds is None:
             interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
             seconds = min(_CLOSING_SECONDS, interval)
+        self._set_timer(seconds, self.drop)
+
+    def _set_timer(self, seconds: float, expired: Callable[[], object]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.server.loop.call_later(seconds, self.drop)
+        self._timer = self.server.loop.call_later(seconds, expired)
 
     def drop(self, at_once: bool = False) -> None:
         """Drop the socket; what was sent before still goes out, unless it has to be at once."""
         self.reader.deafen()
         if self._transport is None:
             return
-        if at_once:
-            self._transport.abort()
-        else:
+        self.move(ConnectionInput.LOST)
+        self._end()
+        if not at_once:
             self.output.flush()
             self._transport.close()
+            # Else a client that reads nothing would keep it for ever.
+            self._set_timer(_LINGER_SECONDS, self._transport.abort)
+        else:
+            self._transport.abort()
 
     def _end(self) -> None:
         """Give up all that the connection holds in the broker."""
         if self._heartbeat is not None:
             self._heartbeat.stop()
-        self._held = []
-        self.server.broker.alarms.forget(self)
+        self.intake.release()
+        self.reader.handle_channels(ChannelFrames.SKIPPED)
         if self._is_open:
             self._is_open = False
             self.channels.end()

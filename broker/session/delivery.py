@@ -170,11 +170,31 @@ class ChannelConsumer(Consumer):
         """Send a message whose body needs several frames, up to the end octet of the last one."""
         flag = b"\x01" if redelivered else b"\x00"
         out += (lead, tag, flag, message.envelope.route, _END)
-        out += frame_content(self.channel.number, message, self.channel.connection.frame_max)
+        out += _frame_content(self.channel.number, message, self.channel.connection.frame_max)
         del out[-1]
 
 
-def frame_content(channel: int, message: Message, frame_max: int) -> list[bytes]:
+def send_message(
+    channel: Channel, method: int, before: tuple[object, ...], message: Message, after: tuple[object, ...] = ()
+) -> None:
+    """Send a method that names the route of a message, and the message (basic.get-ok, basic.return, a direct reply).
+
+    Args:
+        channel: Where to.
+        method: Index of the method.
+        before: Its arguments in front of exchange and routing key.
+        message: The message.
+        after: Its arguments behind them.
+    """
+    route, output = message.envelope.route, channel.output
+    split = 1 + route[0]
+    names = route[1:split], route[split + 1 :]
+    output.send(encode_method(channel.number, method, *before, *names, *after))
+    output.parts += _frame_content(channel.number, message, channel.connection.frame_max)
+    output.sent(len(message.envelope.header) + len(message.body))
+
+
+def _frame_content(channel: int, message: Message, frame_max: int) -> list[bytes]:
     """Header frame and body frames of a message, the last part being an end octet.
 
     Args:
@@ -189,20 +209,3 @@ def frame_content(channel: int, message: Message, frame_max: int) -> list[bytes]
         chunk = body[start : start + largest]
         parts += (_FRAME_HEAD.pack(FRAME_BODY, channel, len(chunk)), chunk, _END)
     return parts
-
-
-def frame_routed(
-    channel: int, method: int, before: tuple[object, ...], message: Message, after: tuple[object, ...] = ()
-) -> bytes:
-    """A method frame that names the route of a message (basic.get-ok, basic.return).
-
-    Args:
-        channel: Channel number.
-        method: Index of the method.
-        before: Its arguments in front of exchange and routing key.
-        message: Gives exchange and routing key.
-        after: Its arguments behind them.
-    """
-    route = message.envelope.route
-    split = 1 + route[0]
-    return encode_method(channel, method, *before, route[1:split], route[split + 1 :], *after)

@@ -9,7 +9,7 @@ import base64
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from broker.session.delivery import frame_content, frame_routed
+from broker.session.delivery import send_message
 from protocol.methods import INDEX
 from storage.message import Message
 
@@ -44,10 +44,7 @@ class ReplyConsumer:
     def deliver_reply(self, message: Message) -> None:
         """Send a reply. It carries the channel's next delivery tag without using it up, as in 3.10.8."""
         channel = self._channel
-        frame_max = channel.connection.frame_max
-        method = frame_routed(channel.number, _DELIVER, (self.tag, channel.next_tag, False), message)
-        channel.output.send(method)
-        channel.output.parts += frame_content(channel.number, message, frame_max)
+        send_message(channel, _DELIVER, (self.tag, channel.next_tag, False), message)
 
     def cancel(self) -> None:
         """Take no more replies."""

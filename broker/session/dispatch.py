@@ -25,6 +25,11 @@ _OPEN_OK: Final = INDEX["channel.open-ok"]
 _CLOSE: Final = INDEX["channel.close"]
 _CLOSE_OK: Final = INDEX["channel.close-ok"]
 
+#: Methods with the name of a queue as their second argument.
+_ON_A_QUEUE: Final = frozenset(
+    INDEX[name] for name in ("queue.bind", "queue.unbind", "queue.purge", "queue.delete", "basic.consume", "basic.get")
+)
+
 
 def dispatch(connection: Connection, event: Event) -> None:
     """Handle one event of a running connection.
@@ -79,9 +84,9 @@ def _handle(connection: Connection, event: MethodReceived) -> None:
     if index == _OPEN:
         connection.channels.open(event.channel).send(_OPEN_OK, b"")
         return
-    channel = connection.channels.find(event.channel, index)
+    channel = _find(connection, event)
     if channel.state is not ChannelState.OPEN:
-        _receive_closing(connection, channel, index)
+        _receive_closing(connection, channel, event)
         return
     handler = HANDLERS.get(index)
     if handler is None:
@@ -92,13 +97,31 @@ def _handle(connection: Connection, event: MethodReceived) -> None:
         channel.fail(fault, index)
 
 
-def _receive_closing(connection: Connection, channel: Channel, index: int) -> None:
+def _find(connection: Connection, event: MethodReceived) -> Channel:
+    """The channel that a method is for. RabbitMQ has looked up the queue declared last before it misses a channel."""
+    if _wants_last_queue(event) and event.channel not in connection.channels:
+        return connection.channels.open(event.channel, ChannelState.CLOSING)
+    return connection.channels.find(event.channel, event.method.index)
+
+
+def _wants_last_queue(event: MethodReceived) -> bool:
+    return event.method.index in _ON_A_QUEUE and not event.arguments[1]
+
+
+def _receive_closing(connection: Connection, channel: Channel, event: MethodReceived) -> None:
     """After the server's channel.close everything is ignored; only close-ok frees the number."""
+    index = event.method.index
     if index == _CLOSE_OK:
         channel.end()
         connection.channels.remove(channel)
     elif index == _CLOSE:
         channel.send(_CLOSE_OK)
+    elif _wants_last_queue(event):
+        try:
+            channel.queue_name("")
+        except ChannelFault as fault:
+            # RabbitMQ looks that up first, and says so once more.
+            channel.fail(fault, index)
 
 
 def _handle_connection_method(connection: Connection, index: int) -> None:

@@ -13,7 +13,7 @@ from broker.session.capabilities import Capabilities
 from protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
 from protocol.erlang_terms import format_binary
 from protocol.events import Event, MethodReceived
-from protocol.faults import ConnectionFault, ReplyCode, unexpected_frame
+from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault
 from protocol.methods import INDEX, encode_method
 from protocol.sasl import MECHANISMS, MalformedResponse
 from protocol.states import ConnectionInput, ConnectionState
@@ -88,7 +88,6 @@ class Handshake:
             log.error("closing AMQP connection %s: %s", connection.name, _explain(header))
             connection.output.send(PROTOCOL_HEADER)
             connection.reader.deafen()
-            self._connection.move(ConnectionInput.LOST)
             connection.drop()
             return b""
         self._connection.move(ConnectionInput.HEADER)
@@ -104,6 +103,7 @@ class Handshake:
 
         Raises:
             ConnectionFault: NOT_ALLOWED (530), ACCESS_REFUSED (403), and errors of the opening state.
+            WireFault: A method that there is not.
         """
         connection = self._connection
         state = connection.state
@@ -120,19 +120,17 @@ class Handshake:
             self._receive_open(*event.arguments)
 
     def _refuse_unexpected(self, event: Event) -> None:
-        if self._connection.state is not ConnectionState.AWAIT_OPEN:
+        if isinstance(event, WireFault):
+            raise event
+        undecodable = isinstance(event, AmqpFault) and event.code is ReplyCode.INTERNAL_ERROR
+        if undecodable or self._connection.state is not ConnectionState.AWAIT_OPEN:
             self._connection.refuse("unexpected input during the handshake")
-        elif isinstance(event, MethodReceived) and event.channel == 0:
-            text = "unexpected method in connection state opening"
-            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, text, event.method.index)
-        elif isinstance(event, MethodReceived):
-            payload = encode_method(event.channel, event.method.index, *event.arguments)[7:-1]
-            which = "all" if len(payload) <= 16 else "first 16"
-            raise unexpected_frame(f"type 1, {which} octets = {format_binary(payload[:16])}")
-        elif isinstance(event, Exception):
+        elif isinstance(event, AmqpFault):
             raise event
         else:
-            raise unexpected_frame("type 1, all octets = <<>>")
+            assert isinstance(event, MethodReceived), "runs are of channels, which are refused here"
+            text = "unexpected method in connection state opening"
+            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, text, event.method.index)
 
     # -- authentication -----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from broker.accepting import Acceptor
+from broker.core.stats.node import sockets_max
 from broker.session.connection import Connection
 from broker.session.consumer_timeout import ConsumerTimeout
 from broker.session.proxied import read_header
@@ -27,6 +28,14 @@ _SHUTDOWN: Final = "broker forced connection closure with reason 'shutdown'"
 _ANSWER_SECONDS: Final = 0.5
 
 
+class Refused(asyncio.Protocol):
+    """A connection that is closed at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
+
+
 class Listener:
     """Accepts AMQP connections over TCP.
 
@@ -39,6 +48,7 @@ class Listener:
         self._listening: list[asyncio.Server] = []
         self._consumer_timeout: ConsumerTimeout | None = None
         self._acceptors: list[Acceptor] = []
+        self._was_full = False
 
     async def start(self, sock: socket.socket, tls: Tls | None = None) -> None:
         """Listen, on one more socket if it has been called before.
@@ -49,8 +59,8 @@ class Listener:
         """
         settings, loop = self._server.settings, self._server.loop
         if tls is None and not settings.proxy_protocol:
-            make, backlog = partial(Connection, self._server), settings.tcp_listen_options.backlog
-            self._listening.append(await loop.create_server(make, sock=sock, backlog=backlog))
+            backlog = settings.tcp_listen_options.backlog
+            self._listening.append(await loop.create_server(self._accept, sock=sock, backlog=backlog))
         else:
             acceptor = Acceptor(partial(self._take, tls))
             acceptor.start(sock)
@@ -58,8 +68,23 @@ class Listener:
         if self._consumer_timeout is None and settings.consumer_timeout is not None:
             self._consumer_timeout = ConsumerTimeout(self._server, settings.consumer_timeout)
 
+    def _accept(self) -> asyncio.BaseProtocol:
+        return Refused() if self._is_full() else Connection(self._server)
+
+    def _is_full(self) -> bool:
+        """Whether there are as many clients as there may be: the store needs file descriptors too."""
+        most = sockets_max()
+        is_full = len(self._server.sockets) >= most
+        if is_full and not self._was_full:
+            log.error("refusing AMQP connections: there are %d, and no file descriptors for more", most)
+        self._was_full = is_full
+        return is_full
+
     async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
         """Make a connection of an accepted socket, through what comes before AMQP."""
+        if self._is_full():
+            sock.close()
+            return
         settings, name = self._server.settings, describe(sock)
         proxied: ProxiedEnds | None = None
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.core.stats.counters import ConnectionCounters
@@ -19,6 +20,10 @@ _CONGESTED_BYTES: Final = 524_288
 #: Bytes waiting in the transport above which consumers of the connection get no more.
 _HIGH_WATER: Final = 1_048_576
 
+#: Bytes waiting for the client above which its requests wait too: whoever asks without ever reading the answers would
+#: fill the memory. A client that writes much before it reads must not be held up, so it is more than such a one needs.
+_OVERFULL_BYTES: Final = 33_554_432
+
 
 class Output:
     """The outgoing half of a connection.
@@ -30,6 +35,8 @@ class Output:
     Attributes:
         parts: Output of this turn, in order. Whoever appends to it directly calls sent() afterwards.
         congested: Consumers must wait until output has drained.
+        overfull: So must requests.
+        resume: Called once when it is overfull no more; whoever stops reading sets it.
         stalled: Consumers that found it congested.
         confirming: Channels with confirms to send.
         counters: Bytes read and written.
@@ -45,7 +52,9 @@ class Output:
         "confirming",
         "congested",
         "counters",
+        "overfull",
         "parts",
+        "resume",
         "scheduled",
         "stalled",
         "wrote",
@@ -58,7 +67,8 @@ class Output:
         self._paused = False
         self.parts: list[bytes] = []
         self.counters = ConnectionCounters()
-        self.congested = False
+        self.congested = self.overfull = False
+        self.resume: Callable[[], None] | None = None
         self.stalled: list[ChannelConsumer] = []
         self.confirming: set[Channel] = set()
         self.wrote = False
@@ -68,14 +78,14 @@ class Output:
     def send(self, frame: bytes) -> None:
         """Send at the end of the turn."""
         self.parts.append(frame)
-        if not self.scheduled:
-            self._turn.flush_later(self)
+        self.sent(len(frame))
 
     def sent(self, byte_count: int) -> None:
         """Account for what was appended to ``parts``, and send it at the end of the turn."""
         self._bytes += byte_count
         if self._bytes > _CONGESTED_BYTES:
             self.congested = True
+            self.overfull = self._bytes > _OVERFULL_BYTES
         if not self.scheduled:
             self._turn.flush_later(self)
 
@@ -103,21 +113,27 @@ class Output:
             self.counters.send_cnt += 1
             self.wrote = True
         self._bytes = 0
-        if not self._paused:
-            self.congested = False
-            self._serve_stalled()
+        if self._paused:
+            self.overfull = self.pending_bytes() > _OVERFULL_BYTES
+        else:
+            self._go_on()
 
     def pause(self) -> None:
         """The client reads slower than we write."""
         self._paused = self.congested = True
 
-    def resume(self) -> None:
+    def unpause(self) -> None:
         """The client has caught up."""
-        self._paused = self.congested = False
-        self._serve_stalled()
+        self._paused = False
+        self._go_on()
 
-    def _serve_stalled(self) -> None:
+    def _go_on(self) -> None:
+        """There is room again for consumers, and for answers."""
+        self.congested = self.overfull = False
         if self.stalled:
             stalled, self.stalled = self.stalled, []
             for consumer in stalled:
                 consumer.queue.unblock(consumer)
+        if self.resume is not None:
+            resume, self.resume = self.resume, None
+            resume()

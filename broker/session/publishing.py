@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from broker.core.published import read_expiration, read_extra_keys
 from broker.core.queues.queue import Queue
 from broker.core.routing import route as find_route
-from broker.session.delivery import frame_content, frame_routed
+from broker.session.delivery import send_message
 from broker.session.direct_reply import REPLY_QUEUE
 from protocol import properties
 from protocol.events import Publish, PublishRun
@@ -184,8 +184,7 @@ def _reply(channel: Channel, name: str, messages: list[Message]) -> None:
 
 def _return(channel: Channel, message: Message) -> None:
     code = ReplyCode.NO_ROUTE
-    channel.output.send(frame_routed(channel.number, _RETURN, (code, code.name), message))
-    channel.output.parts += frame_content(channel.number, message, channel.connection.frame_max)
+    send_message(channel, _RETURN, (code, code.name), message)
 
 
 # -- what is found out once ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from pamqp import commands
 
 from tests.conformance.fixtures import Connect, Unique
-from tests.support import content
+from tests.support import content, methods
 from tests.support.methods import payload
 from tests.support.wire import BODY, HEADER, METHOD, Channel, Connection, frame, method_frame
 
@@ -257,6 +257,27 @@ def test_2_32_replies_come_in_the_order_of_requests(channel: Channel, unique: Un
         commands.Confirm.SelectOk,
     ):
         channel.reply(kind)
+
+
+def test_2_32_every_request_is_answered_however_late_the_client_reads(channel: Channel, unique: Unique) -> None:
+    queue, body, count = unique(), bytes(1_000_000), 50
+    channel.queue_declare(queue)
+    channel.publish("", queue, body)
+    channel.sync(queue)
+    get = method_frame(channel.number, commands.Basic.Get, queue=queue)
+    requeue = method_frame(channel.number, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=True)
+    purge = method_frame(channel.number, commands.Queue.Purge, queue=queue)
+    wire = channel.connection.wire
+    wire.send_bytes((get + requeue) * count + purge)
+    answers, size = [], 0
+    while commands.Queue.PurgeOk not in answers:
+        came = wire.read_frame(60)
+        if came.type == METHOD:
+            answers.append(methods.parse(came.payload).kind)
+        elif came.type == BODY:
+            size += len(came.payload)
+    assert answers == [commands.Basic.GetOk] * count + [commands.Queue.PurgeOk]
+    assert size == count * len(body)
 
 
 def test_2_32_channels_are_independent(connection: Connection, unique: Unique) -> None:

@@ -12,8 +12,18 @@ from pamqp import commands
 from tests.conformance.accounts import Accounts
 from tests.conformance.fixtures import Connect, Poll, Unique
 from tests.conformance.timing import in_time, lifetime
+from tests.support import content
 from tests.support.management import Management
-from tests.support.wire import Connection, ConnectionClosed
+from tests.support.wire import (
+    BODY,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    Connection,
+    ConnectionClosed,
+    frame,
+    silent_close_times,
+)
 
 CLOSE = commands.Connection.Close
 CLOSE_OK = commands.Connection.CloseOk
@@ -69,6 +79,15 @@ def test_1_45_after_close_only_close_counts(connect: Connect, unique: Unique, vh
         channel.queue_declare(queue, passive=True)
 
 
+def test_1_45_a_close_ok_after_close_ends_tcp_at_once(connect: Connect) -> None:
+    connection = connect()
+    connection.wire.send_method(0, CLOSE, reply_code=200)
+    connection.wire.expect(0, CLOSE_OK)
+    connection.wire.send_method(0, CLOSE_OK)
+    connection.wire.expect_silent_close()
+    connection.abort()
+
+
 def fail(connection: Connection) -> None:
     """Make the server close the connection, and read its connection.close."""
     connection.wire.send_method(0, commands.Channel.Open)
@@ -86,6 +105,64 @@ def test_1_46_after_the_servers_close_only_close_counts(connect: Connect) -> Non
     wire.expect(0, CLOSE_OK)
     wire.send_method(0, CLOSE_OK)
     wire.expect_silent_close(within=2)
+    connection.abort()
+
+
+WRONG = {
+    "unknown method": frame(METHOD, 1, b"\0\x63\0\x63"),
+    "short method": frame(METHOD, 1, b"\0"),
+    "unknown table type": frame(METHOD, 1, b"\0\x32\0\x0a\0\0\1q\0\0\0\0\4\1kZ\0"),
+    "body": frame(BODY, 1, b"x"),
+    "frame type": frame(9, 1, b"x"),
+    "heartbeat": frame(HEARTBEAT, 1, b""),
+    "cut arguments": frame(METHOD, 0, b"\0\x0a\0\x32x"),
+    "frame type on channel 0": frame(9, 0, b"x"),
+    "header on channel 0": frame(HEADER, 0, content.header(0)),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("by_client", [True, False], ids=["closed by the client", "closed by the server"])
+def test_1_45_after_a_close_mistakes_do_not_count(connect: Connect, wrong: bytes, by_client: bool) -> None:
+    connection = connect()
+    wire = connection.wire
+    connection.channel(1)
+    if by_client:
+        wire.send_method(0, CLOSE, reply_code=200)
+        wire.expect(0, CLOSE_OK)
+    else:
+        fail(connection)
+    wire.send_bytes(wrong)
+    wire.send_method(0, CLOSE, reply_code=200)
+    wire.expect(0, CLOSE_OK)
+    wire.send_method(0, CLOSE_OK)
+    wire.expect_silent_close()
+    connection.abort()
+
+
+def test_1_45_but_unreadable_input_ends_tcp_in_three_seconds(connect: Connect) -> None:
+    unreadable = {"end octet": frame(HEARTBEAT, 0, b"", end=0), "size": frame(METHOD, 1, b"", size=200_000)[:7]}
+    wires = {}
+    for name, octets in unreadable.items():
+        connection = connect()
+        fail(connection)
+        connection.wire.send_bytes(octets)
+        connection.wire.send_method(0, CLOSE_OK)
+        wires[name] = connection.wire
+    times = silent_close_times(wires, 20)
+    assert min(times.values()) > 2.5, times
+
+
+@pytest.mark.parametrize("by_client", [True, False], ids=["closed by the client", "closed by the server"])
+def test_1_45_an_unknown_method_on_channel_0_ends_tcp_at_once(connect: Connect, by_client: bool) -> None:
+    connection = connect()
+    if by_client:
+        connection.wire.send_method(0, CLOSE, reply_code=200)
+        connection.wire.expect(0, CLOSE_OK)
+    else:
+        fail(connection)
+    connection.wire.send_raw_method(0, 99, 99)
+    connection.wire.expect_silent_close()
     connection.abort()
 
 

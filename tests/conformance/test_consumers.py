@@ -160,6 +160,38 @@ def test_5_6_stream_offset_on_a_classic_queue(channel: Channel, unique: Unique, 
         channel.consume(queue, arguments=[("x-stream-offset", "S", "first")])
 
 
+@pytest.mark.parametrize(("letter", "value", "type_name"), [("I", 1, "signedint"), ("S", "true", "longstr")])
+def test_5_6_cancel_on_ha_failover_is_a_flag(
+    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, type_name: str
+) -> None:
+    queue = new_queue(channel, unique)
+    channel.consume(queue, arguments=[("x-cancel-on-ha-failover", "t", 1)])
+    text = invalid_argument("x-cancel-on-ha-failover", queue, vhost, f": {{unacceptable_type,{type_name}}}")
+    with channel.expect_channel_close(406, text, CONSUME):
+        channel.consume(queue, arguments=[("x-cancel-on-ha-failover", letter, value)])
+
+
+def test_5_6_a_wrong_value_comes_before_an_argument_of_another_queue_type(
+    channel: Channel, unique: Unique, vhost: str
+) -> None:
+    queue = new_queue(channel, unique)
+    text = invalid_argument("x-priority", queue, vhost, ': "expected integer, got longstr"')
+    with channel.expect_channel_close(406, text, CONSUME):
+        channel.consume(queue, arguments=[("x-stream-offset", "S", "first"), ("x-priority", "S", "5")])
+
+
+@pytest.mark.parametrize("name", ["x-stream-offset", "x-cancel-on-ha-failover"])
+def test_5_6_arguments_that_quorum_queues_do_not_know(channel: Channel, unique: Unique, vhost: str, name: str) -> None:
+    queue = unique()
+    channel.queue_declare(queue, durable=True, arguments=[("x-queue-type", "S", "quorum")])
+    try:
+        text = invalid_argument(name, queue, vhost, " of queue type rabbit_quorum_queue")
+        with channel.expect_channel_close(406, text, CONSUME):
+            channel.consume(queue, arguments=[(name, "I", 1)])
+    finally:
+        channel.connection.channel(channel.number).queue_delete(queue)
+
+
 @pytest.mark.parametrize("tag", ["unknown", ""])
 def test_5_7_cancel_of_an_unknown_tag(channel: Channel, tag: str) -> None:
     assert channel.cancel(tag).consumer_tag == tag

@@ -11,7 +11,7 @@ from pamqp import commands
 from tests.conformance.fixtures import Unique
 from tests.conformance.reply_texts import NO_LAST_QUEUE, no_queue
 from tests.conformance.topology import drain, got, new_exchange, new_queue
-from tests.support.wire import Channel, ChannelClosed
+from tests.support.wire import Channel, ChannelClosed, Connection
 
 # What names a queue, by which method.
 NAMING: list[tuple[type[Any], Callable[[Channel], Any]]] = [
@@ -40,6 +40,29 @@ def test_4_22_a_refused_declaration_does_not_count(
     channel = connection.channel(number)
     with channel.expect_channel_close(404, NO_LAST_QUEUE, method):
         operation(channel)
+
+
+@pytest.mark.parametrize(("method", "operation"), NAMING)
+def test_4_22_it_is_missed_before_the_channel(
+    connection: Connection, method: type[Any], operation: Callable[[Channel], Any]
+) -> None:
+    channel = connection.attach(7)
+    with channel.expect_channel_close(404, NO_LAST_QUEUE, method):
+        operation(channel)
+    connection.channel(7).sync()
+
+
+@pytest.mark.parametrize(("method", "operation"), NAMING)
+def test_4_22_it_is_missed_on_a_closing_channel_too(
+    channel: Channel, method: type[Any], operation: Callable[[Channel], Any]
+) -> None:
+    channel.answer_close = False
+    for _ in range(2):
+        channel.closed = None
+        with channel.expect_channel_close(404, NO_LAST_QUEUE, method):
+            operation(channel)
+    channel.send(commands.Channel.CloseOk)
+    channel.connection.channel(channel.number).sync()
 
 
 def test_4_22_every_method_takes_it(channel: Channel, unique: Unique) -> None:

@@ -20,6 +20,13 @@ def test_10_4_unknown_exchange_type(channel: Channel, unique: Unique, kind: str)
         channel.exchange_declare(unique("x"), kind)
 
 
+def test_10_4_federation_is_refused_as_ever(channel: Channel, unique: Unique) -> None:
+    # RabbitMQ's federation knows this answer only, and takes a fanout exchange then.
+    text = "COMMAND_INVALID - unknown exchange type 'x-federation-upstream'"
+    with channel.expect_connection_close(503, text, commands.Exchange.Declare):
+        channel.exchange_declare(unique("x"), "x-federation-upstream")
+
+
 @pytest.mark.departs("10.4", "4.0")
 def test_10_4_invalid_exchange_type(channel: Channel, unique: Unique) -> None:
     text = "PRECONDITION_FAILED - invalid exchange type ''"

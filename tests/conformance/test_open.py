@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +12,19 @@ from pamqp import commands
 from tests.conformance import handshake
 from tests.conformance.accounts import Accounts
 from tests.conformance.fixtures import Connect, Poll
-from tests.support.wire import Channel, Connection, ConnectionClosed, Wire, start_ok
+from tests.conformance.timing import in_time
+from tests.support.wire import (
+    BODY,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    Channel,
+    Connection,
+    ConnectionClosed,
+    Wire,
+    frame,
+    start_ok,
+)
 
 OPEN = (10, 40)
 
@@ -90,6 +104,46 @@ def test_1_35_channel_frame_before_open(broker_url: str) -> None:
     with handshake.to_tuned(broker_url) as wire:
         wire.send_method(1, commands.Channel.Open)
         wire.expect_close(505, "UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>")
+
+
+@pytest.mark.parametrize(
+    ("octets", "shown"),
+    [
+        (frame(METHOD, 1, b"\0\x63\0\x63"), "type 1, all octets = <<0,99,0,99>>"),
+        (frame(METHOD, 1, b"abc"), 'type 1, all octets = <<"abc">>'),
+        (frame(METHOD, 1, b"\0\x3c\0\x28\0\0\0\0\0"), "type 1, all octets = <<0,60,0,40,0,0,0,0,0>>"),
+        (frame(HEADER, 7, b"abc"), 'type 2, all octets = <<"abc">>'),
+        (frame(BODY, 7, b"x" * 17), 'type 3, first 16 octets = <<"xxxxxxxxxxxxxxxx">>'),
+        (frame(HEARTBEAT, 1, b""), "type 8, all octets = <<>>"),
+        (frame(9, 1, b""), "type 9, all octets = <<>>"),
+    ],
+)
+def test_1_35_nobody_looks_into_channel_frames_before_open(broker_url: str, octets: bytes, shown: str) -> None:
+    with handshake.to_tuned(broker_url) as wire:
+        wire.send_bytes(octets)
+        wire.expect_close(505, f"UNEXPECTED_FRAME - {shown}")
+
+
+def test_1_35_undecodable_arguments_are_punished_in_silence(broker_url: str) -> None:
+    def raw(arguments: bytes) -> partial[None]:
+        return partial(_send_raw_open, arguments=arguments)
+
+    breaches = {"none": raw(b""), "trailing": raw(b"\1/\0\0x")}
+    handshake.expect_penalties(broker_url, handshake.to_tuned, breaches)
+
+
+def _send_raw_open(wire: Wire, arguments: bytes) -> None:
+    wire.send_raw_method(0, *OPEN, arguments)
+
+
+@pytest.mark.parametrize("step", [handshake.to_start, handshake.to_tune, handshake.to_tuned])
+def test_1_34_an_unknown_method_drops_the_connection_at_once(broker_url: str, step: Callable[[str], Wire]) -> None:
+    def attempt() -> bool:
+        with step(broker_url) as wire:
+            wire.send_raw_method(0, 99, 99)
+            return wire.expect_eof() < 2
+
+    assert in_time(attempt)
 
 
 @pytest.mark.parametrize("secret", ["guest", "other", ""])

@@ -256,6 +256,43 @@ def test_4_15_argument_of_another_queue_type(channel: Channel, unique: Unique, v
         channel.queue_declare(queue, arguments=[argument])
 
 
+@pytest.mark.parametrize("wrong_first", [True, False])
+def test_4_15_a_wrong_value_comes_before_an_argument_of_another_queue_type(
+    channel: Channel, unique: Unique, vhost: str, wrong_first: bool
+) -> None:
+    queue = unique()
+    arguments: list[Triple] = [("x-max-length", "I", -1), ("x-max-age", "S", "1D")]
+    text = invalid_argument("x-max-length", queue, vhost, ": {value_negative,-1}")
+    with channel.expect_channel_close(406, text, DECLARE):
+        channel.queue_declare(queue, arguments=arguments if wrong_first else arguments[::-1])
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_4_15_of_several_the_first_one_sent_is_refused(
+    channel: Channel, unique: Unique, vhost: str, first: int
+) -> None:
+    queue = unique()
+    foreign: list[Triple] = [("x-max-age", "S", "1D"), ("x-delivery-limit", "I", 1), ("x-queue-leader-locator", "I", 1)]
+    arguments = foreign[first:] + foreign[:first]
+    text = invalid_argument(str(arguments[0][0]), queue, vhost, " of queue type rabbit_classic_queue")
+    with channel.expect_channel_close(406, text, DECLARE):
+        channel.queue_declare(queue, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("letter", "value", "reason"),
+    [("I", 1, "{unacceptable_type,signedint}"), ("S", "min-masters", "invalid_queue_locator_arg")],
+)
+def test_4_13_the_locator_of_a_quorum_queue(
+    channel: Channel, unique: Unique, vhost: str, letter: str, value: Any, reason: str
+) -> None:
+    queue = unique()
+    arguments: list[Triple] = [("x-queue-type", "S", "quorum"), ("x-queue-leader-locator", letter, value)]
+    text = invalid_argument("x-queue-leader-locator", queue, vhost, f": {reason}")
+    with channel.expect_channel_close(406, text, DECLARE):
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+
+
 @pytest.mark.parametrize("arguments", VALID)
 def test_4_16_valid_arguments(channel: Channel, unique: Unique, arguments: list[Triple]) -> None:
     queue = new_queue(channel, unique, arguments=arguments)

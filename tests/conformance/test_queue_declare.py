@@ -179,6 +179,16 @@ def test_4_9_an_exclusive_queue_is_locked_for_others(
     assert drain(channel, queue) == [b"kept", b"still bound"]
 
 
+def test_4_9_others_may_unbind_what_is_not_bound(channel: Channel, connect: Connect, unique: Unique) -> None:
+    queue = new_queue(channel, unique, exclusive=True)
+    channel.queue_bind(queue, "amq.direct", "k")
+    other = connect().channel()
+    other.queue_unbind(queue, "amq.fanout", "k")
+    other.queue_unbind(queue, "amq.direct", "another")
+    channel.publish("amq.direct", "k", b"still bound")
+    assert drain(channel, queue) == [b"still bound"]
+
+
 def test_4_9_others_may_publish_to_it(channel: Channel, connect: Connect, unique: Unique) -> None:
     queue = new_queue(channel, unique, exclusive=True)
     channel.queue_bind(queue, "amq.direct", queue)

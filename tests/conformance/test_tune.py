@@ -9,7 +9,7 @@ from pamqp import commands
 
 from tests.conformance import handshake
 from tests.conformance.fixtures import Connect, Unique
-from tests.support.methods import payload
+from tests.support.methods import MethodType, payload
 from tests.support.wire import Connection, method_frame
 
 
@@ -58,6 +58,15 @@ def test_1_27_channel_max_counts_open_channels(connect: Connect) -> None:
     text = "NOT_ALLOWED - number of channels opened (3) has reached the negotiated channel_max (3)"
     with connection.expect_connection_close(530, text, (0, 0)):
         connection.channel(1)
+
+
+@pytest.mark.parametrize("kind", [commands.Queue.Declare, commands.Basic.Ack, commands.Channel.Close])
+def test_1_27_it_is_counted_before_the_channel_is_missed(connect: Connect, kind: MethodType) -> None:
+    connection = connect(channel_max=1)
+    connection.channel(5)
+    text = "NOT_ALLOWED - number of channels opened (1) has reached the negotiated channel_max (1)"
+    with connection.expect_connection_close(530, text, (0, 0)):
+        connection.wire.send_method(6, kind)
 
 
 def test_1_27_a_closed_channel_makes_room(connect: Connect) -> None:

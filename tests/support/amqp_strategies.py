@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.constants import BASIC_ACK, BASIC_PUBLISH
+from protocol.constants import BASIC_ACK
 from protocol.field_table import FieldTable, FieldValue
 from protocol.methods import INDEX, METHODS, Method, encode_method
 from protocol.properties import FLAGS, encode_content_header, encode_headers
@@ -109,11 +109,12 @@ def arguments_of(method: Method) -> st.SearchStrategy[tuple[Any, ...]]:
 
 
 # Those that the frame reader does not pack into runs, or take as the beginning of a message.
-_PLAIN = sorted(set(METHODS) - {BASIC_PUBLISH, BASIC_ACK})
+_CONTENT = {INDEX[name] for name in ("basic.publish", "basic.return", "basic.deliver", "basic.get-ok")}
+_PLAIN = sorted(set(METHODS) - _CONTENT - {BASIC_ACK})
 
 
 def method_frames(channels: st.SearchStrategy[int]) -> st.SearchStrategy[bytes]:
-    """Frames of all methods but publish and ack."""
+    """Frames of all methods but ack and those with content."""
 
     def frames(index: int) -> st.SearchStrategy[bytes]:
         arguments = arguments_of(METHODS[index])

@@ -24,6 +24,8 @@ class MemoryTransport(asyncio.Transport):
         closed: It was closed by the server.
         reading: It is not paused.
         high_water: As set, in bytes.
+        unread: Bytes that the client has not read and that are still to be written; the test sets them.
+        aborted: It was closed whatever was still to be written.
     """
 
     def __init__(self, loop: ManualLoop, extra: Mapping[str, Any] = _ADDRESSES) -> None:
@@ -35,6 +37,8 @@ class MemoryTransport(asyncio.Transport):
         self.closed = False
         self.reading = True
         self.high_water: int | None = None
+        self.unread = 0
+        self.aborted = False
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Connect it."""
@@ -46,8 +50,8 @@ class MemoryTransport(asyncio.Transport):
         self.high_water = high
 
     def get_write_buffer_size(self) -> int:
-        """Everything is written at once."""
-        return 0
+        """What the client has not read."""
+        return self.unread
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep what is written; nothing goes out once it is closed."""
@@ -71,10 +75,16 @@ class MemoryTransport(asyncio.Transport):
         return self.closed
 
     def close(self) -> None:
-        """Close: the protocol learns of it in the next turn, once."""
-        if not self.closed:
-            self.closed = True
+        """Close: the protocol learns of it in the next turn, once, when all has been written."""
+        self.closed = True
+        if not self.unread:
             self.lose()
+
+    def abort(self) -> None:
+        """Close, whatever is still to be written."""
+        self.aborted = True
+        self.unread = 0
+        self.close()
 
     def lose(self) -> None:
         """The connection is lost, by the server's doing or by the client's."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from broker.core.names import generate_name
 from broker.core.queues.declaration import check_exclusive_use
 from broker.core.queues.queue import Queue
 from broker.session.channel import Channel, Outcome
-from broker.session.delivery import ChannelConsumer, frame_content, frame_routed
+from broker.session.delivery import ChannelConsumer, send_message
 from broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
-from policies.arguments import refuse_consumer_priority
+from policies.arguments import refuse_consumer
 from protocol.faults import (
     ConnectionFault,
     ReplyCode,
@@ -18,7 +18,7 @@ from protocol.faults import (
     precondition_failed,
     resource_locked,
 )
-from protocol.field_table import TYPE_NAMES, FieldTable, find
+from protocol.field_table import TYPE_NAMES, FieldTable
 from protocol.methods import INDEX
 
 _QOS_OK: Final = INDEX["basic.qos-ok"]
@@ -105,16 +105,17 @@ def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
 
 
 def _read_priority(queue: Queue, arguments: FieldTable) -> int:
-    where = f"for queue '{queue.name}' in vhost '{queue.vhost_name}'"
-    if find(arguments, "x-stream-offset") is not None:
-        raise precondition_failed(f"invalid arg 'x-stream-offset' {where} of queue type rabbit_classic_queue")
-    field = find(arguments, "x-priority")
-    if field is None:
-        return 0
-    refusal = refuse_consumer_priority(TYPE_NAMES[field.kind], field.value)
-    if refusal is not None:
-        raise precondition_failed(f"invalid arg 'x-priority' {where}: {refusal}")
-    return int(field.value)
+    """The priority that a consumer's arguments give it, once they have been checked."""
+    values: dict[str, tuple[str, Any]] = {}
+    for key, field in arguments:
+        values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
+    refused = refuse_consumer(queue.queue_type, values)
+    if refused is not None:
+        name, reason = refused
+        why = f" of queue type rabbit_{queue.queue_type}_queue" if reason is None else f": {reason}"
+        raise precondition_failed(f"invalid arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost_name}'{why}")
+    _, priority = values.get("x-priority", ("", 0))
+    return int(priority)
 
 
 def _check_consumer_limit(channel: Channel) -> None:
@@ -163,8 +164,7 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
         counters.get += 1
     tag = channel.take_tag() if holder is None else channel.hold(holder, entry)
     left = queue.ready_count()
-    channel.output.send(frame_routed(channel.number, _GET_OK, (tag, redelivered), message, (left,)))
-    channel.output.parts += frame_content(channel.number, message, channel.connection.frame_max)
+    send_message(channel, _GET_OK, (tag, redelivered), message, (left,))
 
 
 def acknowledge_run(channel: Channel, tags: list[int]) -> None:
@@ -184,7 +184,7 @@ def acknowledge_run(channel: Channel, tags: list[int]) -> None:
                 break
             seen.add(tag)
             known.append(tag)
-    _settle(channel, known, "acknowledge")
+    _settle(channel, known, "acknowledge", in_turn=True)
     if len(known) < len(tags):
         raise precondition_failed(f"unknown delivery tag {tags[len(known)]}")
 
@@ -216,11 +216,11 @@ def reject(channel: Channel, tag: int, requeue: bool) -> None:
     negative_acknowledge(channel, tag, False, requeue)
 
 
-def _settle(channel: Channel, tags: list[int], outcome: Outcome) -> None:
+def _settle(channel: Channel, tags: list[int], outcome: Outcome, in_turn: bool = False) -> None:
     if channel.transaction is not None:
         channel.transaction.hold_settlement(tags, outcome)
         return
-    channel.settle([channel.unacked.pop(tag) for tag in tags], outcome)
+    channel.settle([channel.unacked.pop(tag) for tag in tags], outcome, in_turn)
 
 
 def recover(channel: Channel, requeue: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.session.channel import Channel
+from broker.session.channel import Channel, deliver_due
 from protocol.faults import not_implemented
 from protocol.methods import INDEX
 
@@ -27,6 +27,7 @@ def flow(channel: Channel, active: bool) -> None:
 def close(channel: Channel, reply_code: int, reply_text: str, class_id: int, method_id: int) -> None:
     """Close the channel for the client."""
     channel.flush_confirms()
+    deliver_due(channel)
     channel.end()
     channel.connection.channels.remove(channel)
     channel.send(_CLOSE_OK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from broker.core.bindings import Binding
 from broker.core.names import generate_name, strip_line_ends
 from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
 from broker.core.queues.queue import Queue
@@ -59,7 +60,12 @@ def declare(
         queue = vhost.declare_queue(declaration, partial(_check_dead_letter_permissions, channel, name))
     channel.last_queue = name
     if not nowait:
-        channel.send(_DECLARE_OK, name, queue.ready_count(), len(queue.consumers))
+        channel.send(_DECLARE_OK, name, queue.ready_count(), _consumer_count(queue))
+
+
+def _consumer_count(queue: Queue) -> int:
+    count = len(queue.consumers)
+    return min(count, 1) if queue.consumers.single_active and not queue.counts_waiting_consumers else count
 
 
 def _declare_reply_queue(channel: Channel, name: str, nowait: bool) -> None:
@@ -115,7 +121,9 @@ def unbind(
     exchange = channel.vhost.topology.exchanges.get(strip_line_ends(exchange_name))
     queue = channel.vhost.queues.get(name)
     if exchange is not None and queue is not None:
-        check_locked(queue, channel.connection)
+        # Of a queue that is locked only what is bound is.
+        if Binding(exchange, queue, key, arguments).identity in exchange.bindings:
+            check_locked(queue, channel.connection)
         channel.vhost.topology.unbind(exchange, queue, key, arguments)
     channel.send(_UNBIND_OK)
 

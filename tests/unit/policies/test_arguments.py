@@ -10,7 +10,7 @@ from policies.arguments import (
     foreign_argument,
     known_arguments,
     refuse_argument,
-    refuse_consumer_priority,
+    refuse_consumer,
     refuse_queue_type,
 )
 from protocol.field_table import INTEGER_KINDS, TYPE_NAMES
@@ -49,6 +49,7 @@ INTEGERS: Final = {
     "x-quorum-initial-group-size",
 }
 STRINGS: Final = {
+    "x-queue-leader-locator",
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -63,7 +64,6 @@ UNCHECKED: Final = {
     "x-max-age",
     "x-stream-max-segment-size-bytes",
     "x-initial-cluster-size",
-    "x-queue-leader-locator",
     "x-queue-type",
     "x-queue-master-locator",
 }
@@ -210,6 +210,10 @@ class TestQueueTypes:
         for name in ARGUMENTS.keys() - known:
             assert foreign_argument(queue_type, known | {name}) == name
 
+    def test_the_first_one_counts(self) -> None:
+        assert foreign_argument("classic", ["x-max-length", "x-max-age", "x-delivery-limit"]) == "x-max-age"
+        assert foreign_argument("classic", ["x-delivery-limit", "x-max-age"]) == "x-delivery-limit"
+
     @pytest.mark.parametrize(
         "name",
         [
@@ -262,10 +266,33 @@ class TestQueueTypes:
 
 @pytest.mark.parametrize("type_name", VALUES)
 def test_consumer_priorities_are_integers_of_any_width(type_name: str) -> None:
-    expected = None if type_name in INTEGER_TYPES else f'"expected integer, got {type_name}"'
-    assert refuse_consumer_priority(type_name, VALUES[type_name]) == expected
+    expected = None if type_name in INTEGER_TYPES else ("x-priority", f'"expected integer, got {type_name}"')
+    assert refuse_consumer("classic", {"x-priority": (type_name, VALUES[type_name])}) == expected
 
 
 @pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**63 - 1])
 def test_consumer_priorities_have_any_sign(value: int) -> None:
-    assert refuse_consumer_priority("long", value) is None
+    assert refuse_consumer("quorum", {"x-priority": ("long", value)}) is None
+
+
+@pytest.mark.parametrize(
+    ("queue_type", "names", "expected"),
+    [
+        ("classic", {"x-foo": "table"}, None),
+        ("classic", {"x-cancel-on-ha-failover": "bool"}, None),
+        ("classic", {"x-cancel-on-ha-failover": "void"}, ("x-cancel-on-ha-failover", "{unacceptable_type,void}")),
+        ("classic", {"x-stream-offset": "long"}, ("x-stream-offset", None)),
+        ("classic", {"x-stream-offset": "long", "x-cancel-on-ha-failover": "bool"}, ("x-stream-offset", None)),
+        (
+            "classic",
+            {"x-stream-offset": "long", "x-cancel-on-ha-failover": "long"},
+            ("x-cancel-on-ha-failover", "{unacceptable_type,long}"),
+        ),
+        ("quorum", {"x-cancel-on-ha-failover": "void"}, ("x-cancel-on-ha-failover", None)),
+        ("quorum", {"x-stream-offset": "long", "x-cancel-on-ha-failover": "bool"}, ("x-stream-offset", None)),
+    ],
+)
+def test_other_arguments_of_consumers(
+    queue_type: str, names: dict[str, str], expected: tuple[str, str | None] | None
+) -> None:
+    assert refuse_consumer(queue_type, {name: (kind, VALUES[kind]) for name, kind in names.items()}) == expected

@@ -7,7 +7,8 @@ import pytest
 from protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
 from protocol.events import MethodReceived
 from protocol.faults import ConnectionFault, WireFault
-from protocol.methods import INDEX, encode_method
+from protocol.frame_reader import ChannelFrames
+from protocol.methods import INDEX, METHODS, encode_method
 from protocol.properties import encode_content_header
 from tests.support.amqp_strategies import (
     frame,
@@ -333,6 +334,27 @@ def test_where_a_method_is_due(octets: bytes) -> None:
     check_fault(publish_frame(2, "", "") + octets, MISSING_METHOD)
 
 
+CLOSE_OK = encode_method(0, INDEX["connection.close-ok"])
+FOREIGN = [INDEX[name] for name in ("basic.return", "basic.deliver", "basic.get-ok")]
+
+
+@pytest.mark.parametrize("index", FOREIGN)
+def test_content_that_clients_do_not_send_is_awaited(index: int) -> None:
+    # Its strings are nobody's business.
+    arguments = {"basic.return": b"\0\0\0\1\xff\0", "basic.deliver": b"\0" + bytes(9) + b"\1\xff\0"}
+    payload = arguments.get(METHODS[index].name, bytes(9) + b"\1\xff\0" + bytes(4))
+    begun = frame(1, 1, struct.pack(">I", index) + payload)
+    whole = ("method", 1, index, ())
+    assert read(begun) == []
+    assert read(begun, frame(2, 1, encode_content_header(0))) == [whole]
+    assert read(begun, HEADER, frame(3, 1, b"ab")) == []
+    assert read(begun, HEADER, frame(3, 1, b"ab"), frame(3, 1, b"cd"), message("k", b"x"))[0] == whole
+    check_fault(begun + DECLARE, MISSING_HEADER, index)
+    check_fault(begun + HEADER + DECLARE, MISSING_BODY, index)
+    printed = ",".join(map(str, payload + b"x"))
+    check_fault(frame(1, 1, begun[7:-1] + b"x"), f"FRAME_ERROR - cannot decode <<{printed}>>", index)
+
+
 def test_a_fault_ends_only_the_content_of_its_channel() -> None:
     other = message_frames(2, publish_frame(2, "x", "k"), encode_content_header(0), [b"abc"])
     events = read(other[0], PUBLISH, DECLARE, *other[1:], message("next", b"x"))
@@ -382,6 +404,40 @@ def test_a_body_larger_than_any_message(size: int) -> None:
     # 2.30 as of 10.5
     text = f"FRAME_ERROR - content body size {size} exceeds maximum allowed size 536870912"
     check_fault(PUBLISH + frame(2, 1, encode_content_header(size)), text, BASIC_PUBLISH)
+
+
+# -- before and after there are channels --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("octets", "shown"),
+    [
+        (OPEN, "type 1, all octets = <<0,20,0,10,0>>"),
+        (frame(1, 7, b"abc"), 'type 1, all octets = <<"abc">>'),
+        (frame(1, 7, b"\0\x63\0\x63"), "type 1, all octets = <<0,99,0,99>>"),
+        (frame(9, 7, b""), "type 9, all octets = <<>>"),
+        (frame(8, 7, b""), "type 8, all octets = <<>>"),
+        (message("k", b"x"), "type 1, all octets = <<0,60,0,40,0,0,1,120,1,107,0>>"),
+    ],
+)
+def test_frames_of_channels_are_refused_unseen(octets: bytes, shown: str) -> None:
+    # 1.35
+    of = reader()
+    of.handle_channels(ChannelFrames.REFUSED)
+    (fault, *_) = flatten(feed([octets], of))
+    assert fault == ("fault", f"UNEXPECTED_FRAME - {shown}", 0, False)
+    assert flatten(feed([CLOSE_OK], of)) == [("method", 0, INDEX["connection.close-ok"], ())]
+
+
+@pytest.mark.parametrize("before", [b"", PUBLISH, PUBLISH + HEADER, message("k", b"x") * 2])
+def test_frames_of_channels_are_skipped_unseen(before: bytes) -> None:
+    # 1.45, 1.46
+    of = reader()
+    feed([before], of)
+    of.handle_channels(ChannelFrames.SKIPPED)
+    wrong = [frame(1, 1, b"abc"), frame(1, 1, b"\0\x63\0\x63"), frame(1, 1, BAD_TABLE), frame(9, 1, b"")]
+    octets = b"".join([frame(3, 1, b"abcd"), *wrong, message("k", b"x") * 2, HEADER, DECLARE, CLOSE_OK])
+    assert flatten(feed([octets], of)) == [("method", 0, INDEX["connection.close-ok"], ())]
 
 
 # -- what drops the connection ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from typing import Any, TypeAlias
 
 import pytest
@@ -81,6 +82,21 @@ def test_every_method(frame_octets: bytes) -> None:
     assert isinstance(event, MethodReceived)
     assert encode_method(event.channel, event.method.index, *event.arguments) == frame_octets
     assert flatten(feed([frame_octets])) == flatten([event])
+
+
+def test_a_body_in_many_small_frames_takes_no_more_than_itself() -> None:
+    of, count = reader(), 20_000
+    feed([PUBLISH + frame(2, 1, encode_content_header(2 * count))], of)
+    piece = frame(3, 1, b"xy") * 1000
+    tracemalloc.start()
+    try:
+        feed([piece] * (count // 1000 - 1), of)
+        assert tracemalloc.get_traced_memory()[0] < 4 * count
+    finally:
+        tracemalloc.stop()
+    (run,) = feed([piece], of)
+    assert isinstance(run, PublishRun)
+    assert run.bodies == [b"xy" * count]
 
 
 @given(arguments=arguments_of(METHODS[BASIC_PUBLISH]), header=content_headers(), data=st.data())

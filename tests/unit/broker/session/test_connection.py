@@ -10,6 +10,7 @@ from broker.session.handlers.registry import HANDLERS
 from protocol.faults import ConnectionFault, ReplyCode
 from protocol.methods import INDEX
 from protocol.states import ConnectionState
+from tests.support import content
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.methods import Method
 from tests.support.transport import BODY, HEADER, HEARTBEAT, METHOD, Frame, frame
@@ -68,10 +69,15 @@ class TestClosedByTheClient:
     def test_what_comes_later_is_ignored_but_another_close(self, client: MemoryClient) -> None:
         client.send(CLOSE, method(1, commands.Queue.Declare, queue="late"), publish(1, "q", b"late"))
         client.only(commands.Connection.CloseOk)
-        client.send(method(9, commands.Channel.Open), CLOSE_OK, frame(HEARTBEAT, 0, b""))
+        client.send(method(9, commands.Channel.Open), frame(HEARTBEAT, 0, b""))
         assert client.frames() == []
         client.send(CLOSE)
         client.only(commands.Connection.CloseOk)
+
+    def test_a_close_ok_ends_it(self, client: MemoryClient) -> None:
+        client.send(CLOSE + CLOSE_OK)
+        client.only(commands.Connection.CloseOk)
+        assert client.transport.closed
 
     def test_exclusive_queues_are_gone_before_it_is_answered(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.call(1, commands.Queue.Declare, queue="mine", exclusive=True)
@@ -133,6 +139,44 @@ class TestClosedByTheServer:
         broker.loop.advance(0.2)
         assert client.transport.closed
 
+    @pytest.mark.parametrize(
+        "octets",
+        [
+            frame(METHOD, 1, b"\x00\x63\x00\x63"),
+            frame(METHOD, 1, b"\x00"),
+            frame(METHOD, 1, b"\x00\x32\x00\x0a" + b"\0\0\1q\0\0\0\0\4\1kZ\0"),
+            frame(BODY, 1, b"x") + frame(9, 1, b"x"),
+            frame(METHOD, 0, b"\x00\x0a\x00\x32x"),
+            frame(9, 0, b"x"),
+            frame(HEADER, 0, content.header(0)),
+        ],
+    )
+    def test_what_else_is_wrong_does_not_matter(self, client: MemoryClient, octets: bytes) -> None:
+        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
+        client.only(commands.Connection.Close)
+        client.send(octets)
+        assert client.frames() == []
+        assert not client.transport.closed
+        client.send(CLOSE_OK)
+        assert client.transport.closed
+
+    def test_but_what_cannot_be_read_ends_it_in_three_seconds(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
+        client.only(commands.Connection.Close)
+        client.send(frame(HEARTBEAT, 0, b"", end=0) + CLOSE_OK)
+        assert client.frames() == []
+        broker.loop.advance(2.9)
+        assert not client.transport.closed
+        broker.loop.advance(0.2)
+        assert client.transport.closed
+
+    @pytest.mark.parametrize("close", [CLOSE, method(1, commands.Basic.Qos, prefetch_size=1)])
+    def test_an_unknown_method_on_channel_0_ends_it_at_once(self, client: MemoryClient, close: bytes) -> None:
+        client.send(close)
+        client.frames()
+        client.send(frame(METHOD, 0, b"\x00\x63\x00\x63"))
+        assert client.transport.closed
+
     def test_a_reason_of_ours_is_told_at_once(self, client: MemoryClient) -> None:
         client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "shutdown", 0))
         assert closed(client) == (320, "CONNECTION_FORCED - shutdown", (0, 0))
@@ -187,7 +231,7 @@ class TestMethodsOutOfPlace:
             (method(0, commands.Basic.Ack, delivery_tag=1), 504, RUNNING, (60, 80)),
             (method(1, commands.Connection.CloseOk), 503, UNIMPLEMENTED, (10, 51)),
             (method(1, commands.Queue.DeclareOk), 503, UNIMPLEMENTED, (50, 11)),
-            (method(1, commands.Basic.Deliver), 503, UNIMPLEMENTED, (60, 60)),
+            (method(1, commands.Basic.Deliver) + frame(HEADER, 1, content.header(0)), 503, UNIMPLEMENTED, (60, 60)),
             (method(1, commands.Channel.CloseOk), 503, UNIMPLEMENTED, (20, 41)),
             (method(1, commands.Channel.Open), 504, "CHANNEL_ERROR - second 'channel.open' seen", (20, 10)),
             (method(2, commands.Basic.Ack, delivery_tag=1), 504, NOT_OPEN, (60, 80)),
@@ -293,69 +337,6 @@ class TestLost:
             broker.loop.advance(9)
             client.send(frame(HEARTBEAT, 0, b""))
         assert not client.transport.closed
-
-
-class TestAlarms:
-    def test_a_publisher_is_read_no_more_until_all_is_well(self, broker: MemoryBroker, client: MemoryClient) -> None:
-        broker.broker.alarms.set("memory")
-        client.call(1, commands.Queue.Declare, queue="still answered")
-        client.send(publish(1, "q", b"one"), publish(1, "q", b"two"), method(1, commands.Queue.Declare, queue="late"))
-        assert client.only(commands.Connection.Blocked).reason == "low on memory"
-        assert not client.transport.reading
-        assert broker.vhost.queues["q"].store.ready_count == 0
-        broker.broker.alarms.set("disk")
-        broker.broker.alarms.clear("memory")
-        broker.loop.run()
-        assert client.frames() == []
-        broker.broker.alarms.clear("disk")
-        broker.loop.run()
-        assert kinds(client.methods()) == [commands.Connection.Unblocked, commands.Queue.DeclareOk]
-        assert client.transport.reading
-        assert broker.vhost.queues["q"].store.ready_count == 2
-
-    def test_a_client_that_cannot_hear_it_is_not_told(self, broker: MemoryBroker) -> None:
-        client = broker.open(capabilities=())
-        broker.broker.alarms.set("disk")
-        client.send(publish(1, "q", b"one"))
-        assert not client.transport.reading
-        broker.broker.alarms.clear("disk")
-        broker.loop.run()
-        assert client.frames() == []
-        assert client.transport.reading
-
-    def test_consumers_go_on(self, broker: MemoryBroker, client: MemoryClient) -> None:
-        client.send(publish(1, "q", b"before"))
-        broker.broker.alarms.set("memory")
-        consumer = broker.open()
-        came = consumer.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
-        assert kinds(came) == [commands.Basic.ConsumeOk, commands.Basic.Deliver]
-
-    def test_a_blocked_connection_may_go(self, broker: MemoryBroker, client: MemoryClient) -> None:
-        broker.broker.alarms.set("memory")
-        client.send(publish(1, "q", b"lost"))
-        client.abort()
-        broker.broker.alarms.clear("memory")
-        broker.loop.run()
-        assert broker.vhost.queues["q"].store.ready_count == 0
-        assert broker.server.sockets == set()
-
-    def test_a_blocked_connection_is_not_missed(self, broker: MemoryBroker) -> None:
-        client = broker.open(heartbeat=10)
-        broker.broker.alarms.set("memory")
-        client.send(publish(1, "q", b"x"))
-        broker.loop.advance(100)
-        assert not client.transport.closed
-
-    def test_a_blocked_connection_can_be_terminated(self, broker: MemoryBroker, client: MemoryClient) -> None:
-        broker.broker.alarms.set("memory")
-        client.send(publish(1, "q", b"lost"))
-        client.frames()
-        client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "shutdown", 0))
-        assert closed(client)[0] == 320
-        broker.broker.alarms.clear("memory")
-        broker.loop.advance(31)
-        assert client.transport.closed
-        assert broker.vhost.queues["q"].store.ready_count == 0
 
 
 class TestOutput:

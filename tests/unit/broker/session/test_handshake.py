@@ -171,7 +171,6 @@ class TestStartOk:
             frame(HEADER, 1, bytes(14)),
             PROTOCOL_HEADER,
             frame(1, 0, b"\x00\x0a\x00"),
-            frame(1, 0, b"\x00\x63\x00\x63"),
             frame(9, 0, b""),
             start_ok()[:-1] + b"\x00",
             frame(1, 0, b"\x00\x0a\x00\x0b" + bytes(5000)),
@@ -185,6 +184,11 @@ class TestStartOk:
         broker.loop.advance(SILENCE + 0.01)
         assert client.transport.closed
         assert broker.server.sockets == set()
+
+    @pytest.mark.parametrize("before", [b"", start_ok()])
+    def test_an_unknown_method_drops_the_connection_at_once(self, client: MemoryClient, before: bytes) -> None:
+        client.send(before + frame(1, 0, b"\x00\x63\x00\x63"))
+        assert client.transport.closed
 
     def test_a_user_of_this_machine_only(self, broker: MemoryBroker) -> None:
         far = broker.connect(peername=("10.0.0.9", 4711))
@@ -298,6 +302,22 @@ class TestOpen:
                 (0, 0),
             ),
             (frame(9, 0, b""), 501, "FRAME_ERROR - type 9, all octets = <<>>: unknown_frame", (0, 0)),
+            # Nobody looks into the frames of channels.
+            (frame(1, 1, b"abc"), 505, 'UNEXPECTED_FRAME - type 1, all octets = <<"abc">>', (0, 0)),
+            (frame(9, 1, b""), 505, "UNEXPECTED_FRAME - type 9, all octets = <<>>", (0, 0)),
+            (frame(8, 1, b""), 505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)),
+            (
+                method(3, commands.Basic.Publish, routing_key="k" * 9),
+                505,
+                "UNEXPECTED_FRAME - type 1, first 16 octets = <<0,60,0,40,0,0,0,9,107,107,107,107,107,107,107,107>>",
+                (0, 0),
+            ),
+            (
+                method(1, commands.Basic.Ack, delivery_tag=1) * 2,
+                505,
+                "UNEXPECTED_FRAME - type 1, all octets = <<0,60,0,80,0,0,0,0,0,0,0,1,0>>",
+                (0, 0),
+            ),
         ],
     )
     def test_anything_else_closes(
@@ -307,6 +327,13 @@ class TestOpen:
         expect_close(client, code, text, ids)
         client.send(method(0, commands.Connection.CloseOk))
         assert client.transport.closed
+
+    @pytest.mark.parametrize("arguments", [b"", b"\1/\0\0x"])
+    def test_what_cannot_be_decoded_is_answered_by_silence(
+        self, broker: MemoryBroker, client: MemoryClient, arguments: bytes
+    ) -> None:
+        client.send(frame(1, 0, b"\x00\x0a\x00\x28" + arguments))
+        expect_silence(broker, client)
 
     def test_an_unknown_method_drops_the_connection(self, client: MemoryClient) -> None:
         client.send(frame(1, 0, b"\x00\x63\x00\x63"))

@@ -117,11 +117,43 @@ def test_a_full_socket_makes_them_wait_until_it_has_room(output: Output, loop: M
     loop.run()
     assert output.congested
     assert queue.unblocked == []
-    output.resume()
+    output.unpause()
     assert not output.congested
     assert len(queue.unblocked) == 1
-    output.resume()
+    output.unpause()
     assert len(queue.unblocked) == 1
+
+
+def test_a_client_that_reads_nothing_has_to_wait_with_its_requests(
+    output: Output, loop: ManualLoop, transport: MemoryTransport
+) -> None:
+    resumed: list[bool] = []
+    output.send(bytes(33_554_432))
+    assert not output.overfull
+    output.send(b"x")
+    assert output.overfull
+    output.resume = lambda: resumed.append(output.overfull)
+    output.pause()
+    transport.unread = 33_554_433
+    loop.run()
+    assert output.overfull
+    assert resumed == []
+    output.unpause()
+    assert not output.overfull
+    assert resumed == [False]
+    output.unpause()
+    assert resumed == [False], "once"
+
+
+def test_what_waits_in_the_transport_counts_with_the_next_write(
+    output: Output, loop: ManualLoop, transport: MemoryTransport
+) -> None:
+    output.pause()
+    for unread, overfull in ((33_554_432, False), (33_554_433, True), (33_554_432, False)):
+        transport.unread = unread
+        output.send(b"x")
+        loop.run()
+        assert output.overfull is overfull
 
 
 def test_what_must_be_said_is_written_even_to_a_full_socket(
