@@ -54,6 +54,8 @@ class EventKind(IntEnum):
     REQUEUE = 20
     REFUSED = 21
     UNROUTABLE = 22
+    #: What was dead-lettered, and noted as such where it was, has come to no queue.
+    DEAD_LETTER_LOST = 23
     TICK = 30
 
 

@@ -39,7 +39,7 @@ class LeveretReader(DataSourceReader):
         """
         options, limits = self._options, self._pruning.limits
         snapshot = self._take()
-        place = place_of(snapshot, options.path)
+        place = place_of(snapshot, options.path, self._session)
         found: list[InputPartition]
         if options.table == "messages":
             found = list(message_partitions(snapshot, place, limits, options.segments_per_partition))

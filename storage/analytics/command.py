@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import pyspark
@@ -25,7 +30,7 @@ from storage.analytics.jobs.report import page
 from storage.analytics.progress import Progress
 from storage.analytics.result_output import FORMATS, rows_of, write_results
 from storage.analytics.session import register
-from storage.directory.data_directory import DataDirectoryError
+from storage.directory.directory_format import DataDirectoryError
 from storage.snapshots.reader import DamagedRecordError
 from storage.snapshots.snapshot import SnapshotError
 
@@ -40,6 +45,8 @@ _HOW_TO_SHIP: Final = (
     "this one's is sent to them by --py-files leveret.zip (made by python3 -m zipfile -c leveret.zip storage/), others "
     "have to be installed there, or sent in an environment by --archives"
 )
+#: What Py4J quotes of Java.
+_RAISED_IN_JAVA: Final = re.compile(r"^: (?:\w+\.)*(\w+: .+)", re.MULTILINE)
 #: The last line of a traceback in Python, wherever Spark quotes it.
 _RAISED: Final = re.compile(r"^(?:[a-z_]+\.)*[A-Z]\w*(?:Error|Exception): .+", re.MULTILINE)
 
@@ -54,13 +61,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        check_java()
-        return _run(options)
+        with _ended_by_sigterm():
+            check_java()
+            return _run(options)
     except AnalyticsError as error:
         sys.stderr.write(f"leveret-analytics: {error}\n")
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end a job as it ends one that fails: what it holds of the data directory is given up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def check_java() -> None:
@@ -93,7 +114,7 @@ def reason_of(error: Exception) -> str:
     missing = _NO_MODULE.search(text)
     if missing is not None:
         return f"the workers do not have the Python package {missing[1]}; {_HOW_TO_SHIP}"
-    raised = _RAISED.findall(text)
+    raised = _RAISED.findall(text) or _RAISED_IN_JAVA.findall(text)
     return str(raised[-1] if raised else text.strip().splitlines()[0])
 
 
@@ -149,7 +170,7 @@ def _run(arguments: argparse.Namespace) -> int:
         damaged = session.damaged - before
         if damaged:
             sys.stderr.write(f"leveret-analytics: {damaged} damaged records were passed over\n")
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise AnalyticsError(reason_of(error)) from error
     except (DataDirectoryError, SnapshotError, DamagedRecordError, OSError) as error:
         raise AnalyticsError(str(error)) from error
@@ -163,6 +184,8 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
     form = arguments.format or ("html" if arguments.job == "report" else "table")
     if form == "parquet" and options.output is None:
         raise AnalyticsError("Parquet is written to files; say where: --output DIR")
+    if options.output is not None and "://" not in options.output:
+        _make_output(options.output)
     texts: list[str] = []
     paths: list[str] = []
     with Progress(spark, arguments.job):
@@ -180,7 +203,29 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
                     texts.append(title + FORMATS[form](frame.columns, rows_of(frame)))
     for path in paths:
         sys.stderr.write(f"{path}\n")
-    sys.stdout.write("\n".join(texts))
+    _print("\n".join(texts))
+
+
+def _print(text: str) -> None:
+    """Write a result, in UTF-8 wherever that is; whoever reads it may stop when it has seen enough."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Or else Python would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _make_output(directory: str) -> None:
+    """Find out before the work is done that its result cannot be written."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise AnalyticsError(f"nothing can be written to {directory}: {error.strerror}") from error
 
 
 def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], paths: list[str]) -> None:
@@ -188,7 +233,6 @@ def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], pa
     if options.output is None:
         texts.append(text)
         return
-    os.makedirs(options.output, exist_ok=True)
     path = os.path.join(options.output, "report.html")
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage.analytics.arrow_slices import times
-from storage.analytics.record_rows import Limits
+from storage.analytics.record_rows import Damage, Limits
 from storage.directory.queue_names import QueueName
 from storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
 
@@ -37,38 +37,34 @@ class EventRows(NamedTuple):
 
     Attributes:
         events: As in the file.
-        damaged: Records that could not be read.
+        damage: Records that could not be read.
     """
 
     events: npt.NDArray[Any]
-    damaged: int
+    damage: Damage
 
 
-def select_events(
-    octets: bytes, start: int, end: int, salt: int, wanted: frozenset[int] | None, limits: Limits
-) -> EventRows:
+def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limits: Limits) -> EventRows:
     """Read events; ticks are left out.
 
     Args:
-        octets: The file.
-        start: Where to begin, in bytes; a multiple of 40.
-        end: Where to end.
+        octets: A part of a file behind its head, from one event on.
         salt: Checksum of the store id.
         wanted: Numbers of the queues; None for all, and for events that no queue has.
         limits: When they happened; sequence numbers do not matter.
     """
-    start = max(start, EVENT_BYTES)
-    count = max(0, min(end, len(octets)) - start) // EVENT_BYTES
-    events = np.frombuffer(octets, _EVENT, count, start)
-    whole = _checksums(octets, start, count) == events["crc"] ^ np.uint32(salt)
+    count = len(octets) // EVENT_BYTES
+    events = np.frombuffer(octets, _EVENT, count)
+    whole = _checksums(octets, count) == events["crc"] ^ np.uint32(salt)
     damaged = count - int(whole.sum())
+    damage = Damage(damaged, int(np.argmin(whole)) * EVENT_BYTES) if damaged else Damage()
     keep = whole & (events["kind"] != EventKind.TICK)
     if limits.first_time > 0:
         keep &= events["time"] >= limits.first_time
     keep &= events["time"] <= limits.last_time
     if wanted is not None:
         keep &= np.isin(events["qid"], np.array(sorted(wanted), np.uint32))
-    return EventRows(events[keep], damaged)
+    return EventRows(events[keep], damage)
 
 
 def event_batch(events: npt.NDArray[Any], columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
@@ -129,9 +125,9 @@ def _make_table() -> npt.NDArray[np.uint32]:
 _TABLE: Final = _make_table()
 
 
-def _checksums(octets: bytes, start: int, count: int) -> npt.NDArray[np.uint32]:
+def _checksums(octets: bytes, count: int) -> npt.NDArray[np.uint32]:
     """crc32() of the first 36 bytes of each record, of all records at the same time."""
-    records = np.frombuffer(octets, np.uint8, count * EVENT_BYTES, start).reshape(count, EVENT_BYTES)
+    records = np.frombuffer(octets, np.uint8, count * EVENT_BYTES).reshape(count, EVENT_BYTES)
     crc = np.full(count, 0xFFFFFFFF, np.uint32)
     for column in range(EVENT_BYTES - 4):
         crc = _TABLE[(crc ^ records[:, column]) & 0xFF] ^ (crc >> np.uint32(8))

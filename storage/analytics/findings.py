@@ -19,6 +19,7 @@ _REASONS: Final = {
     "delivery_limit": "delivered too often",
     "unroutable": "sent where no queue was",
     "lost": "lost (file damaged)",
+    "dead_letter_lost": "dead-lettered to where no queue took them",
     "transient_dropped": "gone (not persistent)",
     "purged": "purged",
 }

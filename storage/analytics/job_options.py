@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from storage.analytics.columns import TABLES
 from storage.analytics.data_files import absolute
+from storage.analytics.options import parse_time
 from storage.analytics.session import register
 
 #: What a job makes: data frames by name, the one that it is about first.
 Results: TypeAlias = dict[str, DataFrame]
+
+
+#: Time spans to count by, in seconds.
+_GRAINS: Final = {"minute": 60, "hour": 3600, "day": 86_400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,7 @@ class JobOptions:
         output: A directory to write to; None if there is none.
         values: What is said to one job alone, such as `query` or `max_length`.
         snapshot: As of Session.snapshot(), for tables of one moment; None for a moment for each table.
+        grain: How long the time spans are that are counted by: `minute`, `hour` or `day`.
     """
 
     data_dir: str
@@ -37,6 +45,7 @@ class JobOptions:
     output: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     snapshot: str | None = None
+    grain: str = "minute"
 
     @property
     def location(self) -> str:
@@ -48,6 +57,32 @@ class JobOptions:
         """The same for the data source."""
         named = {"asOf": self.as_of, "vhost": self.vhost, "queue": self.queue, "snapshot": self.snapshot}
         return {name: value for name, value in named.items() if value is not None}
+
+    @property
+    def moment(self) -> int:
+        """When it is for whoever asks: ages are counted up to then, in microseconds since 1970.
+
+        What waits grows older also while nothing happens, or no broker runs.
+        """
+        now = time.time_ns() // 1000
+        return now if self.as_of is None else min(now, parse_time(self.as_of))
+
+    def span(self, at: str) -> Column:
+        """The beginning of the time span that a time is in, in UTC; called `minute`, as that is the rule.
+
+        Args:
+            at: Name of the column.
+        """
+        seconds = _GRAINS[self.grain]
+        return f.timestamp_seconds(f.floor(f.unix_micros(at) / (seconds * 1_000_000)) * seconds).alias("minute")
+
+    def age(self, since: str) -> Column:
+        """Seconds from the time in a column to the moment.
+
+        Args:
+            since: Name of the column.
+        """
+        return f.greatest(f.lit(0.0), (f.lit(self.moment) - f.unix_micros(since)) / 1_000_000)
 
     def at_one_moment(self, spark: SparkSession) -> JobOptions:
         """The same with a snapshot, so that all tables show the same moment."""

@@ -17,6 +17,7 @@ from storage.analytics.record_rows import Positions, Rows, inside
 from storage.format import PERSISTENT
 
 _STRINGS: Final = pa.map_(pa.string(), pa.string())
+_COUNT_MAX: Final = (1 << 63) - 1
 
 
 class Label(NamedTuple):
@@ -95,7 +96,8 @@ def _deaths(table: dict[str, TypedValue]) -> list[dict[str, Any]]:
 
 def _death_count(table: dict[str, TypedValue]) -> int:
     counts = (each.get("count", 1) for each in _deaths(table))
-    return sum(count for count in counts if isinstance(count, int))
+    # Publishers may claim what they like; a column has 63 bits.
+    return min(sum(count for count in counts if isinstance(count, int) and count > 0), _COUNT_MAX)
 
 
 def _last_death(field: str) -> Callable[[dict[str, TypedValue]], str | None]:

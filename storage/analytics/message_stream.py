@@ -1,22 +1,23 @@
 """Messages as a stream: each that was written to a file, once, in the order of its queue.
 
-An offset says for each store of a queue which number is next, and names the snapshot whose segments hold what lies
-before it. That snapshot outlives the process, so that a batch that has to be repeated after a crash reads the same
-files, whatever has become of the queue.
+An offset says for each store of a queue and each of its streams which number is next, and names the snapshot whose
+segments hold what lies before it. That snapshot outlives the process, so that a batch that has to be repeated after a
+crash reads the same files, whatever has become of the queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from storage.analytics.errors import AnalyticsError
 from storage.analytics.message_batches import Label
 from storage.analytics.options import STREAM_TIMEOUT, Options
-from storage.analytics.partitions import MessagesPartition, Place, SegmentPart
+from storage.analytics.partitions import MessagesPartition, Place, SegmentPart, group_parts
 from storage.analytics.pinned_segments import keep_for, load_parts, save_parts
 from storage.analytics.record_rows import Limits, select_rows
 from storage.disk.files import DiskFiles
+from storage.format import Stream
 from storage.snapshots.lease import SNAPSHOTS, Lease
 from storage.snapshots.segments import SegmentView
 from storage.snapshots.snapshot import QueueView, Request, Snapshot, StoreView, read_directory_format, take_snapshot
@@ -42,7 +43,7 @@ class MessageStream:
         self._store_id = read_directory_format(DiskFiles(), self._path).store_id
         #: The snapshot of the last offset that may not have been written down anywhere.
         self._tentative = ""
-        #: Where the last batch is to end, by store; None if there is always a next one.
+        #: Where the last batch is to end, by chain; None if there is always a next one.
         self._target: dict[str, int] | None = None
 
     def first(self) -> dict[str, Any]:
@@ -73,20 +74,22 @@ class MessageStream:
             raise AnalyticsError(f"streams make hard links in {self._path}/{SNAPSHOTS}, which is not allowed here")
         offset: dict[str, int] = dict(start["next"])
         parts: list[SegmentPart] = []
-        stores = [(queue, store) for queue in snapshot.queues for store in queue.stores]
+        chains = _chains(snapshot)
+        # Where a batch has no room for all, each begins with another one.
+        turn = int(start["snapshot"][:8] or "0", 16) % max(1, len(chains))
         left = limit
-        for at, (queue, store) in enumerate(stores):
-            key = _key(queue, store)
-            share = -(-left // (len(stores) - at)) if limit else 0
+        for at, chain in enumerate(chains[turn:] + chains[:turn]):
+            share = -(-left // (len(chains) - at)) if limit else 0
             if limit and not share:
                 break
-            first = offset.get(key, 0)
-            stop = _NUMBERS_MAX if self._target is None else self._target.get(key, 0)
-            count, end = self._measure(snapshot, store, first, share, stop)
+            first = chain.next_in(start["next"])
+            stop = _NUMBERS_MAX if self._target is None else chain.next_in(self._target)
+            count, end = self._measure(snapshot, chain, first, share, stop)
             left -= count
             if end > first and count:
-                offset[key] = end
-                parts += self._parts(queue, store, first, end)
+                # Both, so that it is known of both that neither is told by the other.
+                offset = chain.without_change(offset) | {chain.key: end}
+                parts += _parts(chain, first, end)
         if not parts:
             snapshot.close()
             return start
@@ -118,9 +121,8 @@ class MessageStream:
             Lease(directory).renew()
             self._tentative = ""
         place, parts = found
-        step = self._options.segments_per_partition
-        for at in range(0, len(parts), step):
-            yield MessagesPartition(place, parts[at : at + step])
+        for group in group_parts(parts, self._options.segments_per_partition):
+            yield MessagesPartition(place, group)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Give up what a batch has read that need not be repeated."""
@@ -140,44 +142,29 @@ class MessageStream:
     def _take_again(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Place, list[SegmentPart]]:
         snapshot = self._take()
         parts: list[SegmentPart] = []
-        for queue in snapshot.queues:
-            for store in queue.stores:
-                key = _key(queue, store)
-                if end["next"].get(key, 0) > start["next"].get(key, 0):
-                    parts += self._parts(queue, store, start["next"].get(key, 0), end["next"][key])
+        for chain in _chains(snapshot):
+            if chain.next_in(end["next"]) > chain.next_in(start["next"]):
+                parts += _parts(chain, chain.next_in(start["next"]), chain.next_in(end["next"]))
         lease = snapshot.lease.path if snapshot.lease is not None else ""
-        return Place(self._path, lease, snapshot.cut.time, self._store_id), parts
-
-    def _parts(self, queue: QueueView, store: StoreView, first: int, end: int) -> list[SegmentPart]:
-        limits = Limits(first, end - 1)
-        label = Label(queue.vhost, queue.name)
-        return [
-            SegmentPart(view, label, store.delivered, limits)
-            for view in store.segments
-            if view.first_seq < end and view.last_seq >= first
-        ]
+        return Place(self._path, lease, snapshot.cut.time, self._store_id, lease), parts
 
     def _ends(self) -> dict[str, int]:
-        """The number behind the last message of each store."""
+        """The number behind the last message of each chain."""
         with self._take() as snapshot:
-            return {
-                _key(queue, store): self._measure(snapshot, store, 0, 0, _NUMBERS_MAX)[1]
-                for queue in snapshot.queues
-                for store in queue.stores
-            }
+            return {each.key: self._measure(snapshot, each, 0, 0, _NUMBERS_MAX)[1] for each in _chains(snapshot)}
 
-    def _measure(self, snapshot: Snapshot, store: StoreView, first: int, share: int, stop: int) -> tuple[int, int]:
+    def _measure(self, snapshot: Snapshot, chain: _Chain, first: int, share: int, stop: int) -> tuple[int, int]:
         """How many messages there are from a number on, and the number behind them.
 
         Args:
             snapshot: What there is.
-            store: Of which store.
+            chain: In which chain.
             first: The number to begin with.
             share: Not more than so many; 0 for any number.
             stop: Only lower numbers.
         """
         count, end = 0, first
-        for view in sorted(store.segments, key=lambda each: each.first_seq):
+        for view in chain.segments:
             if view.last_seq < first or view.first_seq >= stop:
                 continue
             room = share - count if share else _NUMBERS_MAX
@@ -208,5 +195,54 @@ class MessageStream:
             Lease(self._directory(name)).release()
 
 
-def _key(queue: QueueView, store: StoreView) -> str:
-    return f"{queue.qid}/{store.priority}"
+class _Chain(NamedTuple):
+    """The segments of one stream of a store, in which numbers only grow.
+
+    What is in memory only may be written, to the spill stream, long after durable messages with higher numbers.
+    """
+
+    queue: QueueView
+    store: StoreView
+    stream: Stream
+
+    @property
+    def key(self) -> str:
+        """What offsets call it."""
+        return self._key(self.stream)
+
+    @property
+    def segments(self) -> list[SegmentView]:
+        """In order."""
+        found = (view for view in self.store.segments if view.stream == self.stream)
+        return sorted(found, key=lambda view: view.first_seq)
+
+    def next_in(self, offset: Mapping[str, int]) -> int:
+        """The number at which an offset stands; older ones have one number for both streams."""
+        return offset.get(self.key, offset.get(self._key(Stream.DURABLE), 0))
+
+    def without_change(self, offset: dict[str, int]) -> dict[str, int]:
+        """The same offset, with a number for each stream."""
+        both = (self._replace(stream=stream) for stream in Stream)
+        return offset | {each.key: each.next_in(offset) for each in both}
+
+    def _key(self, stream: int) -> str:
+        return f"{self.queue.qid}/{self.store.priority}" + ("/spill" if stream == Stream.SPILL else "")
+
+
+def _chains(snapshot: Snapshot) -> list[_Chain]:
+    return [
+        _Chain(queue, store, stream)
+        for queue in snapshot.queues
+        for store in queue.stores
+        for stream in Stream
+        if any(view.stream == stream for view in store.segments)
+    ]
+
+
+def _parts(chain: _Chain, first: int, end: int) -> list[SegmentPart]:
+    label = Label(chain.queue.vhost, chain.queue.name)
+    return [
+        SegmentPart(view, label, chain.store.delivered, Limits(first, end - 1))
+        for view in chain.segments
+        if view.first_seq < end and view.last_seq >= first
+    ]

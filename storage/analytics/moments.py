@@ -73,7 +73,7 @@ def share(options: Options, session: str) -> str:
     name = uuid4().hex
     os.makedirs(os.path.join(session, _SHARED), 0o700, exist_ok=True)
     with open(os.path.join(session, _SHARED, name), "wb") as file:
-        pickle.dump((options.path, snapshot), file)
+        pickle.dump((options.path, options.as_of, snapshot), file)
     return name
 
 
@@ -89,9 +89,11 @@ def shared(options: Options, wants: Wants, described: str | None, session: str) 
         raise AnalyticsError(f"there is no snapshot '{options.snapshot}' in this session; see Session.snapshot()")
     with open(path, "rb") as file:
         # Written by this session, into a directory of its own.
-        location, found = pickle.load(file)
+        location, as_of, found = pickle.load(file)
     if location != absolute(options.path):
         raise AnalyticsError(f"snapshot '{options.snapshot}' is one of {location}, not of {options.path}")
+    if options.as_of not in (None, as_of):
+        raise AnalyticsError(f"snapshot '{options.snapshot}' was not taken with this asOf; say one of the two")
     snapshot: Snapshot = replace(found, queues=[each for each in found.queues if wants(each.vhost, each.name)])
     if described is not None and not any(wants(each.vhost, each.name) for each in snapshot.names.values()):
         raise NoSuchQueueError(f"{options.path} has no queue {described}")

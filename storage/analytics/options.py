@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -33,6 +34,16 @@ _NAMES: Final = (
     "pushdown",
     "snapshot",
 )
+#: Options that have a meaning for some tables only.
+_LIMITED: Final = {
+    "since": ("messages", "events"),
+    "until": ("messages", "events"),
+    "firstseq": ("messages",),
+    "lastseq": ("messages",),
+}
+_NUMBERS_MAX: Final = (1 << 63) - 1
+#: The year 10000.
+_SECONDS_MAX: Final = 253_402_300_800
 #: Seconds that the segments of a stream's last batch are kept when its query is not running.
 STREAM_TIMEOUT: Final = 86_400.0
 
@@ -44,11 +55,11 @@ class Options:
     Attributes:
         path: The data directory, or its URI.
         table: One of the tables.
-        vhost: Virtual host, `*` and `?` standing for anything; None for all.
+        vhost: Virtual host: its name, or a pattern in which `*`, `?` and `[…]` stand for anything; None for all.
         queue: Name of the queue, likewise.
         as_of: Microseconds since 1970; None for the latest moment there is.
         fail_fast: Fail at a damaged record instead of counting it.
-        segments_per_partition: How many segments one task reads.
+        segments_per_partition: How many segments one task reads, if they are large.
         max_records: How many records a batch of a stream has at the most; 0 for any number.
         latest: Whether a stream begins with what comes after its start.
         fail_on_data_loss: Whether a stream fails where what it has to read is gone.
@@ -77,9 +88,22 @@ class Options:
 
     def wants(self, vhost: str, queue: str) -> bool:
         """Tell whether a queue is asked for."""
-        return (self.vhost is None or fnmatchcase(vhost, self.vhost)) and (
-            self.queue is None or fnmatchcase(queue, self.queue)
-        )
+        return _fits(vhost, self.vhost) and _fits(queue, self.queue)
+
+    def for_stream(self) -> Options:
+        """The same, once it is clear that all of it has a meaning for a stream.
+
+        Raises:
+            OptionError: The table does not grow, or an option has no meaning for a stream.
+        """
+        if self.table not in ("messages", "events"):
+            raise OptionError(f"table {self.table} is no stream; messages and events are")
+        if self.as_of is not None or self.snapshot or self.limits != Limits():
+            raise OptionError(
+                "asOf, snapshot, since, until, firstSeq and lastSeq have no meaning for a stream, which reads what "
+                "comes; startingOffsets says where it begins"
+            )
+        return self
 
     @property
     def described(self) -> str | None:
@@ -104,6 +128,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
     table = found.get("table", "messages")
     if table not in TABLES:
         raise OptionError(f"there is no table '{table}'; there are {', '.join(TABLES)}")
+    for name in sorted(found.keys() & _LIMITED.keys()):
+        if table not in _LIMITED[name]:
+            raise OptionError(
+                f"option '{name}' has no meaning for table {table}; it has for {', '.join(_LIMITED[name])}"
+            )
     return Options(
         _local_path(found["path"]),
         table,
@@ -131,11 +160,14 @@ def parse_time(text: str) -> int:
         OptionError: It is neither.
     """
     try:
-        return int(float(text) * 1_000_000)
-    except ValueError:
-        pass
+        # A float would lose microseconds.
+        seconds = Decimal(text)
+    except InvalidOperation:
+        seconds = Decimal("NaN")
+    if seconds.is_finite() and -_SECONDS_MAX < seconds < _SECONDS_MAX:
+        return int(seconds * 1_000_000)
     try:
-        return microseconds(datetime.fromisoformat(text))
+        return microseconds(datetime.fromisoformat(text.strip()))
     except ValueError:
         raise OptionError(f"'{text}' is no time; write 2026-01-31T12:00:00Z, or seconds since 1970") from None
 
@@ -146,6 +178,11 @@ def microseconds(moment: datetime) -> int:
         moment = moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _fits(name: str, wanted: str | None) -> bool:
+    """Whether a name is the one that is wanted, or fits a pattern; names may look like patterns."""
+    return wanted is None or name == wanted or fnmatchcase(name, wanted)
 
 
 def _limits(found: Mapping[str, str]) -> Limits:
@@ -176,4 +213,4 @@ def _number(found: Mapping[str, str], name: str, default: int, least: int) -> in
         value = least - 1
     if value < least:
         raise OptionError(f"option '{name}' is a whole number from {least} on, not '{found[name]}'")
-    return value
+    return min(value, _NUMBERS_MAX)

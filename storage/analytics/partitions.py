@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
@@ -15,6 +16,14 @@ from storage.directory.queue_names import QueueName
 from storage.snapshots.segments import SegmentView
 from storage.snapshots.snapshot import EventFileView, QueueView, Snapshot
 
+#: Tasks are not made larger to be fewer than so many, nor larger than so many bytes.
+_TASKS_MIN: Final = 64
+_SMALL_TASK_BYTES: Final = 4 << 20
+#: Microseconds from an event to the beginning of the file that it is written to, at most.
+_WRITTEN_LATE: Final = 600_000_000
+#: A longer segment has one very long message.
+_FULL_BYTES: Final = 16 << 20
+
 
 class Place(NamedTuple):
     """Where a snapshot is.
@@ -22,6 +31,7 @@ class Place(NamedTuple):
     Attributes:
         location: Path or URI of the data directory.
         lease: Path of the snapshot's directory; empty if it has none.
+        notes: Path of a directory to note damage in; empty if there is none.
         cut: When it was taken, in microseconds since 1970.
         store_id: Names the data directory.
     """
@@ -30,6 +40,7 @@ class Place(NamedTuple):
     lease: str
     cut: int
     store_id: bytes
+    notes: str = ""
 
 
 class SegmentPart(NamedTuple):
@@ -78,26 +89,59 @@ class QueuesPartition(InputPartition):
     queues: list[QueueView]
 
 
-def place_of(snapshot: Snapshot, location: str) -> Place:
-    """Where a snapshot is."""
-    return Place(
-        location, snapshot.lease.path if snapshot.lease is not None else "", snapshot.cut.time, snapshot.store_id
-    )
+def place_of(snapshot: Snapshot, location: str, session: str = "") -> Place:
+    """Where a snapshot is, and where a session that has no directory there keeps notes."""
+    lease = snapshot.lease.path if snapshot.lease is not None else ""
+    return Place(location, lease, snapshot.cut.time, snapshot.store_id, lease or session)
 
 
 def message_partitions(
     snapshot: Snapshot, place: Place, limits: Limits, per_partition: int
 ) -> Iterator[MessagesPartition]:
-    """Groups of segments of one queue; those that cannot have anything wanted are left out."""
-    for queue in snapshot.queues:
-        parts = [
-            SegmentPart(view, Label(queue.vhost, queue.name), store.delivered, limits)
-            for store in queue.stores
-            for view in store.segments
-            if may_have(view, limits)
-        ]
-        for at in range(0, len(parts), per_partition):
-            yield MessagesPartition(place, parts[at : at + per_partition])
+    """Groups of segments; those that cannot have anything wanted are left out."""
+    parts = [
+        SegmentPart(view, Label(queue.vhost, queue.name), store.delivered, limits)
+        for queue in snapshot.queues
+        for store in queue.stores
+        for view in store.segments
+        if may_have(view, limits)
+    ]
+    for group in group_parts(parts, per_partition):
+        yield MessagesPartition(place, group)
+
+
+def group_parts(parts: Sequence[SegmentPart], per_partition: int) -> Iterator[list[SegmentPart]]:
+    """Put segments together for tasks, in order.
+
+    Args:
+        parts: The segments, of any queues.
+        per_partition: How many full ones a task reads; of small ones as many as that makes, or more if that would
+            make very many small tasks.
+    """
+    sizes = [_bytes_of(part.view) for part in parts]
+    full = min(max(sizes, default=0), _FULL_BYTES)
+    most = max(per_partition * full, min(sum(sizes) // _TASKS_MIN, _SMALL_TASK_BYTES))
+    group: list[SegmentPart] = []
+    filled = 0
+    for part, size in zip(parts, sizes, strict=True):
+        if group and filled + size > most:
+            yield group
+            group, filled = [], 0
+        group.append(part)
+        filled += size
+    if group:
+        yield group
+
+
+def _bytes_of(view: SegmentView) -> int:
+    """About how much there is to be read."""
+    if view.sealed:
+        return view.data_len
+    try:
+        return os.path.getsize(view.path)
+    except OSError:
+        # It is on another machine, or about to be moved.
+        return _SMALL_TASK_BYTES
 
 
 def may_have(view: SegmentView, limits: Limits) -> bool:
@@ -113,24 +157,24 @@ def event_partitions(
     """Parts of the event log; files of another time are left out."""
     names = dict(snapshot.names)
     for view in snapshot.events:
-        if view.until >= limits.first_time and view.file <= limits.last_time:
+        if view.until >= limits.first_time and view.file - _WRITTEN_LATE <= limits.last_time:
             for start in range(0, view.end, step // 40 * 40):
                 end = min(view.end, start + step // 40 * 40)
                 part = EventFileView(view.path, view.file, end, view.until)
                 yield EventsPartition(place, part, start, limits, wanted, names)
 
 
-def queue_partitions(snapshot: Snapshot, place: Place, limit: int = 16) -> Iterator[QueuesPartition]:
-    """Queues in groups that have so many segments to open at the most, or are one queue."""
+def queue_partitions(snapshot: Snapshot, place: Place, limit: int = 64 << 20) -> Iterator[QueuesPartition]:
+    """Queues in groups of which so many bytes have to be read at the most, or that are one queue."""
     group: list[QueueView] = []
-    open_segments = 0
+    filled = 0
     for queue in snapshot.queues:
-        count = sum(not is_told(view) for store in queue.stores for view in store.segments)
-        if group and (open_segments + count > limit or len(group) >= 1000):
+        size = sum(_bytes_of(view) for store in queue.stores for view in store.segments if not is_told(view))
+        if group and (filled + size > limit or len(group) >= 1000):
             yield QueuesPartition(place, group)
-            group, open_segments = [], 0
+            group, filled = [], 0
         group.append(queue)
-        open_segments += count
+        filled += size
     if group:
         yield QueuesPartition(place, group)
 

@@ -47,7 +47,9 @@ def load_parts(directory: str, location: str, store_id: bytes) -> tuple[Place, l
             fields = json.load(file)
     except OSError:
         return None
-    return Place(location, directory, fields["cut"], store_id), [_from_json(each) for each in fields["parts"]]
+    return Place(location, directory, fields["cut"], store_id, directory), [
+        _from_json(each) for each in fields["parts"]
+    ]
 
 
 def keep_for(directory: str, timeout: float) -> None:

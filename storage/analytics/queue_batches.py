@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from storage.analytics.columns import TABLES
 from storage.analytics.partitions import is_told
-from storage.analytics.record_rows import Limits, select_rows
+from storage.analytics.record_rows import Damage, Limits, select_rows
 from storage.format import Stream
 from storage.snapshots.segments import SegmentView
 from storage.snapshots.snapshot import QueueView
@@ -34,7 +34,8 @@ class Depth(NamedTuple):
         oldest: When the first of them came, in microseconds; None if none lives.
         newest: When the last of them came.
         last_seq: The number of the last of them; 0 if none lives.
-        damaged: Messages that could not be read.
+        records: How many there are, dead ones too.
+        damage: Messages that could not be read.
     """
 
     messages: int
@@ -42,7 +43,8 @@ class Depth(NamedTuple):
     oldest: int | None
     newest: int | None
     last_seq: int
-    damaged: int = 0
+    records: int
+    damage: Damage = Damage()
 
 
 def depth_of(view: SegmentView, cut: int, read: Callable[[SegmentView], bytes]) -> Depth:
@@ -54,22 +56,24 @@ def depth_of(view: SegmentView, cut: int, read: Callable[[SegmentView], bytes]) 
         read: Reads its file, if that is needed.
     """
     if is_told(view) and view.max_arrived <= cut:
-        return Depth(view.records, view.body_bytes, view.min_arrived, view.max_arrived, view.last_seq)
+        return Depth(view.records, view.body_bytes, view.min_arrived, view.max_arrived, view.last_seq, view.records)
     rows = select_rows(read(view), view, cut, Limits(), view.live)
+    records = view.records if view.sealed else rows.records
     if not len(rows.at):
-        return Depth(0, 0, None, None, 0, rows.damaged)
-    times = int(rows.arrived[0]), int(rows.arrived[-1])
-    return Depth(len(rows.at), int(rows.body_len.sum()), *times, int(rows.seq[-1]), rows.damaged)
+        return Depth(0, 0, None, None, 0, records, rows.damage)
+    times = int(rows.arrived.min()), int(rows.arrived.max())
+    return Depth(len(rows.at), int(rows.body_len.sum()), *times, int(rows.seq[-1]), records, rows.damage)
 
 
 def segment_rows(
     queue: QueueView, cut: int, read: Callable[[SegmentView], bytes], size: Callable[[SegmentView], int]
-) -> Iterable[tuple[dict[str, Any], Depth]]:
-    """Rows of the table `segments`, and what lives in each."""
+) -> Iterable[tuple[SegmentView, dict[str, Any], Depth]]:
+    """Segments, their rows of the table `segments`, and what lives in each."""
     for store in queue.stores:
         for view in store.segments:
             depth = depth_of(view, cut, read)
             yield (
+                view,
                 {
                     "vhost": queue.vhost,
                     "queue": queue.name,
@@ -80,7 +84,7 @@ def segment_rows(
                     "generation": view.generation,
                     "sealed": view.sealed,
                     "persistent": view.stream == Stream.DURABLE,
-                    "records": view.records if view.sealed else depth.messages,
+                    "records": depth.records,
                     "messages": depth.messages,
                     "body_bytes": depth.body_bytes,
                     "file_bytes": size(view),

@@ -18,10 +18,12 @@ from storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
-from storage.recovery.store import scan
+from storage.segments.scan import scan
 from storage.snapshots.segments import SegmentView
 
 Positions: TypeAlias = npt.NDArray[np.int64]
+#: Head, two empty names, and a content header without properties.
+_RECORD_LEAST: Final = RECORD_BYTES + 2 + 14
 #: The longest index, and the footer.
 _TAIL_BYTES: Final = 4096 + FOOTER_BYTES
 
@@ -40,16 +42,42 @@ class Limits(NamedTuple):
     last_time: int = (1 << 63) - 1
 
 
+class Gap(NamedTuple):
+    """A place in a file that has held records and holds none.
+
+    Attributes:
+        before, behind: The numbers of the records at both sides of it.
+        start, end: Where it is, in bytes.
+    """
+
+    before: int
+    behind: int
+    start: int
+    end: int
+
+
 class Found(NamedTuple):
     """The records of a file.
 
     Attributes:
         positions: Where they begin.
-        damaged: Places between them that held something else, as the numbers before and behind.
+        gaps: Places between and behind them that are damaged.
     """
 
     positions: Positions
-    damaged: list[tuple[int, int]]
+    gaps: list[Gap]
+
+
+class Damage(NamedTuple):
+    """What could not be read.
+
+    Attributes:
+        records: How many were wanted.
+        at: Where the first of them was, in bytes.
+    """
+
+    records: int = 0
+    at: int = 0
 
 
 @dataclass(slots=True)
@@ -62,7 +90,8 @@ class Rows:
         words32, words64: The same, little endian.
         at: Where the records begin.
         seq, arrived: As in their heads.
-        damaged: Messages that were wanted and are damaged, at least.
+        records: How many records the file has of until the cut.
+        damage: Messages that were wanted and are damaged.
     """
 
     octets: bytes
@@ -72,7 +101,8 @@ class Rows:
     at: Positions
     seq: npt.NDArray[np.uint64]
     arrived: npt.NDArray[np.int64]
-    damaged: int
+    records: int
+    damage: Damage
 
     @property
     def body_len(self) -> Positions:
@@ -125,10 +155,18 @@ def find_records(octets: bytes, view: SegmentView) -> Found:
             return Found(_walk(octets, starts, footer.records), [])
     header = unpack_segment_header(octets[:SEGMENT_HEADER_BYTES])
     found = scan(octets, header.salt if header is not None else view.salt, view.first_seq)
-    damaged = list(found.damaged)
-    if tail is not None and (not found.headers or found.headers[-1].seq < tail[0].last_seq):
-        damaged.append((found.headers[-1].seq if found.headers else view.first_seq - 1, tail[0].last_seq + 1))
-    return Found(np.array(found.offsets, np.int64), damaged)
+    places = [(each.seq, at, at + each.rec_len) for each, at in zip(found.headers, found.offsets, strict=True)]
+    if tail is not None:
+        places.append((tail[0].last_seq + 1, tail[0].data_len, 0))
+    elif view.sealed:
+        places.append((view.last_seq + 1, view.data_len, 0))
+    gaps: list[Gap] = []
+    before, end = view.first_seq - 1, SEGMENT_HEADER_BYTES
+    for seq, at, following in places:
+        if at > end and seq > before + 1:
+            gaps.append(Gap(before, seq, end, at))
+        before, end = seq, following
+    return Found(np.array(found.offsets, np.int64), gaps)
 
 
 def select_rows(octets: bytes, view: SegmentView, cut: int, limits: Limits, live: array[int] | None) -> Rows:
@@ -147,6 +185,7 @@ def select_rows(octets: bytes, view: SegmentView, cut: int, limits: Limits, live
     at = found.positions
     seq = words64[(at >> 3) + 2]
     arrived = words64[(at >> 3) + 3].view(np.int64)
+    records = int((arrived <= cut).sum())
     keep = arrived <= min(cut, limits.last_time)
     if limits.first_time > 0:
         keep &= arrived >= limits.first_time
@@ -156,10 +195,10 @@ def select_rows(octets: bytes, view: SegmentView, cut: int, limits: Limits, live
         keep &= seq <= limits.last_seq
     if live is not None:
         keep &= inside(seq, live)
-    damaged = _damaged(found, view, limits, live)
+    damage = _damage(found, view, limits, live)
     if not keep.all():
         at, seq, arrived = at[keep], seq[keep], arrived[keep]
-    return Rows(octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, damaged)
+    return Rows(octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, records, damage)
 
 
 def inside(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[np.bool_]:
@@ -190,16 +229,27 @@ def _walk(octets: bytes, starts: Positions, records: int) -> Positions:
     return steps.T.ravel()[:records]
 
 
-def _damaged(found: Found, view: SegmentView, limits: Limits, live: array[int] | None) -> int:
-    """Of how many places that hold no record it is likely that a wanted message was there."""
+def _damage(found: Found, view: SegmentView, limits: Limits, live: array[int] | None) -> Damage:
+    """How many wanted messages were in the gaps.
+
+    What has been left out of a file was dead, and so is not among those that are wanted. Where numbers may also be in
+    a file of the other stream, there were no more than the file has lost, and than there was room for.
+    """
+    wanted: list[Gap] = []
     count = 0
-    for before, behind in found.damaged:
-        first, end = max(before + 1, limits.first_seq), min(behind, limits.last_seq + 1)
-        if first >= end:
-            continue
-        if live is None or not view.gapless:
-            count += live is None or bool(inside(np.array([first], np.uint64), live)[0])
-        else:
-            numbers = np.arange(first, end, dtype=np.uint64)
-            count += int(inside(numbers, live).sum())
-    return count
+    for gap in found.gaps:
+        first, end = max(gap.before + 1, limits.first_seq), min(gap.behind, limits.last_seq + 1)
+        within = max(0, end - first) if live is None else _overlap(live, first, end)
+        if within:
+            count += min(within, max(1, (gap.end - gap.start) // _RECORD_LEAST))
+            wanted.append(gap)
+    if view.sealed:
+        count = min(count, view.records - len(found.positions))
+    return Damage(count, wanted[0].start) if count > 0 else Damage()
+
+
+def _overlap(bounds: array[int], first: int, end: int) -> int:
+    """How many numbers of ranges, see inside(), are from `first` to before `end`."""
+    return sum(
+        max(0, min(stop, end) - max(start, first)) for start, stop in zip(bounds[::2], bounds[1::2], strict=True)
+    )

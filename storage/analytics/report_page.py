@@ -12,6 +12,8 @@ from storage.analytics.result_output import Rows, as_html_table
 
 #: A table in the page has so many rows at the most.
 ROWS_MAX: Final = 50
+#: Of very long results so many rows are looked at.
+ROWS_KEPT: Final = 1000
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2733; background: #f4f6f8; margin: 0; }
@@ -24,7 +26,7 @@ section > p { color: #45525e; margin: 0 0 12px; max-width: 75ch; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(170px, 1fr)); gap: 14px; }
 .figures div { padding: 14px 18px; } .figures b { display: block; font-size: 26px; } .figures .bad b { color: #b3263b; }
 .figures span { color: #5a6875; font-size: 14px; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; } section, h1, .moment { overflow-wrap: anywhere; } section { overflow: hidden; }
 table { border-collapse: collapse; font-size: 14px; width: 100%; }
 th { text-align: left; color: #5a6875; font-weight: 600; white-space: nowrap; }
 th, td { padding: 5px 24px 5px 0; border-bottom: 1px solid #e8ecf0; }
@@ -100,7 +102,8 @@ def _section(section: Section) -> str:
     shown = [{label: _readable(row[name]) for name, label in section.labels.items()} for row in section.rows[:ROWS_MAX]]
     table = f'<div class="wide">{as_html_table(list(section.labels.values()), shown)}</div>'
     if len(section.rows) > ROWS_MAX:
-        table += f"<p>The first {ROWS_MAX} of {len(section.rows):,} rows.</p>"
+        more = " or more" if len(section.rows) == ROWS_KEPT else ""
+        table += f"<p>The first {ROWS_MAX} of {len(section.rows):,}{more} rows.</p>"
     if section.folded:
         table = f"<details><summary>The numbers</summary>{table}</details>"
     return f"{head}{section.chart}\n{table}\n</section>\n"

@@ -8,11 +8,18 @@ import html
 import io
 import json
 import os
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
+from math import isfinite, isnan
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+
+from storage.analytics.errors import AnalyticsError
 
 #: Rows by column name.
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -21,25 +28,44 @@ SUFFIXES: Final = {"table": ".txt", "json": ".json", "csv": ".csv", "parquet": "
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """Compute a data frame; times have their zone."""
-    found: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    """Compute a data frame; times are in UTC, whatever the session's zone.
+
+    Raises:
+        AnalyticsError: Two columns have the same name, or a value has no counterpart in Python.
+    """
+    twice = [name for name, count in Counter(frame.columns).items() if count > 1]
+    if twice:
+        raise AnalyticsError(f"more than one column is called '{twice[0]}'; name them with AS")
+    try:
+        table = frame.toArrow()
+    except ValueError as error:
+        raise AnalyticsError(f"a column cannot be shown: {error}; have it cast to string") from error
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            table = table.set_column(at, field.name, table.column(at).cast(pa.timestamp("us", tz="UTC")))
+    try:
+        found: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="lossy")
+    except (ValueError, OverflowError) as error:
+        raise AnalyticsError(f"a value cannot be shown: {error}; have it cast to string") from error
     return found
 
 
 def as_table(columns: Sequence[str], rows: Rows) -> str:
     """Aligned columns with a head; numbers stand at the right."""
-    cells = [[_text(row[name]) for name in columns] for row in rows]
-    widths = [max([len(name), *(len(line[at]) for line in cells)]) for at, name in enumerate(columns)]
-    right = [bool(rows) and isinstance(rows[0][name], int | float) for name in columns]
+    names = [_visible(name) for name in columns]
+    cells = [[_visible(_text(row[name])) for name in columns] for row in rows]
+    widths = [max([_width(name), *(_width(line[at]) for line in cells)]) for at, name in enumerate(names)]
+    right = [all(_is_number(row[name]) or row[name] is None for row in rows) and bool(rows) for name in columns]
 
     def line(texts: Sequence[str]) -> str:
+        spaces = (" " * (width - _width(text)) for text, width in zip(texts, widths, strict=True))
         padded = (
-            text.rjust(width) if at_right else text.ljust(width)
-            for text, width, at_right in zip(texts, widths, right, strict=True)
+            space + text if at_right else text + space
+            for text, space, at_right in zip(texts, spaces, right, strict=True)
         )
         return "  ".join(padded).rstrip()
 
-    return "\n".join([line(columns), line(["-" * width for width in widths]), *map(line, cells)]) + "\n"
+    return "\n".join([line(names), line(["-" * width for width in widths]), *map(line, cells)]) + "\n"
 
 
 def as_json_lines(columns: Sequence[str], rows: Rows) -> str:
@@ -101,7 +127,9 @@ def write_results(results: Mapping[str, DataFrame], form: str, directory: str) -
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        # One without a zone is no moment.
+        moment = value if value.tzinfo is None else value.astimezone(UTC)
+        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -111,7 +139,12 @@ def _plain(value: Any) -> Any:
         pairs = all(isinstance(each, tuple) and len(each) == 2 for each in value)
         return {name: _plain(each) for name, each in value} if value and pairs else [_plain(each) for each in value]
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name if isinstance(name, str) else _text(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not isfinite(value):
+        # There are no such numbers in JSON.
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
@@ -129,4 +162,24 @@ def _html_cell(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _visible(text: str) -> str:
+    """A text that takes one line and does nothing to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or unicodedata.category(letter) == "Zs" else repr(letter)[1:-1]
+        for letter in text
+    )
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.category(letter) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )

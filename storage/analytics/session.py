@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from storage.analytics.moments import share
 from storage.analytics.options import parse_options
 from storage.analytics.source import LeveretDataSource
-from storage.analytics.table_reading import damage_of
+from storage.analytics.table_reading import DAMAGE_FILE, damage_of
 from storage.snapshots.lease import TIMEOUT, Lease
 
 #: Seconds between heartbeats.
@@ -47,8 +47,7 @@ class Session:
     @property
     def damaged(self) -> int:
         """Damaged records that its queries have passed over so far."""
-        for path in self._snapshots():
-            self._damaged[path] = max(damage_of(path), self._damaged.get(path, 0))
+        self._note_damage()
         return sum(self._damaged.values())
 
     def snapshot(self, data_dir: str, **options: str) -> str:
@@ -69,7 +68,8 @@ class Session:
 
     def release(self) -> None:
         """Give up all snapshots. Data frames that were made of them cannot be computed again."""
-        self.damaged  # noqa: B018  The snapshots' directories go, and with them what they say of damage.
+        # The snapshots' directories go, and with them what they say of damage.
+        self._note_damage()
         for path in self._snapshots():
             Lease(path).release()
         for path, _, names in os.walk(self.directory):
@@ -82,6 +82,11 @@ class Session:
             self._ended.set()
             self.release()
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _note_damage(self) -> None:
+        """Keep what the snapshots say of damage."""
+        for path in [*self._snapshots(), self.directory]:
+            self._damaged[path] = max(damage_of(path), self._damaged.get(path, 0))
 
     def _run(self) -> None:
         while not self._ended.wait(_PERIOD):
@@ -111,7 +116,7 @@ class Session:
     def _snapshots(self) -> list[str]:
         found: list[str] = []
         for entry in os.scandir(self.directory):
-            if not entry.is_file():
+            if not entry.is_file() or entry.name == DAMAGE_FILE:
                 continue
             with open(entry.path, encoding="utf-8") as file:
                 path = file.read()

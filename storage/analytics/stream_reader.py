@@ -9,7 +9,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from storage.analytics.errors import OptionError
 from storage.analytics.event_stream import EventStream
 from storage.analytics.message_stream import MessageStream
 from storage.analytics.options import Options
@@ -23,13 +22,11 @@ class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options: What is asked for.
         columns: Names of the columns, in order.
     Raises:
-        OptionError: The table does not grow.
+        OptionError: The table does not grow, or an option has no meaning for a stream.
     """
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
-        if options.table not in ("messages", "events"):
-            raise OptionError(f"table {options.table} is no stream; messages and events are")
-        self._options = options
+        self._options = options.for_stream()
         self._columns = list(columns)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802

@@ -6,23 +6,24 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
-from storage.analytics.data_files import open_files
+from storage.analytics.data_files import LocalFiles, open_files
 from storage.analytics.errors import AnalyticsError
 from storage.analytics.event_batches import event_batch, select_events
 from storage.analytics.message_batches import message_batch
 from storage.analytics.partitions import EventsPartition, MessagesPartition, Place, QueuesPartition
 from storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
-from storage.analytics.record_rows import select_rows
-from storage.disk.files import DiskFiles
+from storage.analytics.record_rows import Damage, select_rows
+from storage.event_format import EVENT_BYTES
 from storage.snapshots.lease import Lease
 from storage.snapshots.reader import DamagedRecordError
 from storage.snapshots.segments import SegmentView, read_open
 
 _LOG: Final = logging.getLogger(__name__)
-#: In a snapshot's directory: what was found damaged, one JSON object a line.
+#: In a snapshot's directory, or in its session's: what was found damaged, one JSON object a line.
 DAMAGE_FILE: Final = "DAMAGE"
 
 
@@ -42,7 +43,7 @@ class TableReading:
         self._columns = columns
         self._fail_fast = fail_fast
         self._lease = Lease(place.lease) if place.lease else None
-        self._files = open_files(place.location)[0] or DiskFiles()
+        self._files = open_files(place.location)[0] or LocalFiles()
 
     def messages(self, partition: MessagesPartition) -> Iterator[Any]:
         """Record batches of messages, one a segment.
@@ -54,16 +55,18 @@ class TableReading:
         for view, label, delivered, limits, dead_too in partition.parts:
             live = None if dead_too else view.live
             rows = select_rows(self._read(view), view, self._place.cut, limits, live)
-            self._note_damage(rows.damaged, view.path)
+            self._note_damage(rows.damage, self._origin(view))
             if len(rows.at):
                 yield message_batch(rows, self._columns, label, delivered)
 
     def events(self, partition: EventsPartition) -> Iterator[Any]:
         """Record batches of events."""
-        octets = self._open(partition.view.path, "")
-        end, salt = partition.view.end, crc32(self._place.store_id)
-        rows = select_events(octets, partition.start, end, salt, partition.wanted, partition.limits)
-        self._note_damage(rows.damaged, f"{partition.view.path}:{partition.start}")
+        view, start = partition.view, max(partition.start, EVENT_BYTES)
+        octets = self._open(view.path, "", start, max(0, view.end - start))
+        rows = select_events(octets, crc32(self._place.store_id), partition.wanted, partition.limits)
+        damage = rows.damage._replace(at=rows.damage.at + start)
+        path = f"{self._place.location}/events/{os.path.basename(view.path)}"
+        self._note_damage(damage, path, f"{path}:{start}")
         if len(rows.events):
             yield event_batch(rows.events, self._columns, partition.names)
 
@@ -72,9 +75,9 @@ class TableReading:
         rows: list[dict[str, Any]] = []
         for queue in partition.queues:
             found: list[dict[str, Any]] = []
-            for row, depth in segment_rows(queue, self._place.cut, self._read, self._size):
+            for view, row, depth in segment_rows(queue, self._place.cut, self._read, self._size):
                 found.append(row)
-                self._note_damage(depth.damaged, f"{queue.name} {row['first_seq']}")
+                self._note_damage(depth.damage, self._origin(view))
             rows += found if self._table == "segments" else [queue_row(queue, self._place.cut, found)]
         if rows:
             yield rows_batch(self._table, self._columns, rows)
@@ -88,37 +91,54 @@ class TableReading:
         except FileNotFoundError:
             return view.data_len
 
-    def _open(self, path: str, moved_path: str) -> bytes:
+    def _origin(self, view: SegmentView) -> str:
+        """Where the broker has a segment: links go away, and others stand behind the same name of a link."""
+        name = os.path.basename(view.path)
+        directory = f"{self._place.location}/q/{view.qid:08x}" + (f"/p{view.priority:03d}" if view.priority else "")
+        return f"{directory}/{name.removeprefix(f'p{view.priority:03d}-')}"
+
+    def _open(self, path: str, moved_path: str, start: int = 0, size: int | None = None) -> bytes:
         if self._lease is not None:
             self._lease.renew()
         try:
-            return read_open(path, moved_path, self._read_all)
+            return read_open(path, moved_path, partial(self._read_part, start=start, size=size))
         except FileNotFoundError as error:
             raise AnalyticsError(
                 f"{path} is gone: the snapshot was given up, because nobody had read it for long or the disk was "
                 "short, or it was taken without links from a directory that a broker writes to; run the query again"
             ) from error
 
-    def _read_all(self, path: str) -> bytes:
+    def _read_part(self, path: str, start: int, size: int | None) -> bytes:
+        if size is not None:
+            return self._files.read_part(path, start, size)
         octets = self._files.read_all(path)
         if octets is None:
             raise FileNotFoundError(path)
         return octets
 
-    def _note_damage(self, count: int, path: str) -> None:
+    def _note_damage(self, damage: Damage, path: str, part: str = "") -> None:
+        """Say what is damaged.
+
+        Args:
+            damage: What was found.
+            path: Of the file.
+            part: What to call the part of it that was looked at, if that was not all.
+        """
+        count, at = damage
         if not count:
             return
         if self._fail_fast:
-            raise DamagedRecordError(f"{path}: {count} records are damaged; mode PERMISSIVE passes over them")
-        _LOG.warning("%s: %d records are damaged and were passed over", path, count)
-        if self._lease is not None:
-            line = json.dumps({"path": os.path.basename(path), "table": self._table, "damaged": count}) + "\n"
-            try:
-                with open(f"{self._lease.path}/{DAMAGE_FILE}", "a", encoding="utf-8") as file:
-                    file.write(line)
-            except OSError:
-                # It has been said in the log.
-                pass
+            raise DamagedRecordError(
+                f"{path}: {count} records are damaged, the first one at byte {at}; mode PERMISSIVE passes over them"
+            )
+        _LOG.warning("%s: %d records are damaged and were passed over, the first one at byte %d", path, count, at)
+        line = json.dumps({"path": part or path, "damaged": count}) + "\n"
+        try:
+            with open(f"{self._place.notes}/{DAMAGE_FILE}", "a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError:
+            # It has been said in the log.
+            pass
 
 
 def read_partition(partition: Any, table: str, columns: Sequence[str], fail_fast: bool) -> Iterator[Any]:

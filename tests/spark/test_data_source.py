@@ -150,6 +150,7 @@ def test_queries_can_share_a_moment(spark: SparkSession, tmp_path: Path) -> None
     assert load(spark, path, table="queues", snapshot=moment, queue="q").collect()[0].messages == 10
     for options, text in (
         ({"snapshot": moment, "queue": "p"}, "has no queue 'p'"),
+        ({"snapshot": moment, "asOf": "2026-01-01"}, "was not taken with this asOf"),
         ({"snapshot": "no/such"}, "there is no snapshot 'no/such' in this session"),
     ):
         with pytest.raises(PySparkException, match=text):

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,6 +22,8 @@ from storage.analytics.jobs.capacity import run as run_capacity
 from storage.analytics.jobs.report import page
 from storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
 from storage.event_format import EventKind
+from storage.snapshots.reader import open_reader
+from storage.snapshots.snapshot import Request
 from tests.spark.directories import START, DirectoryBuilder
 
 # Starting Spark takes a while where there is little processor to be had.
@@ -92,7 +96,16 @@ def test_what_has_happened(spark: SparkSession, directory: str) -> None:
     rows = rows_of(latency.run(spark, JobOptions(directory))["latency"])
     assert {row["queue"] for row in rows} == {"b"}
     assert sum(row["messages"] for row in rows) == 30
-    assert all(row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"] <= row["max_ms"] for row in rows)
+    waits: dict[int, list[int]] = {}
+    with open_reader(directory, Request(messages=False, events=True)) as reader:
+        for event in reader.events():
+            if event.kind == EventKind.ACK:
+                waits.setdefault(event.time // 60_000_000 * 60, []).extend([event.wait_ms] * event.length)
+    for row in rows:
+        found_there = waits.pop(int(row["minute"].timestamp()))
+        expected = [round(float(each), 1) for each in np.percentile(found_there, (50, 90, 99))]
+        assert [row["p50_ms"], row["p90_ms"], row["p99_ms"], row["max_ms"]] == [*expected, max(found_there)]
+    assert waits == {}
     rows = rows_of(throughput.run(spark, JobOptions(directory))["throughput"])
     totals = {
         name: [sum(row[way] for row in rows if row["queue"] == name) for way in ("messages_in", "messages_out")]
@@ -100,6 +113,80 @@ def test_what_has_happened(spark: SparkSession, directory: str) -> None:
     }
     assert totals == {"a": [120, 100], "b": [120, 40], "dead": [10, 0]}
     assert columns([row for row in rows if row["queue"] == "a"], "messages_in") == [(40,), (60,), (20,)]
+
+
+@pytest.mark.spark
+def test_what_queues_that_are_gone_have_held(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    gone, other = builder.queue("gone"), builder.store(builder.queue("other"))
+    store = builder.store(gone)
+    builder.publish(store, [b"12345"] * 10)
+    builder.wait(60)
+    builder.settle(store, 3)
+    store.settle(store.take(2, 100), EventKind.MAXLEN, 1)
+    store.note(EventKind.DEAD_LETTER_LOST, 2, 10)
+    builder.publish(other, [b"x"])
+    # To the tail of a quorum queue, under another number.
+    builder.publish(other, [b"x"])
+    other.settle(other.take(1, 100), EventKind.RETURNED)
+    builder.tick()
+    builder.engine.delete_queue(gone)
+    builder.tick()
+    options = JobOptions(builder.path, as_of=str(builder.now / 1e6 + 3600))
+    sums: Counter[tuple[str, str]] = Counter()
+    for row in rows_of(throughput.run(spark, options)["throughput"]):
+        for name in ("messages_in", "messages_out", "body_bytes_in", "body_bytes_out"):
+            sums[row["queue"], name] += row[name]
+    assert [sums["gone", name] for name in ("messages_in", "messages_out")] == [10, 10]
+    assert [sums["gone", name] for name in ("body_bytes_in", "body_bytes_out")] == [50, 50]
+    assert [sums["other", name] for name in ("messages_in", "messages_out")] == [1, 0]
+    rows = rows_of(overflow.run(spark, replace(options, grain="day"))["overflow"])
+    assert columns(rows, "queue", "reason", "messages", "body_bytes") == [
+        ("gone", "dead_letter_lost", 2, 10),
+        ("gone", "maxlen+dead_letter", 2, 10),
+    ]
+    assert (rows[0]["max_wait_ms"], rows[1]["max_wait_ms"] // 1000) == (None, 60)
+    assert rows[0]["minute"] == datetime(2023, 11, 14, tzinfo=UTC)
+
+
+@pytest.mark.spark
+def test_ages_are_those_of_the_moment_that_is_asked_for(spark: SparkSession, directory: str) -> None:
+    options = JobOptions(directory, as_of=str(START / 1e6 + 1000))
+    rows = rows_of(backlog.run(spark, options)["backlog"])
+    assert rows[0]["oldest_age_s"] == pytest.approx(960, abs=0.1)
+    (row,) = rows_of(deadletters.run(spark, options)["deadletters"])
+    assert row["oldest_age_s"] == 890
+
+
+@pytest.mark.spark
+def test_values_of_all_kinds_are_shown(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    try:
+        frame = spark.sql(
+            "select timestamp'2026-03-08T12:34:56Z' at, timestamp_ntz'2026-03-08 12:00:00' local, 1.5bd d, 2bd e, "
+            "double('nan') nan, map_filter(map('a', 1), (k, v) -> false) none, map(1, 'a') one, date'2026-01-01' day, "
+            "null nothing"
+        )
+        (row,) = rows_of(frame)
+        days = frame.select(*(JobOptions("/data", grain=grain).span("at") for grain in ("hour", "day")))
+        spans = days.toDF("hour", "day").collect()[0]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert json.loads(as_json_lines(frame.columns, [row])) == {
+        "at": "2026-03-08T12:34:56.000000Z",
+        "local": "2026-03-08T12:00:00.000000",
+        "d": 1.5,
+        "e": 2,
+        "nan": "NaN",
+        "none": {},
+        "one": {"1": "a"},
+        "day": "2026-01-01",
+        "nothing": None,
+    }
+    assert f"{row['at']:%H:%M}" == "12:34"
+    # Where the zone of the session stands at half past, and its day begins later.
+    assert spans.hour.timestamp() == datetime(2026, 3, 8, 12, tzinfo=UTC).timestamp()
+    assert spans.day.timestamp() == datetime(2026, 3, 8, tzinfo=UTC).timestamp()
 
 
 @pytest.mark.spark
@@ -214,3 +301,15 @@ def test_forms_of_output() -> None:
     assert line == '"ä,""b""",5,2026-01-02T03:04:05.000000Z,AAE=,"{""k"": ""v""}",'
     table = as_table(["name", "number"], [row, {**row, "number": 1234}]).splitlines()
     assert table == ["name   number", "-----  ------", 'ä,"b"       5', 'ä,"b"    1234']
+
+
+def test_a_table_keeps_its_lines_whatever_is_in_it() -> None:
+    rows = [{"q": name, "n": number} for name, number in (("日本", None), ("a\nb\x1b[2J\u2028", 5), ("e\u0301", 10))]
+    assert as_table(["q", "n"], rows).split("\n") == [
+        "q                   n",
+        "-----------------  --",
+        "日本",
+        "a\\nb\\x1b[2J\\u2028   5",
+        "e\u0301                  10",
+        "",
+    ]

@@ -70,6 +70,6 @@ def test_a_query_that_is_killed_goes_on_where_it_was(spark: SparkSession, tmp_pa
             process.wait()
         work()
     last = start(tmp_path / "data", output, 300, "once")
-    assert last.wait(timeout=100) == 0
+    assert last.wait(timeout=200) == 0
     rows = spark.read.parquet(str(output)).select("queue", "seq").collect()
     assert sorted((row.queue, row.seq) for row in rows) == sorted(published)

@@ -17,7 +17,8 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         spark: The session.
         options: Which queues, and when.
     Returns:
-        `backlog` by queue and routing key, and `sizes`: messages by powers of two of their body lengths.
+        `backlog` by queue and routing key, with how long the oldest has waited at the moment that is asked for, and
+        `sizes`: messages by powers of two of their body lengths.
     """
     options = options.at_one_moment(spark)
     messages = options.table(spark, "messages", _COLUMNS)
@@ -26,8 +27,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         f.sum("body_bytes").alias("body_bytes"),
         f.min("enqueued_at").alias("oldest_at"),
     )
-    age = (f.unix_micros(f.current_timestamp()) - f.unix_micros("oldest_at")) / 1_000_000
-    backlog = backlog.withColumn("oldest_age_s", f.round(age, 3)).orderBy(
+    backlog = backlog.withColumn("oldest_age_s", f.round(options.age("oldest_at"), 3)).orderBy(
         f.desc("messages"), "vhost", "queue", "routing_key"
     )
     # 0 is for itself, 1 for 1, 2 for 2 and 3, and so on.

@@ -12,7 +12,6 @@ from pyspark.sql import functions as f
 from storage.analytics.errors import OptionError
 from storage.analytics.job_options import JobOptions, Results
 from storage.analytics.jobs.throughput import EVENT_COLUMNS, moves_of
-from storage.analytics.options import parse_time
 
 _SCHEMA: Final = (
     "array<struct<max_length: bigint, messages_in: bigint, peak_messages: bigint, dropped: bigint, "
@@ -41,18 +40,23 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     try:
         hours = float(options.values.get("hours", "24"))
         limits = [int(each) for each in options.values.get("max_length", "").split(",") if each.strip()]
-    except ValueError as error:
+        start = f.lit(int(options.moment / 1_000_000 - hours * 3600))
+    except (ValueError, OverflowError) as error:
         raise OptionError(f"hours and max_length are numbers: {error}") from error
+    if hours <= 0 or min(limits, default=0) < 0:
+        raise OptionError("hours is a number above 0, and no max_length is below 0")
     options = options.at_one_moment(spark)
     moves = moves_of(spark, options).where(~((f.col("way") == "out") & f.col("kind").isin(*_BY_LIMIT)))
     moves = moves.unionAll(_refused(spark, options, moves.columns))
-    now = f.unix_micros(f.current_timestamp())
-    end = now if options.as_of is None else f.lit(parse_time(options.as_of))
-    start = (end / 1_000_000 - hours * 3600).cast("bigint")
     second = f.greatest(f.floor(f.unix_micros("at") / 1_000_000).cast("bigint"), start - 1)
-    seconds = moves.groupBy("vhost", "queue", second.alias("second"), (second >= start).alias("inside")).agg(
-        f.sum(f.when(f.col("way") == "in", f.col("messages")).otherwise(0)).alias("came"),
-        f.sum(f.when(f.col("way") == "out", f.col("messages")).otherwise(0)).alias("went"),
+    # What has no name any more may be several queues.
+    seconds = (
+        moves.where("queue is not null")
+        .groupBy("vhost", "queue", second.alias("second"), (second >= start).alias("inside"))
+        .agg(
+            f.sum(f.when(f.col("way") == "in", f.col("messages")).otherwise(0)).alias("came"),
+            f.sum(f.when(f.col("way") == "out", f.col("messages")).otherwise(0)).alias("went"),
+        )
     )
 
     history = f.sort_array(f.collect_list(f.struct("second", "inside", "came", "went"))).alias("history")

@@ -29,7 +29,6 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         dead-lettered at the most.
     """
     letters = options.table(spark, "messages", _COLUMNS).where("dead_letter_count > 0")
-    age = (f.unix_micros(f.current_timestamp()) - f.unix_micros("oldest_at")) / 1_000_000
     deadletters = (
         letters.groupBy(
             "vhost",
@@ -44,7 +43,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
             f.min("dead_lettered_at").alias("oldest_at"),
             f.max("dead_lettered_at").alias("newest_at"),
         )
-        .withColumn("oldest_age_s", f.round(age, 0))
+        .withColumn("oldest_age_s", f.round(options.age("oldest_at"), 0))
         .orderBy(f.desc("messages"), "vhost", "queue", "origin_queue", "reason")
     )
     return {"deadletters": deadletters}

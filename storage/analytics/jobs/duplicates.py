@@ -20,7 +20,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         `duplicates`: `same` is `message_id` or `body`, `key` the id or the SHA-256 of the body. Empty bodies are no
         duplicates.
     """
-    messages = options.table(spark, "messages", _COLUMNS)
+    messages = options.at_one_moment(spark).table(spark, "messages", _COLUMNS)
     by_id = _repeated(messages.where(f.col("message_id").isNotNull()), "message_id", f.col("message_id"))
     by_body = _repeated(messages.where(f.col("body_bytes") > 0), "body", f.sha2("body", 256))
     duplicates = by_id.unionAll(by_body).orderBy(f.desc("messages"), "vhost", "queue", "same", "key")

@@ -29,14 +29,16 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     register(spark)
     source = spark.readStream.format("leveret").options(**options.source_options)
     messages = source.option("maxRecordsPerTrigger", options.values.get("max_records", "100000")).load(options.location)
+    # Whatever the session's time zone is: two runs are to put a message into the same directory.
+    date = f.date_from_unix_date(f.floor(f.unix_micros("enqueued_at") / 86_400_000_000).cast("int"))
+    dated = messages.withColumn("date", date)
     query = (
-        messages.withColumn("date", f.to_date("enqueued_at"))
-        .writeStream.partitionBy("vhost", "queue", "date")
+        dated.writeStream.partitionBy("vhost", "queue", "date")
         .option("checkpointLocation", f"{options.output}/_checkpoint")
         .trigger(availableNow=True)
         .start(options.output, format="parquet")
     )
     query.awaitTermination()
-    written = spark.read.schema(messages.withColumn("date", f.to_date("enqueued_at")).schema).parquet(options.output)
+    written = spark.read.schema(dated.schema).parquet(options.output)
     counts = written.groupBy("vhost", "queue", "date").agg(f.count("*").alias("messages"))
     return {"export": counts.orderBy("vhost", "queue", "date")}

@@ -21,7 +21,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin("ack", "auto_ack"))
     shares = f.array(f.lit(0.5), f.lit(0.9), f.lit(0.99))
-    found = events.groupBy("vhost", "queue", f.date_trunc("minute", "at").alias("minute")).agg(
+    found = events.groupBy("vhost", "queue", options.span("at")).agg(
         f.sum("messages").alias("messages"),
         f.percentile("wait_ms", shares, f.col("messages")).alias("shares"),
         f.max("wait_ms").alias("max_ms"),

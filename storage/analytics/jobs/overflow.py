@@ -9,7 +9,17 @@ from storage.analytics.job_options import JobOptions, Results
 
 _COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms", "dead_lettered")
 #: Kinds that are a loss, whether they were dead-lettered or not.
-_LOSSES = ("maxlen", "maxlen_bytes", "refused", "delivery_limit", "expired", "unroutable", "lost", "transient_dropped")
+_LOSSES = (
+    "maxlen",
+    "maxlen_bytes",
+    "refused",
+    "delivery_limit",
+    "expired",
+    "unroutable",
+    "lost",
+    "transient_dropped",
+    "dead_letter_lost",
+)
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
@@ -20,18 +30,19 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         options: Which queues, and up to when.
     Returns:
         `overflow`; waiting times are those of the longest in a run of messages that went together, which is at most a
-        tenth or 100 ms more than that of the others. A reason that ends in `+dead_letter` was dead-lettered.
+        tenth or 100 ms more than that of the others. A reason that ends in `+dead_letter` was dead-lettered; of these,
+        `dead_letter_lost` counts again those that came to no queue, for which no waiting time is known.
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin(*_LOSSES) | f.col("dead_lettered"))
     reason = f.when(f.col("dead_lettered"), f.concat("kind", f.lit("+dead_letter"))).otherwise(f.col("kind"))
-    minute = f.date_trunc("minute", "at").alias("minute")
+    wait = f.when(f.col("kind") != "dead_letter_lost", f.col("wait_ms"))
     overflow = (
-        events.groupBy("vhost", "queue", minute, reason.alias("reason"))
+        events.groupBy("vhost", "queue", options.span("at"), reason.alias("reason"))
         .agg(
             f.sum("messages").alias("messages"),
             f.sum("body_bytes").alias("body_bytes"),
-            f.round(f.sum(f.col("wait_ms") * f.col("messages")) / f.sum("messages"), 1).alias("mean_wait_ms"),
-            f.max("wait_ms").alias("max_wait_ms"),
+            f.round(f.sum(wait * f.col("messages")) / f.sum("messages"), 1).alias("mean_wait_ms"),
+            f.max(wait).alias("max_wait_ms"),
         )
         .orderBy("minute", "vhost", "queue", "reason")
     )

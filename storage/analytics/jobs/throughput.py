@@ -12,8 +12,8 @@ from storage.analytics.job_options import JobOptions, Results
 _MESSAGES = ("vhost", "queue", "enqueued_at", "body_bytes")
 #: What is read of events.
 EVENT_COLUMNS: Final = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms")
-#: Events that are no departure from a queue.
-_STAYS = ("requeue", "refused", "unroutable", "queue_deleted")
+#: Events that are no departure from a queue. What was returned to the tail comes from there.
+_STAYS = ("requeue", "returned", "refused", "unroutable", "dead_letter_lost")
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
@@ -25,9 +25,9 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     Returns:
         `throughput`.
     """
-    moves = moves_of(spark, options).withColumn("minute", f.date_trunc("minute", "at"))
+    moves = moves_of(spark, options)
     throughput = (
-        moves.groupBy("vhost", "queue", "minute")
+        moves.groupBy("vhost", "queue", options.span("at"))
         .agg(
             *(
                 f.sum(f.when(f.col("way") == way, f.col(column)).otherwise(0)).alias(f"{column}_{way}")
@@ -43,7 +43,8 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 def moves_of(spark: SparkSession, options: JobOptions) -> DataFrame:
     """Arrivals and departures: vhost, queue, at, kind, way, messages, body_bytes.
 
-    What waits tells when it came. What has gone tells when it went and how long it had waited, to a tenth or 100 ms.
+    What waits tells when it came. What has gone tells when it went and how long it had waited, to a tenth or 100 ms;
+    what was purged together, or deleted with its queue, counts as having come when the oldest of it came.
     """
     options = options.at_one_moment(spark)
     waiting = options.table(spark, "messages", _MESSAGES).select(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from array import array
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from storage.analytics.batch_reader import LeveretReader
 from storage.analytics.columns import TABLES
-from storage.analytics.options import parse_options
+from storage.analytics.options import microseconds, parse_options
 from storage.analytics.record_rows import Limits, find_records, inside, select_rows
 from storage.snapshots.reader import DamagedRecordError
 from storage.snapshots.snapshot import take_snapshot
@@ -160,6 +161,17 @@ def test_as_of_a_moment_in_the_past(builder: DirectoryBuilder, tmp_path: Path) -
     assert seqs(builder.now) == list(range(21, 32))
 
 
+def test_events_of_a_file_that_began_after_them(builder: DirectoryBuilder, tmp_path: Path) -> None:
+    store = builder.store(builder.queue("q"))
+    builder.publish(store, [b"x"])
+    builder.settle(store, 1)
+    builder.tick()
+    (row,) = read(tmp_path, table="events")
+    at = Decimal(microseconds(row["at"])) / 1_000_000
+    assert len(read(tmp_path, table="events", since=str(at), until=str(at))) == 1
+    assert read(tmp_path, table="events", until=str(at - Decimal("0.000001"))) == []
+
+
 def test_damaged_records_are_counted(builder: DirectoryBuilder, tmp_path: Path) -> None:
     store = builder.store(builder.queue("q"))
     builder.publish(store, [b"%04d" % number for number in range(100)])
@@ -174,7 +186,7 @@ def test_damaged_records_are_counted(builder: DirectoryBuilder, tmp_path: Path) 
         view = snapshot.queues[0].stores[0].segments[0]
         assert view.sealed
         found = select_rows(bytes(octets), view, snapshot.cut.time, Limits(), view.live)
-        assert found.damaged == 1
+        assert found.damage.records == 1
     with pytest.raises(DamagedRecordError):
         read(tmp_path, ["seq"], mode="failfast")
 
@@ -192,6 +204,28 @@ def test_the_walk_along_the_index_finds_what_a_scan_finds(builder: DirectoryBuil
             assert walked.positions.tolist() == scanned.positions.tolist()
             count += len(walked.positions)
     assert count == 300
+
+
+def test_claims_of_publishers_do_not_stop_a_query(builder: DirectoryBuilder, tmp_path: Path) -> None:
+    deaths = [{"queue": "q", "reason": "maxlen", "count": 1 << 62}] * 3
+    store = builder.store(builder.queue("q"))
+    builder.publish(store, [b"a"], headers={"x-death": deaths})
+    builder.publish(store, [b"b"], headers={"x-death": [{"count": -5}, "no table"]})
+    builder.publish(store, [b"c"], headers={"x-death": 5})
+    builder.tick()
+    rows = read(tmp_path, ["dead_letter_count", "dead_letter_reason", "dead_lettered_at"])
+    assert [tuple(row.values()) for row in rows] == [((1 << 63) - 1, "maxlen", None), (0, None, None), (0, None, None)]
+
+
+def test_small_queues_share_a_task(builder: DirectoryBuilder, tmp_path: Path) -> None:
+    for number in range(100):
+        builder.publish(builder.store(builder.queue(f"q{number}")), [b"x"])
+    builder.tick()
+    reader = LeveretReader(parse_options({"path": str(tmp_path)}), ["queue"])
+    partitions = reader.partitions()
+    assert len(partitions) < 50
+    queues = [row["queue"] for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+    assert sorted(queues) == sorted(f"q{number}" for number in range(100))
 
 
 @pytest.mark.parametrize(

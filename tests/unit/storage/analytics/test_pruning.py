@@ -68,6 +68,12 @@ def test_options() -> None:
     assert not found.wants("/", "b")
     assert found.described is None
     assert parse_options({"path": "/d", "queue": "a"}).described == "'a'"
+    assert parse_options({"path": "/d", "lastSeq": str(10**30)}).limits.last_seq == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("name", ["w?[x]y", "[ab]", "a*", "[", "日本 [1]"])
+def test_queues_that_are_called_like_patterns(name: str) -> None:
+    assert parse_options({"path": "/d", "queue": name, "vhost": name}).wants(name, name)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +82,16 @@ def test_options() -> None:
         ({}, "name the data directory"),
         ({"path": "/d", "segmentsPerPartition": "0"}, "a whole number from 1 on, not '0'"),
         ({"path": "/d", "maxRecordsPerTrigger": "many"}, "a whole number from 0 on, not 'many'"),
+        ({"path": "/d", "asOf": "inf"}, "'inf' is no time"),
+        ({"path": "/d", "asOf": "nan"}, "'nan' is no time"),
+        ({"path": "/d", "until": "1e999999999"}, "'1e999999999' is no time"),
+        ({"path": "/d", "since": "2026-02-30"}, "'2026-02-30' is no time"),
+        ({"path": "/d", "since": ""}, "'' is no time"),
+        (
+            {"path": "/d", "table": "queues", "since": "5"},
+            "'since' has no meaning for table queues; it has for messages,",
+        ),
+        ({"path": "/d", "table": "events", "firstSeq": "5"}, "'firstseq' has no meaning for table events"),
     ],
 )
 def test_options_without_meaning(given: dict[str, str], text: str) -> None:
@@ -88,3 +104,10 @@ def test_options_without_meaning(given: dict[str, str], text: str) -> None:
 )
 def test_times(text: str) -> None:
     assert parse_time(text) == NOON_US
+
+
+def test_times_keep_microseconds() -> None:
+    assert parse_time("1767268800.123457") == NOON_US + 123_457
+    assert parse_time("2026-01-01T12:00:00.000001+00:00") == NOON_US + 1
+    assert parse_time("2025-12-31T23:59:59.5-12:00") == NOON_US - 500_000
+    assert parse_time("-1.5") == -1_500_000

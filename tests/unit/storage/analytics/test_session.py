@@ -74,6 +74,15 @@ def test_snapshots_nobody_reads_are_given_up(
     session.close()
 
 
+def test_damage_that_no_snapshot_tells_of(session: Session) -> None:
+    with open(f"{session.directory}/{DAMAGE_FILE}", "w", encoding="utf-8") as file:
+        file.write('{"path": "a", "damaged": 3}\n{"path": "a", "damaged": 2}\n{"path": "b", "damaged": 1}\n')
+    assert session.damaged == 4
+    session.release()
+    assert session.damaged == 4
+    session.close()
+
+
 def test_at_the_end_all_is_given_up(session: Session, tmp_path: Path) -> None:
     lease = note(session, tmp_path)
     for _ in range(2):

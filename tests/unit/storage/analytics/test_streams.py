@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage.analytics.errors import AnalyticsError
+from storage.analytics.errors import AnalyticsError, OptionError
 from storage.analytics.event_stream import EventStream
 from storage.analytics.message_stream import MessageStream
 from storage.analytics.options import parse_options
@@ -93,6 +93,57 @@ def test_nothing_is_missing_when_nothing_is_left_behind(tmp_path: Path) -> None:
         received += [row[2] for row in read(source, offset, end)]
         offset = end
     assert received == list(range(1, 281))
+
+
+def test_what_is_written_late_comes_too(tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    store = builder.store(builder.queue("q"))
+    store.set_lazy(False)
+    builder.publish(store, [b"in memory"] * 3, delivery_mode=1)
+    builder.publish(store, [b"on disk"])
+    builder.tick()
+    source = stream(tmp_path)
+    start = source.first()
+    end = source.advance(start, 0)
+    assert [row[2] for row in read(source, start, end)] == [4]
+    # They are paged out, with lower numbers than what has been read.
+    store.set_lazy(True)
+    builder.tick()
+    last = source.advance(end, 0)
+    assert [row[2] for row in read(source, end, last)] == [1, 2, 3]
+    assert source.advance(last, 0) == last
+    # An offset of a version that had one number for both streams.
+    old = {"snapshot": "", "next": {"1/0": 5}}
+    assert source.advance(old, 0) == old
+
+
+def test_small_batches_let_no_queue_wait(tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    stores = [builder.store(builder.queue(name)) for name in "abcdefgh"]
+    source = stream(tmp_path)
+    offset = source.first()
+    seen: set[str] = set()
+    for _ in range(200):
+        for store in stores:
+            builder.publish(store, [b"x"])
+        builder.tick()
+        end = source.advance(offset, 2)
+        rows = read(source, offset, end)
+        assert len(rows) <= 2
+        seen.update(row[0] for row in rows)
+        offset = end
+        if len(seen) == len(stores):
+            break
+    assert seen == set("abcdefgh")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"asOf": "5"}, {"since": "5"}, {"lastSeq": "5"}, {"snapshot": "5"}, {"table": "queues"}, {"table": "segments"}],
+)
+def test_options_that_streams_do_not_know(tmp_path: Path, options: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"no meaning for a stream|is no stream"):
+        parse_options({"path": str(tmp_path), **options}).for_stream()
 
 
 def test_a_batch_that_is_gone_is_not_passed_over(tmp_path: Path) -> None:
