@@ -16,7 +16,7 @@ from broker.config.declaration import values
 from broker.config.listening import Planned, planned
 from broker.config.options import OPTIONS, Settings
 from broker.core.broker import Broker
-from broker.core.disk import Disk, DiskError, disk_free_limit
+from broker.core.disk import Disk, DiskError, disk_free_limit, unusable
 from broker.core.memory import MemoryMonitor, available_memory
 from broker.core.node import Node
 from broker.core.paging import Pager
@@ -235,7 +235,7 @@ def _open_database(data_dir: Path) -> DefinitionsDatabase:
     except (DefinitionsDamagedError, DefinitionsVersionError) as error:
         raise StartError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
-        raise StartError(f"cannot use the data directory {data_dir}: {error}; choose another --data-dir") from error
+        raise StartError(unusable(data_dir, str(error))) from error
 
 
 def _make_tls(settings: Settings) -> Tls:

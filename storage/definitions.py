@@ -11,6 +11,7 @@ declared since would be gone without a word; a copy is made at each start, and t
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -210,7 +211,7 @@ class DefinitionsDatabase:
             draft.unlink(missing_ok=True)
             _make(draft)
             self._database.execute("vacuum into ?", (str(draft),))
-            draft.replace(backup)
+            _put_in_place(draft, backup)
 
     def _check(self) -> None:
         """Read all of it once.
@@ -238,7 +239,7 @@ class DefinitionsDatabase:
             draft.unlink(missing_ok=True)
             _make(draft)
             self._database.execute("vacuum into ?", (str(draft),))
-            draft.replace(_copy_of(self._path))
+            _put_in_place(draft, _copy_of(self._path))
         except (OSError, sqlite3.Error):
             # No room, as a rule. The copy before this one stays.
             draft.unlink(missing_ok=True)
@@ -272,6 +273,21 @@ _SCHEMA_VERSION: Final = len(_STEPS)
 def _make(path: Path) -> None:
     """Make an empty database that nobody else may read: there are hashes of passwords in it. SQLite keeps its mode."""
     path.touch(mode=0o600)
+
+
+def _put_in_place(draft: Path, path: Path) -> None:
+    """Replace a file by another one, which SQLite has made and may not have synced."""
+    _sync(draft)
+    draft.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _copy_of(path: Path) -> Path:

@@ -14,7 +14,7 @@ from storage.commit.group import SYNC_THREADS, CommitGroup
 from storage.commit.redo_log import RedoLog, remove_redo
 from storage.compaction.compactor import Compactor
 from storage.directory.data_directory import DataDirectory
-from storage.disk.descriptors import Descriptors
+from storage.disk.descriptors import Descriptors, is_shortage
 from storage.disk.files import DiskFiles, Files, sync_files
 from storage.disk.space import DiskSpace
 from storage.disk.trash import Trash
@@ -29,6 +29,7 @@ from storage.segments.segment import StorePlace
 from storage.snapshots.lease import remove_dead_snapshots
 from storage.stores.segment_store import SegmentStore, StoreState
 from storage.stores.stored_queue import StoredQueue
+from storage.uncommitted import Uncommitted
 
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue"]
 
@@ -86,14 +87,13 @@ class StorageEngine:
         self.report = RecoveryReport()
         self.on_work: Callable[[], None] = _do_nothing
         self._dirty: dict[SegmentStore, None] = {}
-        #: With the bytes that were written since they were committed.
-        self._uncommitted: dict[SegmentStore, int] = {}
+        #: Not all of these could be written. It is tried again with whatever comes next, and about once a second.
+        self._refused: dict[SegmentStore, None] = {}
+        self._uncommitted = Uncommitted(self._directory, self._events)
         self._untidy: dict[SegmentStore, None] = {}
         #: Stores of which something was written, settled or recovered not long ago.
         self._awake: dict[SegmentStore, None] = {}
         self._salts: dict[int, int] = {}
-        #: New queues whose directories no commit group has.
-        self._born: set[int] = set()
         #: Not all events could be written, or some have to wait for what could not.
         self._events_refused = False
         #: To be told once the events that could not be written are on the disk.
@@ -133,7 +133,7 @@ class StorageEngine:
         queue = self.queues[record.qid] = StoredQueue(record.qid, durable, record.attributes)
         self._salts[record.qid] = record.salt or 0
         if durable:
-            self._born.add(record.qid)
+            self._uncommitted.add_queue(record.qid)
         return queue
 
     def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
@@ -155,23 +155,24 @@ class StorageEngine:
 
     def delete_queue(self, queue: StoredQueue) -> None:
         """Remove a queue; its directory goes with the next commit group."""
-        group = CommitGroup()
-        for store in queue.stores.values():
+        stores = queue.stores.values()
+        for store in stores:
             self._compactor.forget(store)
             store.close()
             store.flush()
-            self._dirty.pop(store, None)
-            self._uncommitted.pop(store, None)
-            self._untidy.pop(store, None)
-            self._awake.pop(store, None)
+            for noted in (self._dirty, self._refused, self._untidy, self._awake):
+                noted.pop(store, None)
             store.tidy()
-            store.collect(group)
         del self.queues[queue.qid], self._salts[queue.qid]
-        self._born.discard(queue.qid)
+        self._uncommitted.forget(queue.qid, queue.stores)
         # If there is no room for them they are kept, and the queue goes all the same. Nothing has been flushed yet.
         self._flush_events(hold_moved=True)
-        self._events.collect(group)
-        group.file_actions.append(partial(self._directory.discard_queue, queue.qid))
+        group = self._uncommitted.collect(events=True)
+        for store in stores:
+            store.collect(group)
+        is_spoken_of = any(store.noted or store.next_seq > 1 for store in stores)
+        deleted = self._clock() if is_spoken_of else None
+        group.file_actions.append(partial(self._directory.discard_queue, queue.qid, deleted))
         group.file_actions.append(self._directory.empty_trash)
         self._submit(group)
 
@@ -187,8 +188,8 @@ class StorageEngine:
             be told that their messages are safe.
         """
         failures: dict[SegmentStore, OSError] = {}
-        dirty, self._dirty = self._dirty, {}
-        files, uncommitted = self._files, self._uncommitted
+        dirty, self._dirty, self._refused = self._dirty | self._refused, {}, {}
+        files = self._files
         most = 0
         for store in dirty:
             before = files.appended
@@ -196,13 +197,15 @@ class StorageEngine:
                 store.flush()
             except OSError as error:
                 failures[store] = error
-            written = uncommitted[store] = uncommitted.get(store, 0) + files.appended - before
-            most = max(most, written)
+                self._refused[store] = None
+            most = max(most, self._uncommitted.add(store, files.appended - before))
         self._untidy |= dirty
         self._awake |= dirty
         settled = self._flush_events(hold_moved=bool(failures))
         if settled:
             self._tidy(self._events.held)
+        if any(map(is_shortage, failures.values())):
+            self._descriptors.give_back()
         self.disk.note(bool(failures) or not settled)
         if self.disk.due:
             self.disk.look()
@@ -228,15 +231,7 @@ class StorageEngine:
             events: Sync the event log too: a settlement has been promised. If it could not be written the callback
                 waits until it can.
         """
-        group = CommitGroup()
-        for qid in self._born:
-            self._directory.collect_queue(group, qid)
-        self._born.clear()
-        for store in self._uncommitted:
-            store.collect(group)
-        self._uncommitted.clear()
-        if events or group.file_actions:
-            self._events.collect(group)
+        group = self._uncommitted.collect(events)
         if callback is None:
             pass
         elif events and self._events_refused:
@@ -284,14 +279,7 @@ class StorageEngine:
         Args:
             clean: Nothing is done after it.
         """
-        # Recovery has no use for those of queues that end with the process, but readers have.
-        stores = (
-            (queue.qid, priority, store) for queue in self.queues.values() for priority, store in queue.stores.items()
-        )
-        group = CommitGroup()
-        self._checkpointer.add(group, stores, clean)
-        self._clock.leave_behind()
-        self._submit(group)
+        self._write_checkpoint(self._uncommitted.collect(events=True), clean)
 
     def close(self) -> bool:
         """Stop: all is written and synced, nothing is forgotten. Tell whether that succeeded."""
@@ -300,7 +288,7 @@ class StorageEngine:
         for queue in self.queues.values():
             for store in queue.stores.values():
                 store.log.seal_active()
-                self._uncommitted[store] = 0
+                self._uncommitted.add(store)
         committer, self._committer = self._committer, None
         if committer is not None:
             succeeded = committer.close() and succeeded
@@ -320,19 +308,17 @@ class StorageEngine:
 
     def _finish(self) -> None:
         """Sync all, and say that nothing follows."""
-        stores = {
-            self._directory.store_path(queue.qid, priority): store
-            for queue in self.queues.values()
-            for priority, store in queue.stores.items()
-        }
+        stores = [store for queue in self.queues.values() for store in queue.stores.values()]
         if self._options.sync is SyncMode.OFF:
-            for path in stores:
-                if self._files.list_directory(path):
+            for qid in self.queues:
+                for path in map(partial(self._directory.store_path, qid), self._directory.priorities(qid)):
                     sync_files(self._files, path)
+            self._files.sync_directory(f"{self._directory.path}/q")
         # The second time for what the first one has to say to the manifests.
         for _ in range(2):
             self.commit(events=True)
-            self._uncommitted = dict.fromkeys(stores.values(), 0)
+            for store in stores:
+                self._uncommitted.add(store)
         self.checkpoint(clean=True)
         self._redo.clear()
 
@@ -354,12 +340,12 @@ class StorageEngine:
                 store = SegmentStore(place, self._events, True, self._note_dirty, manifest, state, queue.keeps_all)
                 store.tidy()
                 queue.stores[priority] = store
-                self._uncommitted[store] = 0
+                self._uncommitted.add(store)
                 self._untidy[store] = None
         try:
             self._flush_events()
             self._commit_recovered()
-            self.checkpoint()
+            self._write_checkpoint(CommitGroup(), clean=False)
             if not report.failures:
                 remove_redo(files, directory.redo)
         except OSError as error:
@@ -369,16 +355,22 @@ class StorageEngine:
 
     def _commit_recovered(self) -> None:
         """Have all synced that recovery has written."""
-        group = CommitGroup()
-        for store in self._uncommitted:
-            store.collect(group)
-        self._events.collect(group)
+        # The manifests have to say then what is sealed; that is synced by the next group.
+        group = self._uncommitted.collect(events=True, keep=True)
         if self._threaded:
             with ThreadPoolExecutor(SYNC_THREADS, "recovery") as pool:
                 group.commit(self._files, self._redo, pool)
         else:
             group.commit(self._files, self._redo)
-        # The manifests have to say now what is sealed; that is synced by the next group.
+
+    def _write_checkpoint(self, group: CommitGroup, clean: bool) -> None:
+        # Recovery has no use for those of queues that end with the process, but readers have.
+        stores = (
+            (queue.qid, priority, store) for queue in self.queues.values() for priority, store in queue.stores.items()
+        )
+        self._checkpointer.add(group, stores, clean)
+        self._clock.leave_behind()
+        self._submit(group)
 
     def _place(self, qid: int, priority: int, salt: int) -> StorePlace:
         return StorePlace(
@@ -433,7 +425,7 @@ class StorageEngine:
             elif store.has_dead_segments:
                 if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
                     self._untidy[store] = None
-                self._uncommitted.setdefault(store, 0)
+                self._uncommitted.add(store)
                 has_dropped = has_dropped or store.log.has_dropped
         if has_dropped:
             # The next confirm or settlement that has to be on the disk may be far away.
@@ -444,11 +436,13 @@ class StorageEngine:
 
     def _compacted(self, store: SegmentStore) -> None:
         """Segments of a store have been replaced: have the old files go, and see whether there is more to do."""
-        self._uncommitted.setdefault(store, 0)
+        self._uncommitted.add(store)
         self.commit()
         self._look_again(store)
 
     def _look_again(self, store: SegmentStore) -> None:
+        if store.key[0] not in self.queues:
+            return
         self._untidy[store] = None
         if self._committer is not None:
             # What died since is to be left out, and events have to be on their way before that.
@@ -458,9 +452,8 @@ class StorageEngine:
 
     def _sync(self, store: SegmentStore) -> None:
         """Have a store's segments synced, whatever the sync mode says, and see what can be done with them then."""
-        group = CommitGroup()
-        store.collect(group)
-        self._events.collect(group)
+        self._uncommitted.add(store)
+        group = self._uncommitted.collect(events=True)
         group.callbacks.append(partial(self._look_again, store))
         self._submit(group)
 

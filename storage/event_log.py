@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from storage.commit.group import CommitGroup
-from storage.disk.files import Files, write_file
+from storage.disk.files import Files, TornWriteError, write_file
 from storage.event_format import (
     DEAD_LETTERED,
     EVENT_BYTES,
@@ -62,6 +62,7 @@ class EventLog:
         "_file_bytes",
         "_files",
         "_handle",
+        "_is_torn",
         "_new",
         "_open_runs",
         "_retired",
@@ -87,6 +88,8 @@ class EventLog:
         self._size = files.size(f"{directory}/{file_name(self._file)}") if names else 0
         self._new = False
         self._unsynced = False
+        #: It ends with what could not be taken back.
+        self._is_torn = False
         #: Handles of files that are full, not yet synced.
         self._retired: list[int] = []
         #: What is to be written, but for the open runs.
@@ -162,10 +165,17 @@ class EventLog:
         events = [event for event in self._ended if not _lives_on(event)] if hold_moved else self._ended
         if not events:
             return
+        if self._is_torn:
+            self._files.truncate(self._handle, self._size)
+            self._is_torn = False
         if self._handle < 0 or self._size >= self._file_bytes:
             self._roll()
         octets = b"".join([pack_event(event, self._salt) for event in events])
-        write_file(self._files, self._handle, octets, self._size)
+        try:
+            write_file(self._files, self._handle, octets, self._size)
+        except TornWriteError:
+            self._is_torn = True
+            raise
         self._size += len(octets)
         self.appended += len(octets)
         self._unsynced = True

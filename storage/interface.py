@@ -22,14 +22,15 @@ class MessageStore(Protocol):
     """Keeps one queue's messages in order.
 
     A message is *ready* from append() until take(), and *taken* from then until settle() or requeue().
-
-    Attributes:
-        ready_count: Ready messages.
-        ready_bytes: Body bytes of the ready messages.
     """
 
-    ready_count: int
-    ready_bytes: int
+    @property
+    def ready_count(self) -> int:
+        """Ready messages."""
+
+    @property
+    def ready_bytes(self) -> int:
+        """Body bytes of the ready messages."""
 
     def append(self, messages: Sequence[Message], body_bytes: int) -> None:
         """Put messages at the tail.
@@ -96,13 +97,14 @@ class MessageStore(Protocol):
             flags: storage.event_format.DEAD_LETTERED, or 0.
         """
 
-    def note(self, kind: EventKind, count: int, body_bytes: int) -> None:
-        """Note what became of messages that never were in the store.
+    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+        """Note what became of messages that are not in the store.
 
         Args:
             kind: What.
             count: How many.
             body_bytes: Sum of their body lengths.
+            flags: As in the event log.
         """
 
     def purge(self) -> int:

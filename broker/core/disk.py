@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -15,17 +16,31 @@ from broker.core.memory import available_memory
 from broker.core.message_storage import DiskStorage
 from broker.core.timers import Timer
 from storage.commit.committer import SyncMode
-from storage.directory.data_directory import DataDirectoryError
+from storage.directory.directory_format import DataDirectoryError
 from storage.disk.files import DirectoryInUseError
 from storage.engine import EngineOptions, StorageEngine
 
 log = logging.getLogger("leveret.storage")
 
 _UPKEEP_SECONDS: Final = 1.0
+#: Bytes that a start takes at most where nothing has to be recovered.
+_ROOM_TO_START: Final = 256 * 1024
 
 
 class DiskError(Exception):
     """The data directory cannot be used; the text says why and what to do, in one line."""
+
+
+def unusable(data_dir: Path, reason: str) -> str:
+    """What is said of a data directory that cannot be used, and what is to be done.
+
+    Args:
+        data_dir: The directory.
+        reason: Why; SQLite calls most of what goes wrong on a full disk an I/O error.
+    """
+    is_full = data_dir.is_dir() and shutil.disk_usage(data_dir).free < _ROOM_TO_START
+    advice = "its disk is full, make room" if is_full else "choose another --data-dir"
+    return f"cannot use the data directory {data_dir}: {reason}; {advice}"
 
 
 class Disk:
@@ -95,8 +110,7 @@ def _open(
     except (DirectoryInUseError, DataDirectoryError) as error:
         raise DiskError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise DiskError(f"cannot use the data directory {path}: {reason}; choose another --data-dir") from error
+        raise DiskError(unusable(path, error.strerror or str(error))) from error
 
 
 def disk_free_limit(settings: Settings) -> int:

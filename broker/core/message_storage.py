@@ -98,7 +98,8 @@ class DiskStorage(MessageStorage):
         """Where a queue keeps its messages."""
         found = self._unclaimed.pop(qid, None) if qid is not None else None
         try:
-            return DiskQueueStorage(self._engine, request, found or self._by_name(request), self._begin_preload)
+            found = found or self._by_name(request, qid or 0)
+            return DiskQueueStorage(self._engine, request, found, self._begin_preload)
         except OSError as error:
             text = f"cannot make queue '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
             raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
@@ -107,11 +108,17 @@ class DiskStorage(MessageStorage):
         """Note messages that no queue was there for."""
         self._engine.note_unroutable(count, body_bytes)
 
-    def _by_name(self, request: StorageRequest) -> StoredQueue | None:
-        """What an earlier run left of a queue, if it says whose it is: definitions may be older than that."""
+    def _by_name(self, request: StorageRequest, older: int) -> StoredQueue | None:
+        """What an earlier run left of a queue, if it says whose it is: definitions may be older than that.
+
+        Args:
+            request: What the queue asks for.
+            older: The number that definitions say. Who had the name under a lower one was deleted before.
+        """
         for qid, queue in self._unclaimed.items():
             attributes = queue.attributes
-            if attributes.get("name") == request.name and attributes.get("vhost") == request.vhost_name:
+            same = attributes.get("name") == request.name and attributes.get("vhost") == request.vhost_name
+            if same and qid > older:
                 return self._unclaimed.pop(qid)
         return None
 

@@ -9,14 +9,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 from storage.commit.group import SYNC_THREADS, CommitGroup
 from storage.commit.redo_log import RedoLog
+from storage.disk.descriptors import is_shortage
 from storage.disk.files import Files
 
 _LOG: Final = logging.getLogger("leveret.storage")
+#: Seconds between two attempts while there are no descriptors, and how many there are once the broker stops.
+_PAUSE: Final = 0.1
+_TRIES_AT_END: Final = 50
 
 
 class SyncMode(Enum):
@@ -91,7 +95,7 @@ class Committer:
             while (group := self._next()) is not None:
                 started = monotonic()
                 try:
-                    group.sync(self._files, pool, self._redo)
+                    self._sync(group, pool)
                 except Exception as error:  # noqa: BLE001 - whatever it is, promises must not hang for ever
                     self._fail(error)
                     return
@@ -100,6 +104,23 @@ class Committer:
                     self.deliver(self._drain)
                 if self._interval:
                     self._rest(started + self._interval)
+
+    def _sync(self, group: CommitGroup, pool: ThreadPoolExecutor) -> None:
+        """Sync a group; as long as there are no descriptors to open its files with, promises wait."""
+        tries = 0
+        while True:
+            try:
+                group.sync(self._files, pool, self._redo)
+            except OSError as error:
+                if not is_shortage(error) or (self._closing and tries > _TRIES_AT_END):
+                    raise
+                if not tries:
+                    _LOG.error("Cannot sync the data directory for now: %s", error)
+            else:
+                return
+            # What has been synced so far may be synced again.
+            tries += 1
+            sleep(_PAUSE)
 
     def _next(self) -> CommitGroup | None:
         """Wait for a group; None at the end."""

@@ -28,7 +28,8 @@ from storage.format import (
 from storage.segments.chain import SegmentChain
 from storage.segments.dead_set import DeadSet
 from storage.segments.message_log import MessageLog
-from storage.segments.segment import RECORDS_MAX, Segment, StorePlace, header_bytes, index_bytes
+from storage.segments.segment import RECORDS_MAX, Segment, StorePlace
+from storage.segments.writer import header_bytes, index_bytes
 
 #: So much is read at once: short enough that the thread does not keep others waiting for the interpreter.
 _READ_BYTES: Final = 512 << 10
@@ -75,6 +76,7 @@ class CompactionJob:
         self.sources = sources
         self.copy: Segment | None = None
         self._place: StorePlace = log.place
+        self._created = log.place.clock()
         self._dead: DeadSet = log.dead.part(sources[0].first_seq, sources[-1].last_seq + 1)
         self._live = sum(source.live for source in sources)
         self._live_bytes = sum(source.live_bytes for source in sources)
@@ -222,7 +224,7 @@ class CompactionJob:
         path = f"{self._place.directory}/{copy.name}.tmp"
         self._handle = self._place.files.open(path, create=True)
         self._place.files.truncate(self._handle, 0)
-        self._parts.append(header_bytes(self._place, copy))
+        self._parts.append(header_bytes(self._place, copy, self._created))
 
     def _write(self) -> None:
         octets = b"".join(self._parts)

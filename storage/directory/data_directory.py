@@ -8,26 +8,27 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 from storage.commit.group import CommitGroup
+from storage.directory.checked_json import crc_of, pack_checked
 from storage.directory.deleted_queues import note_deleted
-from storage.directory.directory_format import DirectoryFormat, pack_format, unpack_format
+from storage.directory.directory_format import (
+    FORMAT_FILE,
+    DataDirectoryError,
+    DirectoryFormat,
+    pack_format,
+    read_format,
+)
 from storage.directory.upgrade import UpgradeError, complete, upgrade
 from storage.disk.files import Files, replace_file, write_file
 from storage.format import FORMAT_VERSION
 
 _LOG: Final = logging.getLogger("leveret.storage")
 
-FORMAT_FILE: Final = "FORMAT"
 LOCK_FILE: Final = "LOCK"
 QUEUE_FILE: Final = "QUEUE.json"
 #: What stands in it, beside the checksum.
 _FIELDS: Final = 4
-
-
-class DataDirectoryError(Exception):
-    """The data directory cannot be used; the text says why and what to do."""
 
 
 class QueueRecord(NamedTuple):
@@ -57,11 +58,16 @@ class DataDirectory:
         DirectoryInUseError: Another process has it open.
         DataDirectoryError: It was written by a newer version, cannot be upgraded, or its file FORMAT is damaged.
         OSError: It cannot be read or written.
+
+    Attributes:
+        path: Where it is.
+        clock: Microseconds since 1970.
+        format: What its file FORMAT says.
     """
 
     def __init__(self, files: Files, path: str, clock: Callable[[], int]) -> None:
         self._files = files
-        self._clock = clock
+        self.clock = clock
         self.path = path.rstrip("/") or "/"
         for name in ("events", "ckpt", "q", "redo", "trash"):
             files.make_directory(f"{self.path}/{name}")
@@ -176,12 +182,18 @@ class DataDirectory:
             self._files.rename(path, f"{path}.bad")
         self.write_queue(record)
 
-    def discard_queue(self, qid: int) -> None:
-        """Move a queue's directory into the trash, and note what it was called."""
+    def discard_queue(self, qid: int, deleted: int | None) -> None:
+        """Move a queue's directory into the trash.
+
+        Args:
+            qid: Its number.
+            deleted: When it was deleted, in microseconds since 1970; what it was called is noted then. None if there
+                are no events of it.
+        """
         record = self._read_queue(qid)
-        if record.attributes:
+        if record.attributes and deleted is not None:
             try:
-                note_deleted(self._files, self.events, qid, record.durable, record.attributes, self._clock())
+                note_deleted(self._files, self.events, qid, record.durable, record.attributes, deleted)
             except OSError:
                 # It serves readers alone.
                 pass
@@ -210,29 +222,45 @@ class DataDirectory:
         return found
 
     def _find_format(self) -> DirectoryFormat:
-        path = f"{self.path}/{FORMAT_FILE}"
-        octets = self._files.read_all(path)
-        if octets is None:
-            if self._files.list_directory(f"{self.path}/q"):
-                raise DataDirectoryError(f"{path} is missing, but there are queues beside it; restore it from a backup")
-            octets = pack_format(os.urandom(16), self._clock())
-            replace_file(self._files, self.path, FORMAT_FILE, octets)
-        found = unpack_format(octets)
+        found = read_format(self._files, self.path)
         if found is None:
-            raise DataDirectoryError(f"{path} is damaged; restore it from a backup")
-        if found.min_reader > FORMAT_VERSION:
+            found = self._begin()
+        if found.is_too_new:
             raise DataDirectoryError(
                 f"{self.path} was written by a newer version (format {found.format}); use that version or another "
                 "directory"
             )
         return found
 
+    def _begin(self) -> DirectoryFormat:
+        """Make a new directory of what is empty."""
+        if self._files.list_directory(f"{self.path}/q"):
+            path = f"{self.path}/{FORMAT_FILE}"
+            raise DataDirectoryError(f"{path} is missing, but there are queues beside it; restore it from a backup")
+        found = DirectoryFormat(FORMAT_VERSION, FORMAT_VERSION, os.urandom(16), self.clock())
+        replace_file(self._files, self.path, FORMAT_FILE, pack_format(found.store_id, found.created))
+        self._sync_parents()
+        return found
+
+    def _sync_parents(self) -> None:
+        """Have the directory itself on the disk, and those that were made for it, as far as they may be opened."""
+        above = os.path.abspath(self.path)
+        while above != "/":
+            above = os.path.dirname(above)
+            try:
+                self._files.sync_directory(above)
+            except OSError:
+                return
+
     def _read_queue(self, qid: int) -> QueueRecord:
         try:
             fields = json.loads(self._files.read_all(f"{self.queue_path(qid)}/{QUEUE_FILE}") or b"")
             crc = fields.pop("crc", None)
             # Those of the first version have no checksum.
-            if crc != _crc_of(fields) and (crc is not None or len(fields) != _FIELDS):
+            if crc != crc_of(fields) and (crc is not None or len(fields) != _FIELDS):
+                return QueueRecord(qid, None, True, {})
+            if fields["qid"] != qid:
+                # It belongs to another queue.
                 return QueueRecord(qid, None, True, {})
             salt, attributes = fields["salt"], fields["attributes"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -243,9 +271,6 @@ class DataDirectory:
 
 
 def _pack_queue(record: QueueRecord) -> bytes:
-    fields = {"qid": record.qid, "salt": record.salt, "durable": record.durable, "attributes": record.attributes}
-    return json.dumps(fields | {"crc": _crc_of(fields)}).encode() + b"\n"
-
-
-def _crc_of(fields: Mapping[str, Any]) -> int:
-    return crc32(json.dumps(fields, sort_keys=True).encode())
+    return pack_checked(
+        {"qid": record.qid, "salt": record.salt, "durable": record.durable, "attributes": record.attributes}
+    )

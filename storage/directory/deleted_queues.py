@@ -49,16 +49,8 @@ def note_deleted(
 
 def read_deleted(files: Files, directory: str) -> list[dict[str, Any]]:
     """The lines that can be read, in the order in which the queues were deleted."""
-    found: list[dict[str, Any]] = []
-    for line in (files.read_all(f"{directory}/{NAME}") or b"").splitlines():
-        try:
-            fields = json.loads(line)
-            fields["qid"], fields["deleted"] = int(fields["qid"]), int(fields["deleted"])
-            fields["vhost"], fields["name"] = str(fields["vhost"]), str(fields["name"])
-        except (ValueError, KeyError, TypeError):
-            continue
-        found.append(fields)
-    return found
+    lines = (files.read_all(f"{directory}/{NAME}") or b"").splitlines()
+    return [fields for line in lines if (fields := _fields_of(line)) is not None]
 
 
 def forget_deleted(files: Files, directory: str, before: int) -> None:
@@ -71,8 +63,19 @@ def forget_deleted(files: Files, directory: str, before: int) -> None:
     Raises:
         OSError: All are there still.
     """
-    lines = read_deleted(files, directory)
-    kept = [line for line in lines if line["deleted"] >= before]
+    lines = (files.read_all(f"{directory}/{NAME}") or b"").splitlines()
+    # There may be millions: they stay as they are, and are looked at one by one.
+    kept = [line for line in lines if (fields := _fields_of(line)) is not None and fields["deleted"] >= before]
     if len(kept) < len(lines):
-        octets = b"".join(json.dumps(line).encode() + b"\n" for line in kept)
-        replace_file(files, directory, NAME, octets)
+        replace_file(files, directory, NAME, b"".join([line + b"\n" for line in kept]))
+
+
+def _fields_of(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None if it cannot be read."""
+    try:
+        fields: dict[str, Any] = json.loads(line)
+        fields["qid"], fields["deleted"] = int(fields["qid"]), int(fields["deleted"])
+        fields["vhost"], fields["name"] = str(fields["vhost"]), str(fields["name"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return fields

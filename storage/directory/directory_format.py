@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
+from storage.disk.files import Files
 from storage.format import FORMAT_VERSION
+
+FORMAT_FILE: Final = "FORMAT"
+
+
+class DataDirectoryError(Exception):
+    """The data directory cannot be used; the text says why and what to do."""
 
 
 class DirectoryFormat(NamedTuple):
@@ -16,6 +23,27 @@ class DirectoryFormat(NamedTuple):
     min_reader: int
     store_id: bytes
     created: int
+
+    @property
+    def is_too_new(self) -> bool:
+        """Whether a later version has written it that this one cannot read."""
+        return self.min_reader > FORMAT_VERSION
+
+
+def read_format(files: Files, path: str) -> DirectoryFormat | None:
+    """Read the file FORMAT of a data directory; None if there is none.
+
+    Raises:
+        DataDirectoryError: It is damaged.
+        OSError: It cannot be read.
+    """
+    octets = files.read_all(f"{path}/{FORMAT_FILE}")
+    if octets is None:
+        return None
+    found = unpack_format(octets)
+    if found is None:
+        raise DataDirectoryError(f"{path}/{FORMAT_FILE} is damaged; restore it from a backup")
+    return found
 
 
 def pack_format(store_id: bytes, created: int, version: int | None = None) -> bytes:

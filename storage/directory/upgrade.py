@@ -14,14 +14,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
-from zlib import crc32
 
-from storage.directory.directory_format import DirectoryFormat, pack_format
+from storage.directory.checked_json import crc_of, pack_checked
+from storage.directory.directory_format import FORMAT_FILE, DirectoryFormat, pack_format
 from storage.disk.files import Files, replace_file
 
 _LOG: Final = logging.getLogger("leveret.storage")
 
-_FORMAT: Final = "FORMAT"
 _JOURNAL: Final = "UPGRADE"
 _PREPARED: Final = "upgrade"
 _BACKUP: Final = "backup"
@@ -118,12 +117,11 @@ def _prepare(files: Files, path: str, number: int, migration: Migration, new_for
             replace_file(files, prepared, draft, contents)
         placed.append([name, draft])
     _sync_parents(files, path, [_PREPARED, _BACKUP])
-    fields = {"from": number, "changes": placed}
-    replace_file(files, path, _JOURNAL, json.dumps(fields | {"crc": _crc_of(fields)}).encode() + b"\n")
+    replace_file(files, path, _JOURNAL, pack_checked({"from": number, "changes": placed}))
 
 
 def _all_changes(files: Files, path: str, migration: Migration, new_format: bytes) -> Iterator[Change]:
-    yield _FORMAT, new_format
+    yield FORMAT_FILE, new_format
     yield from migration.changes(files, path)
 
 
@@ -172,13 +170,9 @@ def _backup(path: str, number: int) -> str:
 def _unpack(path: str, octets: bytes) -> list[list[str | None]]:
     try:
         fields: dict[str, Any] = json.loads(octets)
-        if fields.pop("crc") == _crc_of(fields):
+        if fields.pop("crc") == crc_of(fields):
             changes: list[list[str | None]] = fields["changes"]
             return changes
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UpgradeError(f"{path}/{_JOURNAL} is damaged; restore the directory from a backup")
-
-
-def _crc_of(fields: Mapping[str, Any]) -> int:
-    return crc32(json.dumps(fields, sort_keys=True).encode())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections import OrderedDict
 from typing import Final, Protocol
 
+from storage.disk.files import Files
+
 #: A file that is read goes, with what has been read ahead of it, after so many looks at which it was idle.
 _READ_LOOKS: Final = 2
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class Closable(Protocol):
@@ -42,11 +46,35 @@ class Descriptors:
         """A file is about to be read."""
         _note(self._reading, owner, self._looks, self._read_max)
 
+    def open(self, files: Files, path: str, create: bool = False) -> int:
+        """Open a file; where the process has no descriptor left, those of idle files are given back for it.
+
+        Raises:
+            OSError: It could not be opened all the same.
+        """
+        try:
+            return files.open(path, create)
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+        self.give_back()
+        return files.open(path, create)
+
+    def give_back(self) -> None:
+        """Close all files that can be closed now."""
+        _close_before(self._appending, self._looks)
+        _close_before(self._reading, self._looks)
+
     def look(self) -> None:
         """Close what has been idle; to be called about once a second."""
         self._looks += 1
         _close_before(self._appending, self._looks - self._append_looks)
         _close_before(self._reading, self._looks - _READ_LOOKS)
+
+
+def is_shortage(error: OSError) -> bool:
+    """Whether there are no descriptors left, which passes."""
+    return error.errno in _SHORTAGES
 
 
 def _note(files: OrderedDict[Closable, int], owner: Closable, look: int, most: int) -> None:

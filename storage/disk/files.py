@@ -12,6 +12,10 @@ class DirectoryInUseError(Exception):
     """Another process has the data directory open."""
 
 
+class TornWriteError(OSError):
+    """A write failed half way and could not be taken back: the file has to be cut before more is appended."""
+
+
 class Files(Protocol):
     """Files by path and by handle. Every method but read_all() on a missing file may raise OSError.
 
@@ -192,6 +196,7 @@ def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:
         octets: What to append.
         size: The file's length before; it is cut back to this if not all could be written.
     Raises:
+        TornWriteError: Not all could be written, and the file could not be cut back.
         OSError: Not all could be written.
     """
     try:
@@ -202,9 +207,30 @@ def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:
             if not more:
                 raise OSError("nothing was written")
             written += more
-    except OSError:
-        files.truncate(handle, size)
+    except OSError as error:
+        try:
+            files.truncate(handle, size)
+        except OSError:
+            raise TornWriteError(error.errno, error.strerror) from error
         raise
+
+
+def write_draft(files: Files, path: str, octets: bytes) -> None:
+    """Write a whole file that is to take the place of another once it has been synced.
+
+    Raises:
+        OSError: It could not be written; nothing of it is left.
+    """
+    handle = files.open(path, create=True)
+    try:
+        files.truncate(handle, 0)
+        write_file(files, handle, octets, 0)
+    except OSError:
+        # What is half done takes room that may be scarce.
+        files.unlink(path)
+        raise
+    finally:
+        files.close(handle)
 
 
 def replace_file(files: Files, directory: str, name: str, octets: bytes) -> None:

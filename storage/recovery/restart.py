@@ -102,7 +102,7 @@ class Restart:
             if record.durable and record.qid not in replayed.deleted and not self._is_unborn(record):
                 found.append(self._queue(record, replayed, clean))
             else:
-                self._attempt(path, partial(directory.discard_queue, record.qid))
+                self._attempt(path, partial(directory.discard_queue, record.qid, directory.clock()))
         directory.reserve_qids(replayed.last_qid)
         directory.empty_trash()
         return found
@@ -128,15 +128,17 @@ class Restart:
         return record.salt is None and all(name.startswith(QUEUE_FILE) for name in names)
 
     def _queue(self, record: QueueRecord, replayed: Replayed, clean: bool) -> RestoredQueue:
-        path = self._directory.queue_path(record.qid)
+        directory, path = self._directory, self._directory.queue_path(record.qid)
+        there = directory.priorities(record.qid)
         if record.salt is None:
-            record = record._replace(salt=salt_of_segments(self._files, path))
+            stores_at = [directory.store_path(record.qid, priority) for priority in there]
+            record = record._replace(salt=salt_of_segments(self._files, stores_at))
             self._report.note(f"{path}/QUEUE.json", "is damaged or missing; written anew, without the queue's name")
             if record.salt:
-                self._attempt(path, partial(self._directory.mend_queue, record))
+                self._attempt(path, partial(directory.mend_queue, record))
         self._report.queues += 1
         # A priority without a directory may have had messages that were never written: their numbers are used up.
-        priorities = {*self._directory.priorities(record.qid), *replayed.priorities.get(record.qid, ())}
+        priorities = {*there, *replayed.priorities.get(record.qid, ())}
         stores = [self._store(record, priority, replayed.states, clean) for priority in sorted(priorities)]
         return RestoredQueue(record, stores)
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
 
-from storage.directory.data_directory import DataDirectoryError
+from storage.directory.directory_format import DataDirectoryError
 from storage.disk.files import Files, replace_file, write_file
 from storage.disk.trash import NAME as TRASH
 from storage.event_format import EventKind
 from storage.event_log import EventLog
 from storage.format import (
-    RECORD_MAGIC,
     SEGMENT_HEADER_BYTES,
     EditOp,
-    RecordHeader,
     Stream,
-    check_record,
     pack_footer,
     peek_record,
     unpack_footer,
@@ -28,59 +25,16 @@ from storage.recovery.report import RecoveryReport
 from storage.segments.manifest import NAME as MANIFEST
 from storage.segments.manifest import Manifest, ManifestContents
 from storage.segments.reader import SegmentReader, pread_around
+from storage.segments.scan import Scan, scan
 from storage.segments.segment import (
     RECORDS_MAX,
     Segment,
     StorePlace,
-    header_bytes,
-    index_bytes,
     segment_of_edit,
     segment_of_name,
 )
+from storage.segments.writer import header_bytes, index_bytes
 from storage.stores.segment_store import StoreState
-
-
-class Scan(NamedTuple):
-    """What a segment file holds.
-
-    Attributes:
-        headers: Of the whole records, in order.
-        offsets: Where they begin.
-        damaged: Sequence numbers before and behind each place that holds no whole record.
-        end: Where the last whole record ends.
-    """
-
-    headers: list[RecordHeader]
-    offsets: list[int]
-    damaged: list[tuple[int, int]]
-    end: int
-
-
-def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
-    """Find all whole records of a segment file.
-
-    Args:
-        octets: All of the file.
-        salt: The queue's.
-        first_seq: The lowest number that may be in it.
-    """
-    headers: list[RecordHeader] = []
-    offsets: list[int] = []
-    damaged: list[tuple[int, int]] = []
-    at = end = SEGMENT_HEADER_BYTES
-    last = first_seq - 1
-    while at >= 0:
-        header = check_record(octets, at, salt)
-        if header is None or header.seq <= last:
-            at = _resync(octets, at + 1, salt, last)
-            continue
-        if at > end:
-            damaged.append((last, header.seq))
-        headers.append(header)
-        offsets.append(at)
-        last = header.seq
-        at = end = at + header.rec_len
-    return Scan(headers, offsets, damaged, end)
 
 
 def recover_store(
@@ -154,7 +108,7 @@ class _Recovery:
         self.report.messages += state.count
         self.report.body_bytes += state.body_bytes
         if self.manifest.is_long(len(state.segments)):
-            edits = [each.edit(EditOp.SEAL if each.sealed else EditOp.NEW) for each in state.segments]
+            edits = [each.edit(_op_of(each)) for each in state.segments]
             self._attempt("MANIFEST", lambda: self.manifest.rewrite(edits))
 
     def _segments(self, contents: ManifestContents) -> list[Segment]:
@@ -295,7 +249,7 @@ class _Recovery:
             records[header.seq] = octets[offset : offset + header.rec_len]
         head = octets[:SEGMENT_HEADER_BYTES]
         if unpack_segment_header(head) is None:
-            head = header_bytes(self.place, segment)
+            head = header_bytes(self.place, segment, self.place.clock())
         whole = head + b"".join([records[seq] for seq in sorted(records)])
         try:
             replace_file(self.files, self.place.directory, segment.name, whole)
@@ -442,24 +396,20 @@ class _Recovery:
             self.report.failures.append(f"{self.place.directory}/{name}: {error}")
 
 
-def _resync(octets: bytes, at: int, salt: int, last: int) -> int:
-    """Where the next whole record begins whose number is higher than `last`; -1 if there is none."""
-    while (at := octets.find(RECORD_MAGIC, at)) >= 0:
-        if at % 8 == 0:
-            header = check_record(octets, at, salt)
-            if header is not None and header.seq > last:
-                break
-        at += 1
-    return at
+def _op_of(segment: Segment) -> EditOp:
+    """What a manifest may say of a segment."""
+    if not segment.synced:
+        return EditOp.NEW
+    return EditOp.COMPACTED if segment.settled else EditOp.SEAL
 
 
-def salt_of_segments(files: Files, directory: str) -> int:
-    """The salt of a queue whose QUEUE.json is damaged, out of its segments; 0 if there is none."""
-    for name in files.list_directory(directory):
-        segment = segment_of_name(name)
-        if segment is not None:
+def salt_of_segments(files: Files, directories: Iterable[str]) -> int:
+    """The salt of a queue whose QUEUE.json is damaged, out of the segments of its stores; 0 if there is none."""
+    paths = [f"{directory}/{name}" for directory in directories for name in files.list_directory(directory)]
+    for path in paths:
+        if segment_of_name(os.path.basename(path)) is not None:
             try:
-                handle = files.open(f"{directory}/{name}")
+                handle = files.open(path)
                 try:
                     header = unpack_segment_header(files.pread(handle, SEGMENT_HEADER_BYTES, 0))
                 finally:

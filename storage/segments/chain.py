@@ -11,7 +11,8 @@ from storage.commit.group import CommitGroup
 from storage.commit.redo_log import Tail
 from storage.format import Edit, EditOp, Stream
 from storage.segments.manifest import Manifest
-from storage.segments.segment import Arrival, Segment, SegmentWriter, StorePlace
+from storage.segments.segment import Arrival, Segment, StorePlace
+from storage.segments.writer import SegmentWriter
 
 
 class SegmentChain:
@@ -86,8 +87,13 @@ class SegmentChain:
             writer = self._writer
             if writer is None or writer.full:
                 writer = self._begin(batch[at][0])
-            at = writer.write(batch, at)
-            self._unsynced = True
+            try:
+                at = writer.write(batch, at)
+            except FileNotFoundError:
+                # Somebody has removed its file. What it held turns out to be lost when it is read.
+                self._writer = None
+            else:
+                self._unsynced = True
 
     @property
     def last_seq(self) -> int:
@@ -223,7 +229,7 @@ class SegmentChain:
         for retired in self._retired:
             group.callbacks.append(_Close(retired))
         for segment in self._dropped:
-            group.file_actions.append(_MoveAway(self._place, segment))
+            group.file_actions.append(_MoveAway(self._place, segment, self._place.clock()))
         self._unsynced = self._new_names = False
         self._sealed, self._retired, self._dropped, self._to_sync = [], [], [], []
 
@@ -260,14 +266,6 @@ class SegmentChain:
             except OSError:
                 # No room: the next start reads the whole segment instead.
                 pass
-
-    def edits(self) -> list[Edit]:
-        """What the manifest has to say of the segments."""
-        waiting = {id(writer.segment) for writer in self._sealed}
-        return [
-            segment.edit(EditOp.SEAL if segment.sealed and id(segment) not in waiting else EditOp.NEW)
-            for segment in self.segments
-        ]
 
     def close(self) -> None:
         """Close the files; nothing is given up."""
@@ -342,12 +340,13 @@ class _Synced:
 class _MoveAway:
     """Moves the file of a dead segment into the trash, where readers find it for a while."""
 
-    __slots__ = ("_place", "_segment")
+    __slots__ = ("_now", "_place", "_segment")
 
-    def __init__(self, place: StorePlace, segment: Segment) -> None:
+    def __init__(self, place: StorePlace, segment: Segment, now: int) -> None:
         self._place = place
         self._segment = segment
+        self._now = now
 
     def __call__(self) -> None:
         place, segment = self._place, self._segment
-        place.trash.put(place.directory, segment.name, place.clock())
+        place.trash.put(place.directory, segment.name, self._now)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from storage.commit.group import CommitGroup
-from storage.disk.files import Files, replace_file, write_file
+from storage.disk.files import Files, replace_file, write_draft, write_file
 from storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
 
 NAME: Final = "MANIFEST"
 #: It is written anew once it has so many edits, and four times as many as it needs.
 _EDITS_MIN: Final = 64
+#: Microseconds for which it says what was deleted: readers that have just taken a cut want to know.
+_REMEMBERED_US: Final = 600_000_000
 #: What an edit says of how many follow in its group is 16 bits long.
 _GROUP_MAX: Final = 1 << 16
 
@@ -39,14 +42,18 @@ class Manifest:
         directory: Path of the store's directory.
     """
 
-    __slots__ = ("_directory", "_edits", "_files", "_size", "_unsynced")
+    __slots__ = ("_directory", "_edits", "_files", "_is_new", "_long_at", "_size", "_unsynced")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
         self._unsynced = False
+        #: It has taken the place of another one.
+        self._is_new = False
         self._size = 0
         self._edits = 0
+        #: It is worth while to look whether it can be shorter once it has so many edits.
+        self._long_at = 4 * _EDITS_MIN
 
     def read(self) -> ManifestContents:
         """Read all edits. What is half written is left out."""
@@ -94,7 +101,46 @@ class Manifest:
         """Have what was appended synced."""
         if self._unsynced:
             group.journal_paths[f"{self._directory}/{NAME}"] = None
-        self._unsynced = False
+        if self._is_new:
+            group.directories[self._directory] = None
+        self._unsynced = self._is_new = False
+
+    def shorten_if_long(self, group: CommitGroup, now: int) -> None:
+        """Have it written anew, without what nobody needs any more, if it has got long.
+
+        Args:
+            group: Syncs the draft, which then takes its place unless more was appended in the meantime.
+            now: Microseconds since 1970.
+        """
+        if self._edits < self._long_at:
+            return
+        path = f"{self._directory}/{NAME}"
+        try:
+            edits, _, size = _edits_of(self._files.read_all(path) or b"")
+            kept = _still_needed(edits, now - _REMEMBERED_US)
+            self._long_at = 4 * (len(kept) + _EDITS_MIN)
+            if size == self._size and 2 * len(kept) < len(edits):
+                write_draft(self._files, f"{path}.tmp", b"".join(map(pack_edit, kept)))
+                group.paths[f"{path}.tmp"] = None
+                group.callbacks.append(partial(self._put_in_place, size, len(kept)))
+        except OSError:
+            # No room, as a rule. It is tried again when it is longer still.
+            self._long_at = 2 * self._edits
+
+    def _put_in_place(self, size: int, edits: int) -> None:
+        """Let the draft of what it was at a size take its place."""
+        path = f"{self._directory}/{NAME}"
+        try:
+            if self._size != size:
+                self._files.unlink(f"{path}.tmp")
+                return
+            self._files.rename(f"{path}.tmp", path)
+        except OSError:
+            # Its queue has been deleted.
+            return
+        self._edits = edits
+        self._size = edits * EDIT_BYTES
+        self._unsynced = self._is_new = True
 
     def is_long(self, segments: int) -> bool:
         """Whether it is worth while to write it anew for so many segments."""
@@ -136,3 +182,16 @@ def _edits_of(octets: bytes) -> tuple[list[Edit], int, int]:
             group.clear()
             end = at + EDIT_BYTES
     return edits, damaged, end
+
+
+def _still_needed(edits: Sequence[Edit], since: int) -> list[Edit]:
+    """What is left of edits without segments that were deleted before a time in microseconds, each edit by itself."""
+    gone: set[tuple[int, int, int]] = set()
+    kept: list[Edit] = []
+    for edit in reversed(edits):
+        key = edit.stream, edit.first_seq, edit.generation
+        if edit.op == EditOp.DEL and edit.max_arrived < since:
+            gone.add(key)
+        if key not in gone:
+            kept.append(edit._replace(left=0))
+    return kept[::-1]

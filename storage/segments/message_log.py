@@ -303,6 +303,7 @@ class MessageLog:
         for chain in self.chains:
             chain.collect(group)
         self._manifest.collect(group)
+        self._manifest.shorten_if_long(group, self.place.clock())
 
     def release(self) -> None:
         """Give back what reading keeps open and in memory."""

@@ -223,7 +223,8 @@ class SegmentReader:
         self._place.descriptors.note_read(self)
         if segment is not self._segment:
             self.release()
-            self._handle = self._place.files.open(f"{self._place.directory}/{segment.name}")
+            place = self._place
+            self._handle = place.descriptors.open(place.files, f"{place.directory}/{segment.name}")
             self._segment = segment
             self._offset = self._seq = 0
 

@@ -1,4 +1,4 @@
-"""A segment: a file of records in the order of their sequence numbers, and writing it."""
+"""A segment: a file of records in the order of their sequence numbers, and where it is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, TypeAlias
-from zlib import crc32
 
 from storage.disk.descriptors import Descriptors
-from storage.disk.files import Files, write_file
+from storage.disk.files import Files
 from storage.disk.trash import Trash
 from storage.format import (
     FOOTER_BYTES,
@@ -19,13 +18,8 @@ from storage.format import (
     SEGMENT_HEADER_BYTES,
     Edit,
     EditOp,
-    EnvelopeImage,
     Footer,
-    SegmentHeader,
     Stream,
-    add_record,
-    pack_footer,
-    pack_segment_header,
 )
 from storage.message import Message
 
@@ -35,8 +29,6 @@ Arrival: TypeAlias = tuple[int, Message, int]
 SUFFIXES: Final = {Stream.DURABLE: ".seg", Stream.SPILL: ".spl"}
 #: A segment takes no further record from here on.
 RECORDS_MAX: Final = 65_536
-#: So many bytes are written at once, so that a long batch is not held in memory twice.
-_WRITE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,123 +276,3 @@ def segment_of_edit(edit: Edit) -> Segment:
     segment.settled = edit.op == EditOp.COMPACTED
     segment.index = None
     return segment
-
-
-class SegmentWriter:
-    """Appends to the one segment of a stream that is not sealed.
-
-    Args:
-        place: Where the file is to be.
-        segment: A new segment; its file is made here.
-
-    Attributes:
-        segment: What is known of it.
-        path: Of its file.
-        handle: Its file; -1 while it is closed.
-    """
-
-    __slots__ = ("_crc", "_image", "_place", "handle", "path", "segment")
-
-    def __init__(self, place: StorePlace, segment: Segment) -> None:
-        self._place = place
-        self.segment = segment
-        self.path = f"{place.directory}/{segment.name}"
-        files = place.files
-        header = header_bytes(place, segment)
-        self.handle = files.open(self.path, create=True)
-        try:
-            write_file(files, self.handle, header, 0)
-        except OSError:
-            files.close(self.handle)
-            files.unlink(self.path)
-            raise
-        self._crc = crc32(header)
-        #: Of the last message: the next one often says the same.
-        self._image: EnvelopeImage | None = None
-
-    @property
-    def full(self) -> bool:
-        """Whether the segment is to be sealed before the next record."""
-        segment = self.segment
-        return segment.data_len >= self._place.segment_bytes or segment.count >= RECORDS_MAX
-
-    def write(self, batch: Sequence[Arrival], start: int) -> int:
-        """Write messages, in one write.
-
-        Args:
-            batch: In the order of their sequence numbers.
-            start: The first one to write.
-        Returns:
-            Index of the first one that was not written, as the segment is full or the write long enough.
-        Raises:
-            OSError: None was written.
-        """
-        parts: list[bytes] = []
-        lengths: list[int] = []
-        segment, salt = self.segment, self._place.salt
-        room = min(_WRITE_BYTES, self._place.segment_bytes - segment.data_len)
-        stop = min(len(batch), start + RECORDS_MAX - segment.count)
-        image = self._image
-        at = start
-        while at < stop and room > 0:
-            seq, message, arrived = batch[at]
-            if image is None or message.envelope is not image.envelope:
-                image = EnvelopeImage(message.envelope)
-            length = add_record(parts, image, seq, arrived, message.expires_at, message.body, salt)
-            lengths.append(length)
-            room -= length
-            at += 1
-        self._image = image
-        octets = b"".join(parts)
-        self._open()
-        write_file(self._place.files, self.handle, octets, segment.data_len)
-        self._crc = crc32(octets, self._crc)
-        before = segment.body_bytes
-        segment.note_all(batch[start:at], lengths)
-        segment.live += at - start
-        segment.live_bytes += segment.body_bytes - before
-        return at
-
-    def seal(self) -> None:
-        """Write index and footer; the file stays open, as it has to be synced.
-
-        Raises:
-            OSError: The segment stays without them, which is only slower to read at the next start.
-        """
-        segment = self.segment
-        assert segment.index is not None
-        footer = pack_footer(segment.footer(self._crc), index_bytes(segment.index))
-        self._open()
-        write_file(self._place.files, self.handle, footer, segment.data_len)
-        segment.sealed = True
-
-    def close(self) -> None:
-        """Close the file; it is opened again when there is something to write."""
-        handle, self.handle = self.handle, -1
-        if handle >= 0:
-            self._place.files.close(handle)
-
-    def _open(self) -> None:
-        if self.handle < 0:
-            self.handle = self._place.files.open(self.path)
-
-
-def header_bytes(place: StorePlace, segment: Segment) -> bytes:
-    """What a segment's file begins with."""
-    return pack_segment_header(
-        SegmentHeader(
-            place.priority,
-            segment.stream,
-            place.qid,
-            segment.generation,
-            segment.first_seq,
-            place.clock(),
-            place.store_id,
-            place.salt,
-        )
-    )
-
-
-def index_bytes(index: array[int]) -> bytes:
-    """An index as it stands in a file."""
-    return b"".join(offset.to_bytes(4, "little") for offset in index)

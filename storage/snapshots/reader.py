@@ -18,7 +18,7 @@ from zlib import crc32
 from storage.disk.files import DiskFiles, Files
 from storage.event_format import EVENT_BYTES, Event, unpack_event
 from storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, unpack_segment_header
-from storage.recovery.store import scan
+from storage.segments.scan import scan
 from storage.snapshots.segments import SegmentView, read_open
 from storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
 

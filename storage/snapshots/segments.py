@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -18,21 +16,16 @@ from storage.segments.segment import Segment, segment_of_name
 from storage.seq_ranges import SeqRanges
 from storage.snapshots.cut import read_tail
 from storage.snapshots.dead import ENDLESS, StoreDead, bounds_of
+from storage.snapshots.links import link
 
 #: Stream, first sequence number, generation.
 Key: TypeAlias = tuple[int, int, int]
-#: What link() says where the file system, or the owner of the files, does not allow it.
-LINK_REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.EXDEV, errno.EMLINK, errno.ENOTSUP})
 #: The longest index, and the footer.
 _TAIL_BYTES: Final = 4096 + FOOTER_BYTES
 
 
 class StaleCutError(Exception):
     """Something that lived at the cut is gone; a later cut has to be taken."""
-
-
-class LinkRefusedError(Exception):
-    """Hard links cannot be made here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,14 +294,9 @@ def _link(path: str, moved_path: str, target: str | None, name: str) -> str | No
         return path
     for source in (path, moved_path):
         try:
-            os.link(source, f"{target}{name}")
-            return f"{target}{name}"
+            return link(source, f"{target}{name}")
         except FileNotFoundError:
             continue
-        except OSError as error:
-            if error.errno in LINK_REFUSALS:
-                raise LinkRefusedError(str(error)) from error
-            raise
     return None
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from storage.directory.data_directory import FORMAT_FILE, QUEUE_FILE, DataDirectoryError
-from storage.directory.directory_format import DirectoryFormat, unpack_format
+from storage.directory.data_directory import QUEUE_FILE
+from storage.directory.directory_format import FORMAT_FILE, DataDirectoryError, DirectoryFormat, read_format
 from storage.directory.queue_names import QueueName, read_deleted_names, read_queue_names
 from storage.disk.files import DiskFiles, Files
 from storage.event_format import EVENT_BYTES
@@ -26,11 +26,10 @@ from storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
 from storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
 from storage.snapshots.lease import TIMEOUT, Lease, remove_dead_snapshots, take_lease
+from storage.snapshots.links import LinkRefusedError, link, refusals
 from storage.snapshots.segments import (
-    LINK_REFUSALS,
     Key,
     Known,
-    LinkRefusedError,
     SegmentView,
     StaleCutError,
     StoreId,
@@ -220,13 +219,10 @@ def read_directory_format(files: Files, path: str) -> DirectoryFormat:
     Raises:
         DataDirectoryError: It is no data directory, damaged, or was written by a newer version.
     """
-    octets = files.read_all(f"{path}/{FORMAT_FILE}")
-    if octets is None:
-        raise DataDirectoryError(f"{path} is not a data directory of Leveret: there is no file {FORMAT_FILE} in it")
-    found = unpack_format(octets)
+    found = read_format(files, path)
     if found is None:
-        raise DataDirectoryError(f"{path}/{FORMAT_FILE} is damaged; restore it from a backup")
-    if found.min_reader > FORMAT_VERSION:
+        raise DataDirectoryError(f"{path} is not a data directory of Leveret: there is no file {FORMAT_FILE} in it")
+    if found.is_too_new:
         raise DataDirectoryError(
             f"{path} was written in format {found.format}, and this version reads up to format {FORMAT_VERSION}; "
             "upgrade Leveret where this is run"
@@ -358,12 +354,8 @@ class _Taking:
     def _take_lease(self) -> None:
         if not self.link:
             return
-        try:
+        with refusals():
             self.lease = take_lease(self.path, self.request.purpose, self.request.timeout)
-        except OSError as error:
-            if error.errno not in LINK_REFUSALS:
-                raise
-            raise LinkRefusedError(str(error)) from error
 
     def _drop_lease(self) -> None:
         if self.lease is not None:
@@ -391,15 +383,10 @@ class _Taking:
             try:
                 size = self.files.size(path)
                 if self.lease is not None:
-                    os.link(path, f"{self.lease.path}/{file_name(file)}")
-                    path = f"{self.lease.path}/{file_name(file)}"
+                    path = link(path, f"{self.lease.path}/{file_name(file)}")
             except FileNotFoundError:
                 # It was kept for long enough.
                 continue
-            except OSError as error:
-                if error.errno in LINK_REFUSALS:
-                    raise LinkRefusedError(str(error)) from error
-                raise
             last = file == cut.position.file
             end = min(size, cut.position.offset) if last else size
             if end > EVENT_BYTES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from storage.stores.settlement import SettledRun, settled_runs
 from storage.stores.state import StoreState
 from storage.stores.unwritten import Unwritten
 
+_LOG: Final = logging.getLogger("leveret.storage")
 _ALL_BYTES: Final = 1 << 62
 #: So many records are looked at in one call that drops messages.
 _DROP_STEPS: Final = 1024
@@ -298,6 +300,8 @@ class StoreHead:
         body_bytes = min(self.ready_bytes, count * self.log.mean_body(first)) if self.ready_count else self.ready_bytes
         self.ready_bytes -= body_bytes
         self.lost_count += count
+        where = self._place.directory
+        _LOG.error("%s: %d messages from number %d on cannot be read; they are lost", where, count, first)
         self._add_event(first, count, EventKind.LOST, 0, body_bytes)
         self.log.bury_all([(first, end)])
         self._count_persistent()

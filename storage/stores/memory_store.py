@@ -144,7 +144,7 @@ class MemoryStore:
         """Forget taken messages for good: nothing is kept of them here."""
         self.taken_count -= len(entries)
 
-    def note(self, kind: EventKind, count: int, body_bytes: int) -> None:
+    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
         """Note what became of other messages: nothing is kept of that here."""
 
     def hand_over(self) -> tuple[int, Sequence[Message], Sequence[Entry]]:

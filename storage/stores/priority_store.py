@@ -42,11 +42,7 @@ class PriorityStore:
 
     def append(self, messages: Sequence[Message], body_bytes: int) -> None:
         """Put messages at the tail of their priority; all of them have the same envelope."""
-        level = self._level(messages[0])
-        self.levels[level].append(messages, body_bytes)
-        self._used |= 1 << level
-        self.ready_count += len(messages)
-        self.ready_bytes += body_bytes
+        self._append(self._level(messages[0]), messages, body_bytes)
 
     def take(self, count: int, body_bytes: int) -> list[Entry]:
         """Take messages from the head."""
@@ -122,12 +118,12 @@ class PriorityStore:
         for level, group in self._by_level(entries).items():
             self.levels[level].settle(group, kind, flags)
 
-    def note(self, kind: EventKind, count: int, body_bytes: int) -> None:
-        """Note what became of messages that never were in the store, without their priority."""
+    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+        """Note what became of messages that are not in the store, without their priority."""
         level = min(self.levels, default=0)
         if level not in self.levels:
             self.levels[level] = self._make_store(level)
-        self.levels[level].note(kind, count, body_bytes)
+        self.levels[level].note(kind, count, body_bytes, flags)
 
     def purge(self) -> int:
         """Forget all ready messages; return how many they were."""
@@ -141,11 +137,16 @@ class PriorityStore:
             store.close()
         self._used = self.ready_count = self.ready_bytes = 0
 
-    def _level(self, message: Message) -> int:
-        level = min(message.envelope.priority, self._max_priority)
+    def _append(self, level: int, messages: Sequence[Message], body_bytes: int) -> None:
         if level not in self.levels:
             self.levels[level] = self._make_store(level)
-        return level
+        self.levels[level].append(messages, body_bytes)
+        self._used |= 1 << level
+        self.ready_count += len(messages)
+        self.ready_bytes += body_bytes
+
+    def _level(self, message: Message) -> int:
+        return min(message.envelope.priority, self._max_priority)
 
     def _head(self) -> MessageStore:
         return self.levels[self._used.bit_length() - 1]

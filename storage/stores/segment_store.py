@@ -45,9 +45,10 @@ class SegmentStore(StoreHead):
 
     Attributes:
         lazy: Whether it is lazy; see set_lazy().
+        noted: There are events of messages that never were in it.
     """
 
-    __slots__ = ("_appended_bytes", "_dirty", "_drop_active", "_may_spill", "_on_dirty", "_paging", "lazy")
+    __slots__ = ("_appended_bytes", "_dirty", "_drop_active", "_may_spill", "_on_dirty", "_paging", "lazy", "noted")
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class SegmentStore(StoreHead):
     ) -> None:
         super().__init__(place, events, durable, manifest, state or StoreState(), keeps_all)
         self._on_dirty = on_dirty
-        self._dirty = False
+        self._dirty = self.noted = False
         self.lazy = True
         #: Nothing lives in the segment that is written to, and nothing is about to.
         self._drop_active = False
@@ -108,9 +109,10 @@ class SegmentStore(StoreHead):
         self.taken_count -= len(entries)
         self.taken_bytes -= body_bytes
 
-    def note(self, kind: EventKind, count: int, body_bytes: int) -> None:
-        """Note what became of messages that never were in the store."""
-        self._add_event(0, count, kind, 0, body_bytes)
+    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+        """Note what became of messages that are not in the store."""
+        self.noted = True
+        self._add_event(0, count, kind, 0, body_bytes, flags)
         self._note_dirty()
 
     def adopt(self, messages: Sequence[Message], requeued: Sequence[Entry], taken_count: int) -> None:
@@ -169,7 +171,8 @@ class SegmentStore(StoreHead):
                 self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
         except OSError:
             self._paging = 0
-            self._note_dirty()
+            # Whoever called this calls again, without being asked: there may be no room for long.
+            self._dirty = True
             raise
         if self.ram.window and (self.lazy or self._paging):
             self._note_dirty()
@@ -278,6 +281,8 @@ class SegmentStore(StoreHead):
         if not ram.window:
             self._may_spill = False
             self._paging = 0
+            if not ram and not self.taken_count:
+                ram.forget_arrivals()
 
     def _drop_kept(self) -> None:
         self.ram.drop_stored(self._is_stored)

@@ -8,6 +8,7 @@ from typing import Final
 from storage.interface import MessageStore
 from storage.stores.memory_store import MemoryStore
 from storage.stores.priority_store import PriorityStore
+from storage.stores.returns_store import ReturnsStore
 from tests.support.segment_stores import new_cached_store, new_flushed_store, new_store
 
 #: Makes an empty store, by the name that a failing test shows.
@@ -21,5 +22,6 @@ STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "segments-written": new_flushed_store,
     # ... and some of it is in memory too.
     "segments-cached": new_cached_store,
+    "returns": lambda: ReturnsStore(lambda level: MemoryStore()),
     "priority-segments": lambda: PriorityStore(10, lambda level: new_flushed_store()),
 }

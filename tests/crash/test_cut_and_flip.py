@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from storage.directory.data_directory import DataDirectoryError
+from storage.directory.directory_format import DataDirectoryError
 from storage.engine import StorageEngine
 from storage.message import Envelope, Message, TimedMessage
 from tests.support.segment_stores import Clock, open_engine

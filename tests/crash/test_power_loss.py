@@ -14,6 +14,7 @@ import pytest
 
 from storage.commit.committer import SyncMode
 from storage.engine import EngineOptions, StorageEngine
+from storage.event_format import DEAD_LETTERED, EventKind
 from storage.message import Envelope, Message
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
@@ -52,6 +53,7 @@ class SlowFiles(SimulatedFiles):
         left._names = copy.deepcopy(self._names, memo)
         left._synced_names = copy.deepcopy(self._synced_names, memo)
         left._directories = set(self._directories)
+        left._synced_directories = set(self._synced_directories)
         left.crash(rng)
         return left
 
@@ -127,3 +129,46 @@ def test_power_goes_at_any_moment(seed: int, redo_segments: int, redo_bytes: int
     assert load.engine.close()
     assert load.confirmed == set(load.written)
     load.check(files.after_power_loss(rng), options)
+
+
+@pytest.mark.parametrize("what", ["delete", "checkpoint", "compact"])
+def test_an_event_is_never_on_the_disk_ahead_of_the_dead_letter_it_speaks_of(what: str) -> None:
+    for seed in range(12):
+        files = SimulatedFiles()
+        options = EngineOptions(segment_bytes=1500, disk_free_limit=0, ballast_bytes=0, redo_segments=0)
+        # Nothing is called back: only what is done on the way counts.
+        engine = StorageEngine(ROOT, files=files, clock=Clock(), options=options)
+        queues = [engine.create_queue(True, {"name": name}) for name in ("source", "letters", "other")]
+        source, letters, other = map(engine.store, queues)
+        message = Message(PERSISTENT, b"x" * 100)
+        source.append([message], 100)
+        other.append([message], 100)
+        engine.flush()
+        engine.commit(events=True)
+        entries = source.take(1, 1 << 20)
+        letters.append([message], 100)
+        source.settle(entries, EventKind.REJECT, DEAD_LETTERED)
+        engine.flush()
+        if what == "delete":
+            engine.delete_queue(queues[2])
+        elif what == "checkpoint":
+            engine.checkpoint()
+        else:
+            engine._sync(other)
+        files.crash(random.Random(seed))
+        again = StorageEngine(ROOT, files=files, clock=Clock(1_800_000_000_000_000), options=options)
+        found = [again.store(each).ready_count for qid, each in again.queues.items() if qid in (1, 2)]
+        assert sum(found) >= 1, f"with seed {seed}"
+
+
+def test_the_directory_of_a_new_broker_is_on_the_disk() -> None:
+    for seed in range(8):
+        files = SimulatedFiles()
+        engine = StorageEngine(f"{ROOT}/below", files=files, clock=Clock())
+        store = engine.store(engine.create_queue(True, {"name": "q"}))
+        store.append([Message(PERSISTENT, b"x")], 1)
+        engine.flush()
+        engine.commit()
+        files.crash(random.Random(seed))
+        again = StorageEngine(f"{ROOT}/below", files=files, clock=Clock())
+        assert again.report.messages == 1

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from storage.commit.redo_log import read_redo
-from storage.directory.data_directory import DataDirectoryError
+from storage.directory.directory_format import DataDirectoryError
 from storage.engine import EngineOptions, StorageEngine
 from storage.message import Envelope, Message
 from tests.crash import queue_machine, test_store_machine

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from storage.directory.data_directory import DataDirectory, DataDirectoryError
-from storage.directory.directory_format import pack_format, unpack_format
+from storage.directory.data_directory import DataDirectory
+from storage.directory.directory_format import DataDirectoryError, pack_format, unpack_format
 from storage.directory.upgrade import Change, Migration, UpgradeError, complete, upgrade
 from storage.disk.files import Files
 from tests.support.crashing_files import CrashingFiles
@@ -172,7 +172,8 @@ def test_a_damaged_journal() -> None:
 
 def test_the_data_directory_upgrades_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     files = _old_directory()
-    monkeypatch.setattr("storage.directory.data_directory.FORMAT_VERSION", 3)
+    for module in ("data_directory", "directory_format"):
+        monkeypatch.setattr(f"storage.directory.{module}.FORMAT_VERSION", 3)
     with pytest.raises(DataDirectoryError, match="cannot bring to format 3"):
         DataDirectory(files, ROOT, lambda: 0)
     monkeypatch.setattr("storage.directory.upgrade.MIGRATIONS", _MIGRATIONS)

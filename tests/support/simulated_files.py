@@ -39,6 +39,8 @@ class SimulatedFiles:
         self._names: dict[str, _Inode] = {}
         self._synced_names: dict[str, _Inode] = {}
         self._directories: set[str] = set()
+        #: Those whose names survive a crash for certain.
+        self._synced_directories: set[str] = set()
         self._handles: dict[int, tuple[str, _Inode]] = {}
         self._locks: dict[int, str] = {}
         self._next_handle = 3
@@ -61,6 +63,10 @@ class SimulatedFiles:
         self._names, self._synced_names = names, dict(names)
         self._handles.clear()
         self._locks.clear()
+        for path in sorted(self._directories - self._synced_directories):
+            if rng.random() < 0.5:
+                self.remove_tree(path)
+        self._synced_directories = set(self._directories)
 
     def stop(self) -> None:
         """End the process: nothing is lost but the handles."""
@@ -81,6 +87,7 @@ class SimulatedFiles:
             inode.synced = octets
             self.make_directory(os.path.dirname(path))
         self._synced_names = dict(self._names)
+        self._synced_directories = set(self._directories)
 
     def open(self, path: str, create: bool = False) -> int:
         inode = self._names.get(path)
@@ -166,6 +173,7 @@ class SimulatedFiles:
     def remove_tree(self, path: str) -> None:
         self._give_back(sum(len(inode.octets) for name, inode in self._names.items() if _within(name, path)))
         self._directories = {each for each in self._directories if not _within(each, path)}
+        self._synced_directories &= self._directories
         for names in (self._names, self._synced_names):
             for name in [each for each in names if _within(each, path)]:
                 del names[name]
@@ -185,6 +193,7 @@ class SimulatedFiles:
         for name in [each for each in self._synced_names if os.path.dirname(each) == path]:
             del self._synced_names[name]
         self._synced_names |= {name: each for name, each in self._names.items() if os.path.dirname(name) == path}
+        self._synced_directories |= {each for each in self._directories if os.path.dirname(each) == path}
 
     def lock(self, path: str) -> int:
         if path in self._locks.values():
@@ -207,6 +216,7 @@ class SimulatedFiles:
             return target + path[len(source) :] if _within(path, source) else path
 
         self._directories = {moved(path) for path in self._directories}
+        self._synced_directories = {moved(path) for path in self._synced_directories}
         self._names = {moved(path): inode for path, inode in self._names.items()}
         self._synced_names = {moved(path): inode for path, inode in self._synced_names.items()}
 

@@ -10,6 +10,7 @@ from storage.engine import StorageEngine, StoredQueue
 from storage.interface import MessageStore
 from storage.stores.memory_store import MemoryStore
 from storage.stores.priority_store import PriorityStore
+from storage.stores.returns_store import ReturnsStore
 from storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
@@ -154,10 +155,12 @@ class DiskQueueStorage(QueueStorage):
 
     def _open(self) -> MessageStore:
         """The store of a queue on disk, with what was found there."""
+        levels = {} if self._stored is None else dict(self._stored.stores)
+        if self._request.keeps_all:
+            return ReturnsStore(self._level, levels)
         if not self._request.max_priority:
             assert self._stored is not None
             return self._engine.store(self._stored)
-        levels = {} if self._stored is None else dict(self._stored.stores)
         return PriorityStore(self._request.max_priority, self._level, levels)
 
     def _level(self, priority: int, first_seq: int = 1) -> SegmentStore:

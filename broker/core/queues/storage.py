@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from storage.interface import Entry, MessageStore, mark_returned
 from storage.stores.memory_store import MemoryStore
 from storage.stores.priority_store import PriorityStore
+from storage.stores.returns_store import ReturnsStore
 
 #: What a queue and a message of it take in memory beside the bodies, about, in bytes.
 _QUEUE_MEMORY: Final = 4096
@@ -136,7 +137,7 @@ class QueueStorage:
 
 
 class QuorumStore(MemoryStore):
-    """Messages that were returned stand among the others and still count as delivered before."""
+    """Messages that were returned may stand among the others and still count as delivered before."""
 
     __slots__ = ()
 
@@ -149,4 +150,4 @@ def memory_store(request: StorageRequest) -> MessageStore:
     """A store in memory."""
     if request.max_priority:
         return PriorityStore(request.max_priority, lambda level: MemoryStore())
-    return QuorumStore() if request.keeps_all else MemoryStore()
+    return ReturnsStore(lambda level: QuorumStore()) if request.keeps_all else MemoryStore()

@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from storage.definitions import DefinitionsDatabase
 
 
@@ -19,3 +21,19 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
         os.umask(umask)
     assert "definitions.copy.sqlite" in modes
     assert set(modes.values()) == {0o600}, modes
+
+
+def test_its_copy_is_on_the_disk_before_it_takes_the_place_of_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    sync = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    DefinitionsDatabase(tmp_path / "definitions.sqlite").close()
+    copy = (tmp_path / "definitions.copy.sqlite").stat().st_ino
+    assert synced[-2:] == [copy, tmp_path.stat().st_ino]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.data_directory import DataDirectoryError
+from storage.directory.directory_format import DataDirectoryError
 from storage.disk.files import DirectoryInUseError
 from storage.engine import EngineOptions, StorageEngine
 from storage.event_format import DEAD_LETTERED, NEVER_STORED, REDELIVERED_ONCE, Event, EventKind

@@ -36,7 +36,8 @@ from storage.message import Envelope, Message, TimedMessage
 from storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
 from storage.segments.dead_set import BLOCK, DeadSet
 from storage.segments.manifest import Manifest
-from storage.segments.segment import Segment, SegmentWriter, StorePlace
+from storage.segments.segment import Segment, StorePlace
+from storage.segments.writer import SegmentWriter
 from tests.support.simulated_files import SimulatedFiles
 
 GOLDEN: Final = Path(__file__).parent / "golden"

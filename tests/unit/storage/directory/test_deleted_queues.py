@@ -7,6 +7,7 @@ import pytest
 from storage.directory.deleted_queues import NAME, forget_deleted, note_deleted, read_deleted
 from storage.disk.files import DiskFiles
 from storage.engine import EngineOptions
+from storage.event_format import EventKind
 from storage.snapshots.reader import open_reader
 from storage.snapshots.snapshot import NoSuchQueueError, Request, take_snapshot
 from tests.spark.directories import DirectoryBuilder
@@ -52,6 +53,20 @@ def test_queues_that_end_with_the_process_have_names_too(builder: DirectoryBuild
     again = DirectoryBuilder(Path(builder.path))
     assert names(again) == ["fleeting"]
     again.close()
+
+
+def test_a_queue_without_events_needs_no_name(builder: DirectoryBuilder) -> None:
+    """Some programs make and delete them all day long."""
+    for name in ("unused", "used", "refused"):
+        queue = builder.queue(name)
+        store = builder.store(queue)
+        if name == "used":
+            builder.publish(store, [b"x"])
+        if name == "refused":
+            store.note(EventKind.REFUSED, 1, 1)
+        builder.engine.delete_queue(queue)
+    builder.tick()
+    assert names(builder) == ["used", "refused"]
 
 
 def test_names_are_forgotten_with_the_events(builder: DirectoryBuilder) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import random
+from collections.abc import Callable
+from queue import Queue
+
+import pytest
 
 from storage.engine import StorageEngine
 from storage.engine_options import EngineOptions
@@ -82,3 +87,55 @@ def test_a_file_that_is_being_synced_is_not_closed() -> None:
     engine.commit()
     assert not chain.release()
     assert engine.close()
+
+
+class ShortFiles(SimulatedFiles):
+    """A process that may open so many files and no more.
+
+    Attributes:
+        most: How many.
+    """
+
+    most = 1 << 20
+
+    def open(self, path: str, create: bool = False) -> int:
+        if len(self._handles) >= self.most:
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return super().open(path, create)
+
+
+def test_idle_files_give_way_where_there_are_no_descriptors_left() -> None:
+    files = ShortFiles()
+    engine, stores = make_stores(files, 5)
+    for store in stores:
+        add(store, b"1")
+    engine.flush()
+    engine.commit(events=True)
+    files.most = len(files._handles)
+    for store in stores:
+        assert [entry[1].body for entry in store.take(1, 1)] == [b"1"]
+    add(stores[4], b"2")
+    assert not engine.flush()
+
+
+def test_syncs_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureFixture) -> None:
+    files = ShortFiles()
+    calls: Queue[Callable[[], None]] = Queue()
+    errors: list[OSError] = []
+    engine = StorageEngine(ROOT, calls.put, errors.append, files, Clock(), OPTIONS)
+    store = engine.store(engine.create_queue(True, {}))
+    add(store, b"a")
+    engine.flush()
+    files.most = len(files._handles)
+    told: list[int] = []
+    engine.commit(lambda: told.append(1))
+    while "Cannot sync the data directory for now" not in caplog.text:
+        assert engine._committer is not None
+        engine._committer._thread.join(0.01)
+        assert engine._committer._thread.is_alive()
+    assert not told
+    files.most = 1 << 20
+    while not told:
+        calls.get(timeout=60)()
+    assert engine.close()
+    assert not errors

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from storage.analytics.data_files import open_files
-from storage.directory.data_directory import DataDirectoryError
+from storage.directory.directory_format import DataDirectoryError
 from storage.engine import EngineOptions
 from storage.event_format import EventKind
 from storage.snapshots.lease import LEASE_FILE, SNAPSHOTS, Lease, remove_dead_snapshots, take_lease

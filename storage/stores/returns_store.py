@@ -1,0 +1,133 @@
+"""A store that hands out returned messages first, in the order in which they came back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from storage.event_format import EventKind
+from storage.interface import Entry, MessageStore
+from storage.message import Message
+from storage.stores.priority_store import PriorityStore
+
+#: Levels of messages that have not come back, and of those that have. On disk they are priorities.
+_FRESH: Final = 0
+_RETURNED: Final = 1
+#: Added to the sequence numbers of returned messages, so that each says where it belongs.
+_FIRST_RETURNED: Final = 1 << 62
+
+
+class ReturnsStore(PriorityStore):
+    """Two stores, of which that of the returned messages is served first. It implements MessageStore.
+
+    Args:
+        make_store: Makes the store of a level, 0 or 1.
+        levels: Stores that there are already, by level.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, make_store: Callable[[int], MessageStore], levels: Mapping[int, MessageStore] | None = None
+    ) -> None:
+        def make(level: int) -> MessageStore:
+            return Returned(make_store(level)) if level else make_store(level)
+
+        found = {level: Returned(store) if level else store for level, store in (levels or {}).items()}
+        super().__init__(_RETURNED, make, found)
+
+    def append_returned(self, messages: Sequence[Message], body_bytes: int) -> None:
+        """Put messages behind those that have come back before, and in front of all others.
+
+        Args:
+            messages: In order; all with one envelope and with bodies of one length.
+            body_bytes: Sum of their body lengths.
+        """
+        self._append(_RETURNED, messages, body_bytes)
+
+    def _level(self, message: Message) -> int:
+        return _FRESH
+
+    def _by_level(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
+        groups: dict[int, list[Entry]] = {}
+        for entry in entries:
+            groups.setdefault(_RETURNED if entry[0] >= _FIRST_RETURNED else _FRESH, []).append(entry)
+        return groups
+
+
+class Returned:
+    """The store of the returned messages, whose sequence numbers are beyond all others. It implements MessageStore.
+
+    Args:
+        store: Keeps them.
+
+    Attributes:
+        store: Keeps them.
+    """
+
+    __slots__ = ("store",)
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store = store
+
+    @property
+    def ready_count(self) -> int:
+        """Ready messages."""
+        return self.store.ready_count
+
+    @property
+    def ready_bytes(self) -> int:
+        """Body bytes of the ready messages."""
+        return self.store.ready_bytes
+
+    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+        """Put messages at the tail."""
+        self.store.append(messages, body_bytes)
+
+    def take(self, count: int, body_bytes: int) -> list[Entry]:
+        """Take messages from the head."""
+        return _tagged(self.store.take(count, body_bytes))
+
+    def take_expired(self, now: int, count: int) -> list[Entry]:
+        """Take messages from the head that have expired."""
+        return _tagged(self.store.take_expired(now, count))
+
+    def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
+        """Forget messages at the head for good."""
+        return self.store.drop(count, body_bytes, kind)
+
+    def drop_expired(self, now: int, count: int) -> tuple[int, int]:
+        """Forget messages at the head for good that have expired."""
+        return self.store.drop_expired(now, count)
+
+    def peek(self) -> Message | None:
+        """The message at the head, without taking it."""
+        return self.store.peek()
+
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        """Put taken messages back where they were."""
+        self.store.requeue(_untagged(entries))
+
+    def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
+        """Forget taken messages for good."""
+        self.store.settle(_untagged(entries), kind, flags)
+
+    def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
+        """Note what became of messages that are not in the store."""
+        self.store.note(kind, count, body_bytes, flags)
+
+    def purge(self) -> int:
+        """Forget all ready messages; return how many they were."""
+        return self.store.purge()
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.store.close()
+
+
+def _tagged(entries: Sequence[Entry]) -> list[Entry]:
+    return [(seq + _FIRST_RETURNED, message, redelivered) for seq, message, redelivered in entries]
+
+
+def _untagged(entries: Sequence[Entry]) -> list[Entry]:
+    return [(seq - _FIRST_RETURNED, message, redelivered) for seq, message, redelivered in entries]

@@ -1,0 +1,48 @@
+"""Which directory of the disk is a queue's after a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.message_storage import DiskStorage
+from broker.core.queues.storage import QueueStorage, StorageRequest
+from storage.engine import StorageEngine
+from storage.message import Envelope, Message
+from tests.support.segment_stores import open_engine
+from tests.support.simulated_files import SimulatedFiles
+
+REQUEST = StorageRequest("/", "q", durable=True)
+
+
+@pytest.fixture
+def left() -> StorageEngine:
+    """What a broker has left whose only queue had the number 2 and one message."""
+    files = SimulatedFiles()
+    engine = open_engine(files)
+    engine.create_queue(True, {"vhost": "/", "name": "other"})
+    store = engine.store(engine.create_queue(True, {"vhost": "/", "name": "q"}))
+    store.append([Message(Envelope(b"\x00\x01q", bytes(14), True), b"x")], 1)
+    assert engine.close()
+    return open_engine(files)
+
+
+def opened(engine: StorageEngine, qid: int | None) -> QueueStorage:
+    return DiskStorage(engine, lambda: None, 0, 0).open(REQUEST, qid)
+
+
+def test_it_is_the_one_that_definitions_name(left: StorageEngine) -> None:
+    assert opened(left, 2).store.ready_count == 1
+
+
+@pytest.mark.parametrize("qid", [None, 1])
+def test_older_definitions_find_it_by_its_name(left: StorageEngine, qid: int | None) -> None:
+    del left.queues[1]
+    storage = opened(left, qid)
+    assert (storage.qid, storage.store.ready_count) == (2, 1)
+
+
+def test_a_queue_that_was_deleted_and_made_again_has_nothing_of_the_one_before(left: StorageEngine) -> None:
+    """Power went when its definition was on the disk and its directory was not, nor was that of the other one gone."""
+    storage = opened(left, 3)
+    assert storage.qid != 2
+    assert storage.store.ready_count == 0

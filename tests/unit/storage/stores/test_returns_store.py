@@ -1,0 +1,93 @@
+"""What returned messages mean; what a store does besides is in the contract of all stores."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from storage.interface import Entry, MessageStore
+from storage.message import Message
+from storage.stores.memory_store import MemoryStore
+from storage.stores.returns_store import ReturnsStore
+from tests.support.messages import bodies, message
+from tests.support.segment_stores import new_flushed_store
+
+ALL = 1 << 20
+
+
+@pytest.fixture(params=[MemoryStore, new_flushed_store])
+def store(request: pytest.FixtureRequest) -> ReturnsStore:
+    make: Callable[[], MessageStore] = request.param
+    return ReturnsStore(lambda level: make())
+
+
+def append(store: ReturnsStore, *texts: str) -> None:
+    for text in texts:
+        store.append([message(text)], len(text))
+
+
+def give_back(store: ReturnsStore, entry: Entry) -> None:
+    returned = Message(entry[1].envelope, entry[1].body)
+    store.append_returned([returned], len(returned.body))
+    store.settle([entry])
+
+
+def test_returned_messages_come_first_in_the_order_of_their_return(store: ReturnsStore) -> None:
+    append(store, "a", "b", "c")
+    first, second = store.take(2, ALL)
+    give_back(store, second)
+    give_back(store, first)
+    append(store, "d")
+    assert (store.ready_count, store.ready_bytes) == (4, 4)
+    assert bodies(store.take(ALL, ALL)) == ["b", "a", "c", "d"]
+
+
+def test_each_goes_back_to_where_it_was(store: ReturnsStore) -> None:
+    append(store, "a", "b", "c")
+    give_back(store, store.take(1, ALL)[0])
+    entries = store.take(3, ALL)
+    assert bodies(entries) == ["a", "b", "c"]
+    store.requeue(entries[:2])
+    assert bodies(store.take(ALL, ALL)) == ["a", "b"]
+    store.settle(entries)
+    assert store.ready_count == 0
+
+
+def test_returned_messages_are_dropped_first(store: ReturnsStore) -> None:
+    append(store, "a", "b")
+    give_back(store, store.take(1, ALL)[0])
+    assert store.drop(1, ALL) == (1, 1)
+    head = store.peek()
+    assert head is not None
+    assert head.body == b"b"
+    assert store.purge() == 1
+
+
+def test_long_histories() -> None:
+    """Two queues in a row are what it does, whatever happens."""
+    chance, store = random.Random(1), ReturnsStore(lambda level: MemoryStore())
+    fresh: list[str] = []
+    returned: list[str] = []
+    held: list[Entry] = []
+    for number in range(2000):
+        step = chance.randrange(4)
+        if step == 0:
+            append(store, str(number))
+            fresh.append(str(number))
+        elif step == 1:
+            taken = store.take(chance.randint(1, 3), ALL)
+            ready = returned + fresh
+            assert bodies(taken) == ready[: len(taken)]
+            del fresh[: max(0, len(taken) - len(returned))], returned[: len(taken)]
+            held += taken
+        elif held:
+            entry = held.pop(chance.randrange(len(held)))
+            if step == 2:
+                give_back(store, entry)
+                returned.append(entry[1].body.decode())
+            else:
+                store.settle([entry])
+        assert store.ready_count == len(fresh) + len(returned)
+        assert store.ready_bytes == sum(map(len, fresh + returned))
