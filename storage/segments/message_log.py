@@ -160,7 +160,8 @@ class MessageLog:
                 seq == segment.first_seq
                 and segment.gapless
                 and segment.live == segment.count <= count
-                and segment.body_bytes <= body_bytes
+                # Were they equal, empty bodies at the end would be too many.
+                and segment.body_bytes < body_bytes
                 and (not expired_at or segment.max_expires <= expired_at)
             ):
                 return Measured(chain.stream, segment.count, segment.body_bytes, segment.min_arrived, True)

@@ -136,6 +136,27 @@ def test_6_1_3_exclusive_consumers(channel: Channel, unique: Unique) -> None:
     assert channel.next_delivery().body == b"1"
 
 
+@pytest.mark.parametrize("arguments", [[], [("x-single-active-consumer", "t", 1)]], ids=["plain", "single-active"])
+def test_6_1_3_an_exclusive_consumer_keeps_nobody_out(
+    channel: Channel, unique: Unique, arguments: list[Triple]
+) -> None:
+    queue = quorum(channel, unique, arguments=arguments)
+    for exclusive in (True, False, True):
+        channel.consume(queue, exclusive=exclusive)
+    refill(channel, queue, b"1")
+    assert channel.next_delivery().body == b"1"
+
+
+def test_6_1_3_declare_ok_counts_active_consumers(channel: Channel, unique: Unique, poll: Poll) -> None:
+    plain = quorum(channel, unique)
+    single = quorum(channel, unique, arguments=[("x-single-active-consumer", "t", 1)])
+    for queue in (plain, single):
+        for _ in range(3):
+            channel.consume(queue)
+    poll(lambda: counts(channel, plain)[1] == 3)
+    poll(lambda: counts(channel, single)[1] == 1)
+
+
 @pytest.mark.parametrize("properties", [{}, {"delivery_mode": 1}, {"delivery_mode": 2, "priority": 3}], ids=str)
 def test_6_1_4_properties_stay_as_they_were(channel: Channel, unique: Unique, properties: dict[str, int]) -> None:
     queue = quorum(channel, unique)

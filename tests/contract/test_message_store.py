@@ -55,6 +55,13 @@ def test_messages_come_out_in_order_with_all_they_say(store: MessageStore) -> No
     assert (store.ready_count, store.ready_bytes) == (0, 0)
 
 
+def test_a_drop_of_bytes_leaves_empty_bodies_behind_them(store: MessageStore) -> None:
+    fill(store, "aaaa")
+    fill(store, "")
+    assert store.drop(ALL, 4) == (1, 4)
+    assert (store.ready_count, store.ready_bytes) == (1, 0)
+
+
 def test_a_take_ends_at_its_count(store: MessageStore) -> None:
     fill(store, "a", "b", "c")
     assert bodies(store.take(2, ALL)) == ["a", "b"]

@@ -38,16 +38,20 @@ class Content:
     priority: int = 0
     expiration: int | None = None
     deaths: tuple[Death, ...] = ()
+    #: Queue, reason and exchange of the first one; it follows from the history of `deaths`.
+    first_death: tuple[str, str, str] | None = field(default=None, compare=False)
 
 
 @dataclass(eq=False)
 class Copy:
-    """A message in one queue: when it came, when it expires (microseconds), how often it has been returned."""
+    """A message in one queue: when it came (last), when it expires (microseconds), how often it has been returned."""
 
     content: Content
     arrival: int
     expires_at: int | None
     returns: int = 0
+    #: It is before all that has not come back.
+    first: bool = False
 
     @property
     def redelivered(self) -> bool:
@@ -101,7 +105,7 @@ class ModelQueue:
     def put(self, copies: Sequence[Copy]) -> None:
         """Put messages where they belong by priority and arrival."""
         self.ready += copies
-        self.ready.sort(key=lambda copy: (-self._level(copy), copy.arrival))
+        self.ready.sort(key=lambda copy: (not copy.first, -self._level(copy), copy.arrival))
 
     def _level(self, copy: Copy) -> int:
         return min(copy.content.priority, self.arguments["max-priority"]) if self.kind == "priority" else 0
@@ -145,12 +149,14 @@ class ModelBroker:
         now: The clock in microseconds.
         undecided: A publish has evicted messages behind which others had expired unseen, or has evicted those. Whether
             they go for the limit or for their age depends on whether one looks after each message or after each run.
+        letters: How many dead letters have been sent.
     """
 
     def __init__(self, fanout: tuple[str, Sequence[str]]) -> None:
         self.queues: dict[str, ModelQueue] = {}
         self.now = 0
         self.undecided = False
+        self.letters = 0
         self._fanout = fanout
         self._arrivals = 0
         #: Dead letters that have been issued and have not arrived.
@@ -183,8 +189,10 @@ class ModelBroker:
         self._deliver(queue)
         self._send_letters()
 
-    def settle(self, queue: ModelQueue, consumer: ModelConsumer, copies: Sequence[Copy], outcome: str) -> None:
-        """Acknowledge, reject or requeue messages that a consumer holds."""
+    def settle(
+        self, queue: ModelQueue, consumer: ModelConsumer, copies: Sequence[Copy], outcome: str, ended: bool = False
+    ) -> None:
+        """Acknowledge, reject or requeue messages that a consumer, or a channel that has ended, holds."""
         consumer.held = [copy for copy in consumer.held if copy not in copies]
         queue.unblock(consumer)
         if outcome == "acknowledge":
@@ -193,7 +201,7 @@ class ModelBroker:
             for copy in copies:
                 self._drop(queue, copy, "rejected")
         else:
-            self._requeue(queue, copies)
+            self._requeue(queue, copies, ended)
         self._deliver(queue)
         self._send_letters()
 
@@ -267,7 +275,7 @@ class ModelBroker:
                 self.undecided = True
         return True
 
-    def _requeue(self, queue: ModelQueue, copies: Sequence[Copy]) -> None:
+    def _requeue(self, queue: ModelQueue, copies: Sequence[Copy], ended: bool) -> None:
         returned = list(copies)
         if queue.kind == "quorum":
             limit = queue.arguments.get("delivery-limit", 20)
@@ -279,10 +287,15 @@ class ModelBroker:
                     # It has no place to return to.
                     self._arrivals += 1
                     copy.arrival = self._arrivals
+                    copy.first = ended or "delivery-limit" in queue.arguments
         for copy in returned:
             copy.returns += 1
         queue.counters["requeued"] += len(returned)
         queue.put(returned)
+        if queue.kind == "quorum":
+            # Limits are for what nobody takes.
+            self._expire(queue)
+            self._deliver(queue)
         self._evict(queue)
         self._expire(queue)
 
@@ -323,13 +336,15 @@ class ModelBroker:
     def _send_letters(self) -> None:
         while self._letters:
             queue, content, reason = self._letters.popleft()
+            self.letters += 1
             exchange = queue.settings["dead-letter-exchange"]
             if exchange not in ("", self._fanout[0]):
                 continue
             queue.counters[f"dead-lettered {reason}"] += 1
             key = queue.settings["dead-letter-routing-key"] or content.key
             deaths = with_death(content, queue.name, reason)
-            letter = replace(content, exchange=exchange, key=key, expiration=None, deaths=deaths)
+            first = content.first_death or (queue.name, reason, content.exchange)
+            letter = replace(content, exchange=exchange, key=key, expiration=None, deaths=deaths, first_death=first)
             for name in self._fanout[1] if exchange else [key]:
                 if name in self.queues and (reason == "rejected" or not in_circles(deaths, name)):
                     self._publish(self.queues[name], letter)

@@ -10,10 +10,14 @@ from broker.core.exchanges.direct import DirectExchange
 from broker.core.exchanges.fanout import FanoutExchange
 from broker.core.exchanges.headers import HeadersExchange
 from broker.core.exchanges.topic import TopicExchange
-from protocol.faults import precondition_failed
+from protocol.faults import ConnectionFault, ReplyCode, precondition_failed
 
 #: Words that RabbitMQ knows, though not as an exchange type: it says ``invalid`` instead of ``unknown`` for them.
 _OTHER_WORDS: Final = frozenset(("", "classic", "exchange", "queue", "quorum", "stream"))
+
+#: The type that RabbitMQ's federation wants on the broker that it gets messages from. It takes a fanout exchange
+#: instead where the type is refused as 3.10 refuses it, and does not come about where it is refused in another way.
+_FEDERATION_TYPE: Final = "x-federation-upstream"
 
 
 def index_types(types: Iterable[type[Exchange]]) -> dict[str, type[Exchange]]:
@@ -46,7 +50,10 @@ def check_exchange_type(type_name: str) -> None:
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406), as RabbitMQ since 4.0; 3.10 closes the connection with 503.
+        ConnectionFault: COMMAND_INVALID (503) for the type of federation.
     """
+    if type_name == _FEDERATION_TYPE:
+        raise ConnectionFault(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{type_name}'")
     if type_name not in EXCHANGE_TYPES:
         judgement = "invalid" if type_name in _OTHER_WORDS else "unknown"
         raise precondition_failed(f"{judgement} exchange type '{type_name}'")

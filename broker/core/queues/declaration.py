@@ -71,6 +71,8 @@ def check_exclusive_use(queue: Queue, exclusive: bool) -> None:
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """
+    if not queue.knows_exclusive_consumers:
+        return
     group = queue.consumers
     if group.exclusive or (exclusive and (len(group) or group.single_active)):
         raise access_refused(f"queue '{queue.name}' in vhost '{queue.vhost_name}' in exclusive use")
@@ -113,13 +115,13 @@ def check_arguments(
     for key, field in declaration.arguments:
         values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
     queue_type = _queue_type(declaration, where)
-    foreign = foreign_argument(queue_type, frozenset(values))
-    if foreign is not None:
-        raise precondition_failed(f"invalid arg '{foreign}' {where} of queue type rabbit_{queue_type}_queue")
     for key in known_arguments(queue_type):
         refusal = refuse_argument(key, values) if key in values else None
         if refusal is not None:
             raise precondition_failed(f"invalid arg '{key}' {where}: {refusal}")
+    foreign = foreign_argument(queue_type, values)
+    if foreign is not None:
+        raise precondition_failed(f"invalid arg '{foreign}' {where} of queue type rabbit_{queue_type}_queue")
     _check_properties(declaration, queue_type, where)
 
 

@@ -19,7 +19,7 @@ from policies.dead_letter import EXPIRED, MAXLEN, REJECTED
 from policies.policy import Policy
 from policies.settings import QueueSettings, effective_settings
 from protocol.field_table import FieldTable, find, plain_values
-from storage.event_format import EventKind
+from storage.event_format import DEAD_LETTERED, EventKind
 from storage.interface import Entry
 from storage.message import Message
 
@@ -78,8 +78,15 @@ class Queue(QueueContents):
     shares_prefetch: bool = True
     #: Whether queue.delete may ask for it to be unused or empty.
     deletes_conditionally: bool = True
+    #: Whether a single active consumer that takes over gets nothing before something else happens, so that what the one
+    #: before it still held may come back in order.
+    successor_waits: bool = True
     #: Whether basic.get goes beside a single active consumer.
     gets_beside_single_active: bool = True
+    #: Whether a consumer may have it to itself (basic.consume with exclusive=true).
+    knows_exclusive_consumers: bool = True
+    #: Whether consumers that wait for the single active one to go count in queue.declare-ok.
+    counts_waiting_consumers: bool = True
 
     def __init__(
         self,
@@ -166,7 +173,8 @@ class Queue(QueueContents):
         if taken < len(messages):
             refused = messages[taken:]
             self.counters.refused += len(refused)
-            self.store.note(EventKind.REFUSED, len(refused), size * len(refused))
+            dead = limits.dead_letters_refused and self.settings.dead_letter_exchange is not None
+            self.store.note(EventKind.REFUSED, len(refused), size * len(refused), DEAD_LETTERED if dead else 0)
             if limits.dead_letters_refused:
                 self.host.dead_letter(self, refused, MAXLEN)
         return taken
@@ -302,6 +310,9 @@ class Queue(QueueContents):
         self.counters.dead_letters_arrived += arrived
         if arrived < len(messages):
             self.counters.dead_letters_lost[reason] += len(messages) - arrived
+            if not self.deleted:
+                body_bytes = sum([len(message.body) for message in messages[arrived:]])
+                self.store.note(EventKind.DEAD_LETTER_LOST, len(messages) - arrived, body_bytes)
 
     def figures(self) -> StoreFigures:
         """Where its messages are; cheap enough to be asked of ten thousand queues in a row."""
@@ -314,6 +325,8 @@ class Queue(QueueContents):
         holder.unacked -= len(entries)
         self.unacked_count -= len(entries)
         self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
+        if self.consumers.single_active and not holder.unacked:
+            self.host.turn.deliver_later(self)
 
     def acknowledge(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK) -> None:
         """Forget messages that have been dealt with.
@@ -329,6 +342,9 @@ class Queue(QueueContents):
     def reject(self, entries: Sequence[Entry]) -> None:
         """Drop messages that were refused for good."""
         if not self.deleted:
+            if self.store.ready_count and self.consumers.ring:
+                # The room that they leave is not for those of their dead letters that come back here.
+                self.deliver()
             self._drop(entries, REJECTED, EventKind.REJECT)
 
     def requeue(self, entries: Sequence[Entry]) -> None:
@@ -338,6 +354,10 @@ class Queue(QueueContents):
             self.store.requeue(entries)
             self._evict_batch()
             self.host.turn.deliver_later(self)
+
+    def requeue_abandoned(self, entries: Sequence[Entry]) -> None:
+        """Put messages back whose channel has ended."""
+        self.requeue(entries)
 
     # -- consumers ----------------------------------------------------------------------------------------
 
@@ -352,7 +372,7 @@ class Queue(QueueContents):
         if self.deleted:
             return
         self.consumers.remove(consumer)
-        if self.consumers.ring:
+        if self.consumers.ring and not (self.successor_waits and self.consumers.single_active and consumer.unacked):
             self.host.turn.deliver_later(self)
         if not len(self.consumers):
             self.lease.hold(False)

@@ -1,7 +1,7 @@
 """Quorum queues, on the one node that there is.
 
-What clients see is RabbitMQ's: always durable, returned messages go to the tail and are counted, and one that
-was returned too often is dropped. The limits are exact, where RabbitMQ's lag behind.
+What clients see is RabbitMQ's: always durable, returned messages are counted, and one that was returned too often is
+dropped. The limits are exact, where RabbitMQ's lag behind.
 
 Source: https://www.rabbitmq.com/docs/quorum-queues
 """
@@ -25,6 +25,7 @@ from storage.event_format import DEAD_LETTERED, EventKind
 from storage.interface import Entry
 from storage.message import Envelope, Message, TimedMessage
 from storage.stored_message import StoredMessage
+from storage.stores.returns_store import ReturnsStore
 
 #: Redeliveries that a message may have where nothing is set: RabbitMQ's default since 4.0.
 _DEFAULT_DELIVERY_LIMIT: Final = 20
@@ -50,6 +51,9 @@ class QuorumQueue(Queue):
     shares_prefetch = False
     deletes_conditionally = False
     gets_beside_single_active = False
+    successor_waits = False
+    knows_exclusive_consumers = False
+    counts_waiting_consumers = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -68,7 +72,18 @@ class QuorumQueue(Queue):
         return entry[0], self._count(entry[1], 0), entry[2]
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put messages back at the tail, but for those that have come back too often."""
+        """Put messages back, but for those that have come back too often.
+
+        As in RabbitMQ they go to the tail, unless the queue has a delivery limit of its own: then they come before all
+        that has not been delivered yet.
+        """
+        self._give_back(entries, to_tail=self.settings.delivery_limit is None)
+
+    def requeue_abandoned(self, entries: Sequence[Entry]) -> None:
+        """Put messages of a channel that has ended back, before all that has not been delivered yet."""
+        self._give_back(entries, to_tail=False)
+
+    def _give_back(self, entries: Sequence[Entry], to_tail: bool) -> None:
         if self.deleted:
             return
         limit = self._delivery_limit()
@@ -77,10 +92,15 @@ class QuorumQueue(Queue):
         if spent:
             self._drop(spent, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
         self.counters.requeued += len(returned)
+        assert isinstance(self.store, ReturnsStore)
+        append = self.store.append if to_tail else self.store.append_returned
         for _, message, _ in returned:
             counted = self._count(message, _delivery_count(message) + 1)
-            self.store.append([counted], len(counted.body))
+            append([counted], len(counted.body))
         self.store.settle(returned, EventKind.RETURNED)
+        # Unlike with classic queues, limits are for what nobody takes.
+        if not self._timed or self._expire_batch():
+            self._serve_consumers()
         self._evict_batch()
         self.host.turn.deliver_later(self)
 

@@ -246,8 +246,8 @@ class TestKinds:
         consumer = FakeConsumer(source, room=2)
         source.add_consumer(consumer)
         source.deliver()
-        settle(consumer, consumer.held, "requeue")
         source.remove_consumer(consumer)
+        settle(consumer, consumer.held, "requeue")
         run(Move(source, target, read_filter(wanted)))
         moved = drain(target)
         assert moved[0].body == b"returned"

@@ -207,8 +207,13 @@ class TestArguments:
             " of queue type rabbit_classic_queue"
         )
 
-    def test_a_foreign_argument_comes_before_a_wrong_value(self) -> None:
-        assert "'x-max-age'" in refusal((("x-max-length", longstr("1")), ("x-max-age", longstr("1D"))))
+    def test_a_wrong_value_comes_before_a_foreign_argument(self) -> None:
+        assert "'x-max-length'" in refusal((("x-max-age", longstr("1D")), ("x-max-length", longstr("1"))))
+
+    def test_of_foreign_arguments_the_first_one_sent_is_refused(self) -> None:
+        foreign = [("x-max-age", longstr("1D")), ("x-delivery-limit", FieldValue("I", 1))]
+        assert "'x-max-age'" in refusal(tuple(foreign))
+        assert "'x-delivery-limit'" in refusal(tuple(reversed(foreign)))
 
     def test_a_key_that_stands_twice_is_checked_by_its_first_value(self) -> None:
         assert refusal((("x-max-length", FieldValue("I", 1)), ("x-max-length", FieldValue("I", -1)))) == ""

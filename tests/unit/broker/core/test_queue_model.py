@@ -21,6 +21,7 @@ from storage.interface import Entry, MessageStore
 from storage.message import Envelope, Message
 from storage.stores.memory_store import MemoryStore
 from storage.stores.priority_store import PriorityStore
+from storage.stores.returns_store import Returned
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelConsumer, ModelQueue
@@ -130,6 +131,8 @@ def waiting(store: MessageStore) -> list[tuple[Message, bool]]:
     if isinstance(store, PriorityStore):
         levels = sorted(store.levels.items(), reverse=True)
         return [each for _, level in levels for each in waiting(level)]
+    if isinstance(store, Returned):
+        return waiting(store.store)
     assert isinstance(store, MemoryStore)
     requeued = [(message, redelivered) for _, message, redelivered in reversed(store._requeued)]
     found = requeued + [(message, False) for message in store._fresh]
