@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tests.crash.ledger import Ledger, Place
 from tests.support.management import Management
@@ -16,6 +16,8 @@ from tests.support.wire import Channel, Connection, Delivery
 _PREFETCH = 120
 #: Bodies are cut from this at a place that the message's number says.
 _NOISE = random.Random(0).randbytes(8192)
+#: The level of messages that have come back to a quorum queue.
+_RETURNED: Final = 1
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Kind:
         name: its name.
         arguments: beside those for dead letters.
         switched: a policy changes its mode while it is used.
-        quorum: it is a quorum queue: all messages survive, and returned ones go to the tail.
+        quorum: it is a quorum queue with a delivery limit: all messages survive, and returned ones come before the
+            others, in the order of their return.
         levels: priorities that messages have here.
     """
 
@@ -165,7 +168,7 @@ class Client:
         return number
 
     def places(self, count: int, level: int = 0) -> list[Place]:
-        """Places at the tail."""
+        """Places at the tail of a level."""
         self._place += count
         return [(-level, place) for place in range(self._place - count, self._place)]
 
@@ -195,7 +198,7 @@ class Client:
 
     def _requeue(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
         if used.kind.quorum:
-            places = self.places(len(numbers))
+            places = self.places(len(numbers), _RETURNED)
             used.ledger.moved(numbers, places)
             self._unanswered.append(lambda: used.ledger.stands(numbers, places))
         used.channel.nack(tag, multiple=multiple)
@@ -349,7 +352,7 @@ def _thin(channel: Channel, client: Client, kind: Kind, content: dict[int, int],
     channel.close()
     if kind.quorum:
         for number in content.values():
-            ledger.stands([number], client.places(1))
+            ledger.stands([number], client.places(1, _RETURNED))
 
 
 def _take_letters(channel: Channel, client: Client, expected: set[int]) -> int:

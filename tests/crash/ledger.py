@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-#: Where a message stands in its queue: priority, highest first, then the order of arrival.
+#: Where a message stands in its queue: priority, highest first, then the order of arrival. To a quorum queue, to have
+#: come back is a priority.
 Place = tuple[int, int]
 #: What a restart has found stands before all that comes later.
 _FOUND = -(1 << 40)
@@ -90,7 +91,7 @@ class Ledger:
     def spare(self, found: Sequence[int]) -> list[int]:
         """Indexes of first copies of messages whose return was not answered.
 
-        A quorum queue writes a returned message anew, at its tail; a crash in that very turn may leave both.
+        A quorum queue writes a returned message anew, elsewhere; a crash in that very turn may leave both.
         """
         last = {number: at for at, number in enumerate(found)}
         return [at for at, number in enumerate(found) if last[number] > at and len(self.kept[number].places) > 1]
