@@ -144,6 +144,11 @@ def method(channel: int, kind: MethodType, **arguments: Any) -> bytes:
     return frame(METHOD, channel, methods.payload(kind, **arguments))
 
 
+def kinds(came: list[Method]) -> list[Any]:
+    """Which methods these are."""
+    return [each.kind for each in came]
+
+
 def start_ok(
     *,
     mechanism: str = "PLAIN",
@@ -184,3 +189,8 @@ def publish(
     out += frame(HEADER, channel, content.header(len(body), content.properties(**properties)))
     chunk = frame_max - 8
     return out + b"".join(frame(BODY, channel, body[at : at + chunk]) for at in range(0, len(body), chunk))
+
+
+#: A client's connection.close, and its answer to one.
+CLOSE = method(0, commands.Connection.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0)
+CLOSE_OK = method(0, commands.Connection.CloseOk)

@@ -11,11 +11,6 @@ from tests.support.transport import BODY
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
 def client(broker: MemoryBroker) -> MemoryClient:
     """Channel 1 for the test, channel 2 to publish; a queue q with the messages 1 to 6."""
     opened = broker.open(channels=2)

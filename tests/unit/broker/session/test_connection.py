@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 from pamqp import commands
@@ -11,35 +10,14 @@ from protocol.faults import ConnectionFault, ReplyCode
 from protocol.methods import INDEX
 from protocol.states import ConnectionState
 from tests.support import content
-from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
-from tests.support.methods import Method
+from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish
 from tests.support.transport import BODY, HEADER, HEARTBEAT, METHOD, Frame, frame
-
-CLOSE = method(0, commands.Connection.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0)
-CLOSE_OK = method(0, commands.Connection.CloseOk)
-
-
-@pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
-def client(broker: MemoryBroker) -> MemoryClient:
-    """An open connection with channel 1 and the queue q."""
-    opened = broker.open()
-    opened.call(1, commands.Queue.Declare, queue="q")
-    return opened
 
 
 def closed(client: MemoryClient) -> tuple[int, str, tuple[int, int]]:
     """The connection.close that has come, and nothing else."""
     came = client.only(commands.Connection.Close)
     return came.reply_code, came.reply_text, (came.class_id, came.method_id)
-
-
-def kinds(came: list[Method]) -> list[Any]:
-    return [each.kind for each in came]
 
 
 class TestClosedByTheClient:

@@ -13,11 +13,6 @@ TIMEOUT = 10.0
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
 def timeout(broker: MemoryBroker) -> Iterator[ConsumerTimeout]:
     watching = ConsumerTimeout(broker.server, int(TIMEOUT * 1000))
     yield watching

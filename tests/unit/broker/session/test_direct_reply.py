@@ -16,11 +16,6 @@ OPAQUE = re.compile(r"amq\.rabbitmq\.reply-to\.[A-Za-z0-9+/=]+\.[A-Za-z0-9+/=]+"
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
 def requester(broker: MemoryBroker) -> MemoryClient:
     """A client with channels 1 and 2; channel 1 consumes replies."""
     client = broker.open(channels=2)

@@ -18,11 +18,6 @@ SILENCE = 3.0
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
 def client(broker: MemoryBroker) -> MemoryClient:
     return broker.connect()
 

@@ -7,33 +7,13 @@ from pamqp import commands
 
 from broker.session import output
 from protocol.faults import ConnectionFault, ReplyCode
-from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
-from tests.support.methods import Method
+from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish
 from tests.support.transport import METHOD, frame
 
 #: What a message of these tests has, and how many of them a client may leave unread.
 SIZE, UNREAD_MAX = 1 << 15, 32
-CLOSE = method(0, commands.Connection.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0)
-CLOSE_OK = method(0, commands.Connection.CloseOk)
 GET = method(1, commands.Basic.Get, queue="q")
 REQUEUE = method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=True)
-
-
-@pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
-def client(broker: MemoryBroker) -> MemoryClient:
-    """An open connection with channel 1 and the queue q."""
-    opened = broker.open()
-    opened.call(1, commands.Queue.Declare, queue="q")
-    return opened
-
-
-def kinds(came: list[Method]) -> list[Any]:
-    return [each.kind for each in came]
 
 
 def drain(client: MemoryClient, broker: MemoryBroker) -> list[Any]:
