@@ -138,10 +138,11 @@ def _assert_one_line(stderr: str, *named: str) -> None:
 
 
 @contextmanager
-def _soft_file_limit(limit: int) -> Iterator[int]:
-    """Lower this process's soft limit, which those it starts inherit; gives the hard one."""
+def _low_file_limit() -> Iterator[int]:
+    """Lower this process's soft limit, which those it starts inherit, to what it needs; gives the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    highest = max(int(number) for number in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 100, hard))
     try:
         yield hard
     finally:
@@ -195,7 +196,7 @@ def test_signals_before_it_serves(tmp_path: Path) -> None:
 
 
 def test_as_many_open_files_as_the_system_allows(tmp_path: Path) -> None:
-    with _soft_file_limit(256) as hard, running(tmp_path) as program:
+    with _low_file_limit() as hard, running(tmp_path) as program:
         assert resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 
