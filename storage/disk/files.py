@@ -215,16 +215,23 @@ def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:
         raise
 
 
-def write_draft(files: Files, path: str, octets: bytes) -> None:
+def write_draft(files: Files, path: str, octets: bytes, sync: bool = False) -> None:
     """Write a whole file that is to take the place of another once it has been synced.
 
+    Args:
+        files: The seam.
+        path: The file; what it held before goes.
+        octets: What it is to hold.
+        sync: Sync it now.
     Raises:
-        OSError: It could not be written; nothing of it is left.
+        OSError: It could not be written, or not be synced; nothing of it is left.
     """
     handle = files.open(path, create=True)
     try:
         files.truncate(handle, 0)
         write_file(files, handle, octets, 0)
+        if sync:
+            files.fdatasync(handle)
     except OSError:
         # What is half done takes room that may be scarce.
         files.unlink(path)
@@ -240,17 +247,7 @@ def replace_file(files: Files, directory: str, name: str, octets: bytes) -> None
         OSError: The old file is still there.
     """
     path, draft = f"{directory}/{name}", f"{directory}/{name}.tmp"
-    handle = files.open(draft, create=True)
-    try:
-        files.truncate(handle, 0)
-        write_file(files, handle, octets, 0)
-        files.fdatasync(handle)
-    except OSError:
-        # What is half done takes room that may be scarce.
-        files.unlink(draft)
-        raise
-    finally:
-        files.close(handle)
+    write_draft(files, draft, octets, sync=True)
     files.rename(draft, path)
     files.sync_directory(directory)
 
