@@ -22,8 +22,14 @@ FRAME_MIN_SIZE: Final = 4096
 #: A message is never longer than this, whatever is configured (RabbitMQ's own hard cap, 512 MiB).
 MESSAGE_SIZE_CAP: Final = 536_870_912
 
+#: Bytes that a short string may have, as all names, routing keys and the keys of field tables are (spec 4.2.5.3).
+SHORTSTR_MAX: Final = 255
+
+#: The integers of a field table are at least minus this, and below it.
+INT64_END: Final = 1 << 63
+
 #: Reply text is a short string: longer text is cut to 252 bytes and "...".
-REPLY_TEXT_LIMIT: Final = 255
+REPLY_TEXT_LIMIT: Final = SHORTSTR_MAX
 
 CLASS_BASIC: Final = 60
 

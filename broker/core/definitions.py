@@ -18,12 +18,11 @@ from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import InvalidMetadata, metadata_from_json, read_metadata
 from policies.limits import VHOST_LIMITS, refuse_limits
 from policies.policy import PolicyError, read_policy
+from protocol.constants import SHORTSTR_MAX
 from protocol.faults import AmqpFault, ReplyCode
 from protocol.field_table import FieldTable
 from storage.definitions import DefinitionsDatabase
 
-#: Bytes that AMQP gives a name or a routing key.
-_TEXT_MAX: Final = 255
 #: Parameters that are something else here, by component.
 COMPONENTS: Final = ("operator_policy", "vhost-limits")
 
@@ -206,8 +205,8 @@ def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str):
         raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be a string")
-    if len(value.encode()) > _TEXT_MAX:
-        raise DefinitionsError(f"{section}: '{key}' must have {_TEXT_MAX} bytes at most, '{value[:32]}…' has more")
+    if len(value.encode()) > SHORTSTR_MAX:
+        raise DefinitionsError(f"{section}: '{key}' must have {SHORTSTR_MAX} bytes at most, '{value[:32]}…' has more")
     return value
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from protocol.constants import INT64_END, SHORTSTR_MAX
 from protocol.field_table import FieldTable, FieldValue, longstr
-
-#: One more than the largest integer of a table.
-_INT64: Final = 1 << 63
-#: Bytes that the name of a table's field may have.
-_NAME_MAX: Final = 255
 
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
@@ -29,8 +25,8 @@ def table_to_json(table: FieldTable) -> dict[str, Any]:
 
 
 def _name(key: str) -> str:
-    if len(key.encode()) > _NAME_MAX:
-        raise ValueError(f"'{key[:32]}…' has more than {_NAME_MAX} bytes")
+    if len(key.encode()) > SHORTSTR_MAX:
+        raise ValueError(f"'{key[:32]}…' has more than {SHORTSTR_MAX} bytes")
     return key
 
 
@@ -38,7 +34,7 @@ def _field(value: Any) -> FieldValue:
     if isinstance(value, bool):
         return FieldValue("t", value)
     if isinstance(value, int):
-        if not -_INT64 <= value < _INT64:
+        if not -INT64_END <= value < INT64_END:
             raise ValueError(f"{value} is too large, it takes more than 64 bits")
         return FieldValue("l", value)
     if isinstance(value, float):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from broker.core.published import published_to, read_extra_keys
 from broker.core.routing import route
 from protocol import properties
+from protocol.constants import SHORTSTR_MAX
 from protocol.field_table import FieldTable, FieldValue, longstr, normalize
 from protocol.methods import encode_shortstr
 from protocol.properties import FLAGS, Properties, encode_content_header, encode_headers
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 #: The exchange that copies are published to; every virtual host has it.
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
 _TRACE_ROUTE: Final = encode_shortstr(TRACE_EXCHANGE)
-_SHORTSTR_MAX: Final = 255
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -115,7 +115,7 @@ class Tracer:
         if not exchange.bindings or envelope.route.startswith(_TRACE_ROUTE):
             return
         headers = (*_describe(envelope), ("node", longstr(self._node_name)), *about)
-        octets = key.encode("utf-8", "surrogateescape")[:_SHORTSTR_MAX]
+        octets = key.encode("utf-8", "surrogateescape")[:SHORTSTR_MAX]
         header = encode_content_header(size, {properties.HEADERS: encode_headers(headers)})
         made = Envelope(_TRACE_ROUTE + encode_shortstr(octets), header)
         copies = [Message(made, message.body) for message in messages]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Mapping
@@ -84,11 +85,13 @@ def _prepare_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    # What goes to the broker is UTF-8, whatever the terminal's encoding is.
-    sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        # What goes to the broker is UTF-8, whatever the terminal's encoding is.
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal's encoding lacks must not end a listing.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal's encoding lacks must not end a listing.
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _text(word: str) -> str:

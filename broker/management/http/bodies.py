@@ -10,12 +10,12 @@ from typing import Any, Final
 from broker.core.json_tables import table_from_json
 from broker.management.http.answers import encode
 from broker.management.http.errors import bad_request
+from protocol.constants import INT64_END, SHORTSTR_MAX
 from protocol.field_table import FieldTable
 
 #: From here on Erlang prints a list on several lines.
 _LINE: Final = 80
 _NEXT_LINE: Final = "\n "
-_INT64: Final = 1 << 63
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _WHITE_SPACE: Final = str.maketrans("", "", " \t\r\n")
 
@@ -134,11 +134,11 @@ def read_table(value: Any, what: str) -> FieldTable:
 def _check_values(value: Any) -> None:
     if value is None:
         raise bad_request("null_not_allowed")
-    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+    if isinstance(value, int) and not -INT64_END <= value < INT64_END:
         raise bad_request(f"the integer {value} is out of range")
     if isinstance(value, Mapping):
         for key, element in value.items():
-            if len(key.encode("utf-8", "surrogateescape")) > 255:
+            if len(key.encode("utf-8", "surrogateescape")) > SHORTSTR_MAX:
                 raise bad_request(f"the key '{key[:32]}…' is too long")
             _check_values(element)
     elif isinstance(value, list):
@@ -156,6 +156,6 @@ def check_length(name: str, what: str = "name") -> str:
         HTTPBadRequest: It has more than 255 bytes.
     """
     size = len(name.encode("utf-8", "surrogateescape"))
-    if size > 255:
+    if size > SHORTSTR_MAX:
         raise bad_request(f"{what} should be less than 255 bytes, actually was {size}\n")
     return name
