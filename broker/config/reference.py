@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 _INTRODUCTION: Final = """# Configuration
 
-Every option of Leveret, as `leveret config-reference` prints it. Options come from a YAML file (`--config FILE`, or the
-environment variable `LEVERET_CONFIG_FILE`), the environment and the command line; the later of these comes before the
-earlier. In the file, names are nested or dotted; `--set name=value` sets any option. Names and meanings are those of
-rabbitmq.conf where it has the option. A list is written with commas in the environment and on the command line.
+Every option of Leveret, as printed by `leveret config-reference`. Options come from a YAML file (`--config FILE`, or
+the environment variable `LEVERET_CONFIG_FILE`), the environment and the command line. The command line overrides the
+environment, and the environment overrides the file. In the file, names are nested or dotted; `--set NAME=VALUE` sets
+any option. Names and meanings are those of rabbitmq.conf if it has the option. In the environment and on the command
+line, lists are separated by commas.
 
-`leveret check-config` with the same arguments and environment tells all that is wrong, with file and line, and starts
-nothing; `--print` has it show what is in force and where it comes from. It exits with 0 if nothing is wrong, with 1 if
-something is, with 2 if that is on the command line.
+`leveret check-config` with the same arguments and environment reports everything that is wrong, with file and line,
+and starts nothing; see [Operations](operations.md#check-a-configuration).
 
-**Reload** says whether `SIGHUP` puts a new value in force without a restart.
+**Reload**: `SIGHUP` applies a new value without a restart.
 
 """
 
 
 def page() -> str:
-    """Render the reference with its introduction, as it stands in CONFIGURATION.md."""
+    """Render the reference with its introduction, as it stands in docs/configuration.md."""
     return _INTRODUCTION + render()
 
 

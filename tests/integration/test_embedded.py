@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,10 @@ from broker.app import StartError
 from broker.config.errors import ConfigError
 from broker.embedded import Leveret, LeveretThread
 from tests.integration.program import ROOT
+from tests.support.documentation import blocks
 from tests.support.management import Management
 
-_README = (ROOT / "README.md").read_text("utf-8")
+_PROGRAMS = {each.split("\n")[0].removeprefix("# "): each for each in blocks("python") if each.startswith("# test_")}
 _DEADLINE = 60
 
 
@@ -109,10 +109,9 @@ def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", re.findall(r"^# (test_\w+\.py)$", _README, re.MULTILINE))
-def test_fixtures_as_the_readme_shows_them(tmp_path: Path, name: str) -> None:
-    (source,) = re.findall(rf"^```python\n(# {re.escape(name)}\n.*?)^```$", _README, re.MULTILINE | re.DOTALL)
-    (tmp_path / name).write_text(source)
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_fixtures_as_documented(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(_PROGRAMS[name])
     arguments = ("-q", "-p", "no:cacheprovider", name)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],

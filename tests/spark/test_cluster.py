@@ -1,10 +1,9 @@
-"""Jobs on a cluster whose workers have Spark, but nothing of the project; by the commands of README.md."""
+"""Jobs on a cluster whose workers have Spark, but nothing of the project; by the documented commands."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from storage.analytics.command import main, reason_of
 from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment
 from tests.spark.directories import DirectoryBuilder
+from tests.support.documentation import block
 
 # Each program starts a Java of its own, and so do the master and the workers.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -41,10 +41,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def commands() -> list[str]:
-    """Those of README.md."""
-    readme = (ROOT / "README.md").read_text("utf-8")
-    (block,) = re.findall(r"^```sh\n([^`]*spark-submit[^`]*)^```$", readme, re.MULTILINE)
-    return str(block).splitlines()
+    """Those of the documentation."""
+    return block("sh", "spark-submit").splitlines()
 
 
 def run(command: str, given: dict[str, str]) -> str:
@@ -70,7 +68,7 @@ def test_workers_know_nothing_of_the_project() -> None:
     assert "No module named 'storage'" in done.stderr
 
 
-def test_the_commands_of_the_readme(master: str, directory: str, tmp_path: Path) -> None:
+def test_the_documented_commands(master: str, directory: str, tmp_path: Path) -> None:
     given = {
         "/mnt/leveret": directory,
         "spark://master:7077": master,

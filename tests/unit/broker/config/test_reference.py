@@ -30,5 +30,5 @@ def test_defaults_carry_their_units() -> None:
 
 
 def test_the_page_in_the_project_is_the_current_one() -> None:
-    """`leveret config-reference > CONFIGURATION.md` brings it up to date."""
-    assert (Path(__file__).parents[4] / "CONFIGURATION.md").read_text("utf-8") == page()
+    """`leveret config-reference > docs/configuration.md` brings it up to date."""
+    assert (Path(__file__).parents[4] / "docs" / "configuration.md").read_text("utf-8") == page()

@@ -1,4 +1,4 @@
-"""The path of README.md from a broker to the report works as printed."""
+"""The documented path from a broker to the report works as printed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,12 @@ from storage.event_format import EventKind
 from storage.snapshots.reader import open_reader
 from storage.snapshots.snapshot import Request
 from tests.integration.program import running
+from tests.support.documentation import block
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
 #: How many messages the script fetches in the end.
 GETS = 3000
-README = (ROOT / "README.md").read_text("utf-8")
-
-
-def block(language: str, text: str) -> str:
-    """The one block in a language that contains a text."""
-    (found,) = [each for each in re.findall(rf"^```{language}\n(.*?)^```$", README, re.M | re.S) if text in each]
-    return str(found)
 
 
 @pytest.fixture

@@ -1,25 +1,25 @@
-"""The commands of the README's section on containers, with the test's names, on the host's network."""
+"""The documented commands for containers, with the test's names, on the host's network."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 import pika
 import pytest
 
 from tests.docker.container import Container, free_ports
 from tests.docker.daemon import Docker
+from tests.support.documentation import block
 
-_README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-_NAME = "leveret-of-the-readme"
+_NAME = "leveret-of-the-documentation"
 
 
 def commands() -> list[list[str]]:
-    (block,) = re.findall(r"^```sh\nmake docker\n(.*?)^```$", _README, re.MULTILINE | re.DOTALL)
-    return [shlex.split(line) for line in block.splitlines()]
+    make, *lines = block("sh", "docker run --detach").splitlines()
+    assert make == "make docker"
+    return [shlex.split(line) for line in lines]
 
 
 def substituted(words: list[str], image: str, ports: dict[str, int]) -> list[str]:

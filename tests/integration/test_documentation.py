@@ -1,4 +1,4 @@
-"""What README.md shows works as it says."""
+"""What README.md and docs/ show works as printed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,12 @@ from broker.config.load import load
 from broker.config.options import OPTIONS
 from broker.version import VERSION
 from tests.integration.certificates import Authority
-from tests.integration.program import ROOT, run, running
+from tests.integration.program import run, running
+from tests.support.documentation import PAGES, ROOT, block, blocks, inline_code, prose
 from tests.support.management import Management
 from tests.support.wire import Connection
 
-_README = (ROOT / "README.md").read_text("utf-8")
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PROSE = _FENCED.sub("", _README)
-_CODE = re.findall(r"`([^`\n]+)`", _PROSE)
 _TIMEOUT = 30
-
-
-def _blocks(language: str) -> list[str]:
-    """The code blocks in a language."""
-    return [content for found, content in _FENCED.findall(_README) if found == language]
-
-
-def _containing(language: str, text: str) -> str:
-    """The one block in a language that contains a text."""
-    (block,) = [block for block in _blocks(language) if text in block]
-    return block
 
 
 # --- a first message ----------------------------------------------------------------------------------------------
@@ -46,7 +32,7 @@ def _containing(language: str, text: str) -> str:
 
 def test_ready_line(tmp_path: Path) -> None:
     """The line that the reader is told to look for has the form of the real one."""
-    (shown,) = [block.strip() for block in _blocks("") if " ready " in block]
+    shown = block("", " ready ").strip()
     with running(tmp_path) as program:
         assert _form(program.ready_line) == _form(shown)
 
@@ -57,9 +43,9 @@ def _form(line: str) -> str:
 
 def test_first_program(tmp_path: Path) -> None:
     script = tmp_path / "first.py"
-    (printed,) = re.findall(r"`\.venv/bin/python first\.py` prints `([^`]+)`", _README)
+    (printed,) = re.findall(r"`\.venv/bin/python first\.py` prints `([^`]+)`", PAGES["docs/getting-started.md"])
     with running(tmp_path) as program:
-        source = _containing("python", "first message")
+        source = block("python", "first message")
         assert source.count("127.0.0.1:5672") == 1
         script.write_text(source.replace("127.0.0.1:5672", program.addresses["amqp"]))
         ran = subprocess.run(
@@ -71,7 +57,7 @@ def test_first_program(tmp_path: Path) -> None:
 # --- configuration ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", _blocks("yaml"), ids=range(len(_blocks("yaml"))))
+@pytest.mark.parametrize("content", blocks("yaml"), ids=range(len(blocks("yaml"))))
 def test_configuration_starts_a_broker(tmp_path: Path, content: str) -> None:
     file = tmp_path / "leveret.yaml"
     file.write_text(content)
@@ -81,11 +67,11 @@ def test_configuration_starts_a_broker(tmp_path: Path, content: str) -> None:
 
 
 def test_check_of_a_configuration(tmp_path: Path) -> None:
-    """With a file from the README, as the README shows it; what it prints can be used again."""
-    command = shlex.split(_containing("sh", "check-config --config"))
+    """With a file from the documentation; what it prints can be used again."""
+    command = shlex.split(block("sh", "check-config --config"))
     assert command.pop(0) == ".venv/bin/leveret"
     file = tmp_path / command[command.index("--config") + 1]
-    file.write_text(_containing("yaml", "users:"))
+    file.write_text(block("yaml", "users:"))
     checked = run(*[str(file) if word == file.name else word for word in command])
     assert (checked.returncode, checked.stderr) == (0, "")
     assert f"heartbeat: 30  # {file}:" in checked.stdout
@@ -96,7 +82,7 @@ def test_check_of_a_configuration(tmp_path: Path) -> None:
 
 def test_configured_user_and_heartbeat(tmp_path: Path) -> None:
     file = tmp_path / "leveret.yaml"
-    file.write_text(_containing("yaml", "users:"))
+    file.write_text(block("yaml", "users:"))
     settings = load(file, {})
     with (
         running(tmp_path, "--config", str(file)) as program,
@@ -110,16 +96,16 @@ def test_configured_user_and_heartbeat(tmp_path: Path) -> None:
 
 
 def test_policy_over_http_and_in_the_file(tmp_path: Path) -> None:
-    """Both ways of the README set the same policy."""
+    """The request and the file set the same policy."""
     file = tmp_path / "leveret.yaml"
-    file.write_text(_containing("yaml", "policies:"))
+    file.write_text(block("yaml", "policies:"))
     policies = []
     for name, options in (("http", ()), ("file", ("--config", str(file)))):
         directory = tmp_path / name
         directory.mkdir()
         with running(directory, *options) as program:
             if name == "http":
-                _do_as_curl(_containing("sh", "curl"), program.addresses["management"])
+                _do_as_curl(block("sh", "curl"), program.addresses["management"])
             policies.append(Management(program.http_url).request("GET", "policies", "/", "bounded"))
     assert policies[0] == policies[1]
     assert policies[0]["definition"] == {"max-length": 1000000, "overflow": "reject-publish"}
@@ -160,7 +146,7 @@ def _do_as_curl(command: str, address: str) -> None:
 
 def test_make_run(tmp_path: Path) -> None:
     """`make run` from a checkout whose environment is there; the arguments take care of ports and data."""
-    assert "make run" in _blocks("sh")[0]
+    assert "make run\n" in blocks("sh", "README.md")
     ports = "--port 0 --management-port 0 --prometheus-port 0 --host 127.0.0.1"
     command = ["make", "--silent", "run", f"ARGS={ports} --data-dir {tmp_path}"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -172,10 +158,10 @@ def test_make_run(tmp_path: Path) -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    """The options of the README's command, with free ports and the files that it names."""
+    """The options of the printed command, with free ports and the files that it names."""
     authority = Authority(tmp_path)
     issued = authority.issue("localhost")
-    words = shlex.split(_containing("sh", "--amqps-port").replace("\\\n", " "))
+    words = shlex.split(block("sh", "--amqps-port").replace("\\\n", " "))
     assert words.pop(0) == ".venv/bin/leveret"
     files = {"server.pem": issued.certificate, "server.key": issued.key}
     for at, word in enumerate(words):
@@ -200,7 +186,7 @@ def test_command_line(tmp_path: Path) -> None:
     """Each line, with the URL of a broker on other ports."""
     with running(tmp_path) as program:
         environment = dict(os.environ)
-        for line in _blocks("console")[0].splitlines():
+        for line in blocks("console")[0].splitlines():
             shown = line.removeprefix("$ ").replace("http://guest:guest@localhost:15672", program.http_url)
             words = shlex.split(shown, comments=True)
             if words[0] == "export":
@@ -219,7 +205,9 @@ def test_command_line(tmp_path: Path) -> None:
 
 
 def test_make_targets_exist() -> None:
-    named = {target for code in [*_CODE, *_blocks("sh")] for target in re.findall(r"\bmake ([a-z][a-z-]*)", code)}
+    named = {
+        target for code in [*inline_code(), *blocks("sh")] for target in re.findall(r"\bmake ([a-z][a-z-]*)", code)
+    }
     assert {"run", "test", "lint", "bench"} <= named
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert named <= targets
@@ -238,34 +226,47 @@ def test_flags_exist() -> None:
         help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)
     documented = {flag for text in texts for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text)}
-    named = {flag for code in _CODE for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", code)}
+    named = {flag for code in inline_code() for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", code)}
     assert {"--config", "--set", "--port", "--help"} <= named
     assert named <= documented
 
 
 def test_options_exist() -> None:
     """Those in code of the forms `name: value`, `--set name=value` and `LEVERET_NAME=value`."""
-    named = {name for code in _CODE for name in re.findall(r"^([a-z_]+(?:\.[a-z_]+)*): ", code)}
-    named |= {name for code in _CODE for name in re.findall(r"--set ([a-z_.]+)=", code)}
+    named = {name for code in inline_code() for name in re.findall(r"^([a-z_]+(?:\.[a-z_]+)*): ", code)}
+    named |= {name for code in inline_code() for name in re.findall(r"--set ([a-z_.]+)=", code)}
     assert {"heartbeat", "load_definitions", "compat.advertise"} <= named
     assert named <= set(OPTIONS)
-    variables = {name for code in _CODE for name in re.findall(r"\b(LEVERET_[A-Z_]+)=", code)}
+    variables = {name for code in inline_code() for name in re.findall(r"\b(LEVERET_[A-Z_]+)=", code)}
     assert variables <= {option.environment for option in OPTIONS.values()}
 
 
-def test_links_lead_somewhere() -> None:
-    anchors = {
-        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
-        for heading in re.findall(r"^#+ (.+)$", _PROSE, re.MULTILINE)
-    }
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", _PROSE) if "://" not in link]
-    assert links
+def _anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", prose(page)) if "://" not in link]
     for link in links:
         path, _, anchor = link.partition("#")
-        assert not path or (ROOT / path).is_file(), link
-        assert path or anchor in anchors, link
+        target = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
+        assert target.is_file(), link
+        name = str(target.relative_to(ROOT))
+        assert not anchor or name not in PAGES or anchor in _anchors(name), link
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\(([^)#]+)\)", prose("README.md")))
+    assert {page for page in PAGES if page.startswith("docs/")} <= linked
+
+
+def test_the_readme_is_a_front_page() -> None:
+    assert PAGES["README.md"].count("\n") <= 150
 
 
 def test_version_is_the_current_one() -> None:
-    assert f"leveret {VERSION} ready" in _README
-    assert VERSION.rsplit(".", 1)[0] in re.findall(r"version (\d+\.\d+)", _README)
+    assert f"leveret {VERSION} ready" in PAGES["README.md"]
+    assert VERSION.rsplit(".", 1)[0] in re.findall(r"version (\d+\.\d+)", PAGES["README.md"])

@@ -1,0 +1,43 @@
+"""The project's documentation, for tests that run what it shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+#: Every page that a reader follows, by its path from the project's root.
+PAGES: Final = {
+    str(path.relative_to(ROOT)): path.read_text("utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+}
+
+_FENCED: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str, page: str | None = None) -> list[str]:
+    """Return the code blocks in a language.
+
+    Args:
+        language: the word after the opening fence; empty for none.
+        page: path of one page; all pages if omitted.
+    """
+    pages = PAGES.values() if page is None else [PAGES[page]]
+    return [content for text in pages for found, content in _FENCED.findall(text) if found == language]
+
+
+def block(language: str, text: str) -> str:
+    """Return the only code block in a language that contains a text."""
+    (found,) = [each for each in blocks(language) if text in each]
+    return found
+
+
+def prose(page: str) -> str:
+    """Return a page without its code blocks."""
+    return _FENCED.sub("", PAGES[page])
+
+
+def inline_code() -> list[str]:
+    """Return all inline code of all pages."""
+    return [code for page in PAGES for code in re.findall(r"`([^`\n]+)`", prose(page))]
