@@ -74,7 +74,9 @@ class Broker:
         return str(self.global_parameters.values.get(CLUSTER_NAME, self.default_cluster_name))
 
     def save_vhost(self, vhost: VirtualHost) -> None:
-        """Keep a virtual host, its limits and its metadata."""
+        """Keep a virtual host, its limits and its metadata; not one that has been deleted."""
+        if self.vhosts.get(vhost.name) is not vhost:
+            return
         limits = {"max_connections": vhost.max_connections, "max_queues": vhost.max_queues}
         self._journal.put("vhost", (vhost.name,), {**limits, "metadata": metadata_to_json(vhost.metadata)})
 

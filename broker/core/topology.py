@@ -148,6 +148,12 @@ class Topology:
             raise precondition_failed(f"exchange '{name}' in vhost '{self.vhost_name}' in use")
         self._delete_exchanges([exchange])
 
+    def delete_all(self) -> None:
+        """Delete all bindings, also those between predeclared exchanges, and all exchanges but the predeclared ones."""
+        self._drop([binding for exchange in self.exchanges.values() for binding in exchange.bindings.values()])
+        predeclared = {DEFAULT_EXCHANGE, *(name for name, *_ in _PREDECLARED)}
+        self._delete_exchanges([each for name, each in self.exchanges.items() if name not in predeclared])
+
     def set_alternate(self, exchange: Exchange, name: str | None) -> None:
         """Give an exchange the alternate exchange that its policy names.
 

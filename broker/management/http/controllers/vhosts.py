@@ -77,7 +77,7 @@ class VirtualHosts:
             raise bad_request(invalid.reason) from None
         vhost = self._broker.add_vhost(name)
         self._broker.set_metadata(vhost, metadata)
-        if not existed:
+        if not existed and user.name in self._accounts.users:
             self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
         return web.Response(status=204 if existed else 201)
 

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
 from broker.core.broker import Broker, ClientConnection
 from broker.core.stats.counters import ConnectionCounters
 from broker.core.turn import Turn
+from broker.core.vhost import VirtualHost
+from broker.core.vhost_metadata import VirtualHostMetadata
+from policies.policy import Policy
+from protocol.field_table import FieldValue
+from storage.definitions import Key
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers
+from tests.support.queues import ManualTimers, declare
 
 
 class FakeOutput:
@@ -84,3 +90,52 @@ def test_a_connection_may_outlive_its_vhost(broker: Broker) -> None:
     del broker.vhosts["v"]
     broker.unregister(connection)
     assert not broker.connections
+
+
+class Rows:
+    """A journal in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, Key], Mapping[str, Any]] = {}
+
+    def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
+        self.kept[kind, key] = value
+
+    def delete(self, kind: str, key: Key) -> None:
+        self.kept.pop((kind, key), None)
+
+
+def fill(vhost: VirtualHost) -> None:
+    """Give a virtual host something of every kind that is kept."""
+    exchanges = vhost.topology.exchanges
+    vhost.declare_exchange("x", "topic", True, False, False, ())
+    queue = declare(vhost, "q")
+    vhost.topology.bind(exchanges["amq.direct"], exchanges["amq.fanout"], "k", (("a", FieldValue("l", 1)),))
+    vhost.topology.bind(exchanges["amq.topic"], queue, "k", ())
+    vhost.topology.bind(exchanges["x"], exchanges["amq.fanout"], "k", ())
+    vhost.policies.set(Policy("p", "^q", {"max-length": 3}), operator=False)
+    vhost.policies.set(Policy("o", "^q", {"max-length": 4}), operator=True)
+
+
+def test_nothing_outlives_a_deleted_vhost(broker: Broker) -> None:
+    rows = Rows()
+    broker.record_to(rows)
+    vhost = broker.add_vhost("v")
+    fill(vhost)
+    kinds = ["binding", "exchange", "operator_policy", "policy", "queue", "vhost"]
+    assert sorted({kind for kind, _ in rows.kept}) == kinds
+    broker.delete_vhost("v")
+    assert rows.kept == {}
+    assert not vhost.topology.exchanges["amq.direct"].bindings
+
+
+def test_what_is_done_to_a_deleted_vhost_is_kept_nowhere(broker: Broker) -> None:
+    """Requests that have begun before may still hold it."""
+    rows = Rows()
+    broker.record_to(rows)
+    vhost = broker.add_vhost("v")
+    broker.delete_vhost("v")
+    fill(vhost)
+    broker.save_vhost(vhost)
+    broker.set_metadata(vhost, VirtualHostMetadata("again"))
+    assert rows.kept == {}
