@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from storage.interface import Entry
 
@@ -72,14 +73,19 @@ class Consumer(Holder, ABC):
         """Learn that the queue is gone."""
 
 
+#: Consumers in order, each of which can leave without a search. A dict is not enough: finding its first key means
+#: walking over all that have left before.
+Consumers: TypeAlias = OrderedDict[Consumer, None]
+
+
 class Ring:
     """The consumers that may take messages: the highest priority first, in rotation within it."""
 
     __slots__ = ("_levels", "_priorities")
 
     def __init__(self) -> None:
-        self._levels: dict[int, deque[Consumer]] = {}
-        #: Priorities with at least one consumer, highest first.
+        self._levels: dict[int, Consumers] = {}
+        #: Priorities with at least one consumer, negated, so that the highest is the first.
         self._priorities: list[int] = []
 
     def __bool__(self) -> bool:
@@ -89,23 +95,26 @@ class Ring:
         """Put a consumer behind those of its priority."""
         level = self._levels.get(consumer.priority)
         if level is None:
-            level = self._levels[consumer.priority] = deque()
-            self._priorities.append(consumer.priority)
-            self._priorities.sort(reverse=True)
-        level.append(consumer)
+            level = self._levels[consumer.priority] = OrderedDict()
+            insort(self._priorities, -consumer.priority)
+        level[consumer] = None
 
     def discard(self, consumer: Consumer) -> None:
         """Take a consumer out, if it is in."""
         level = self._levels.get(consumer.priority)
         if level is not None and consumer in level:
-            level.remove(consumer)
+            del level[consumer]
             if not level:
                 del self._levels[consumer.priority]
-                self._priorities.remove(consumer.priority)
+                del self._priorities[bisect_left(self._priorities, -consumer.priority)]
 
-    def first_level(self) -> deque[Consumer]:
+    def first_level(self) -> Consumers:
         """The consumers of the highest priority; the next to be served first."""
-        return self._levels[self._priorities[0]]
+        return self._levels[-self._priorities[0]]
+
+    def first(self) -> Consumer:
+        """The next consumer to be served; there is one."""
+        return next(iter(self.first_level()))
 
     def block(self, consumer: Consumer) -> None:
         """Take out a consumer that has no credit."""
@@ -120,10 +129,12 @@ class ConsumerGroup:
         single_active: Only one consumer gets messages; the others wait to take over.
     """
 
-    __slots__ = ("_all", "active", "ring", "single_active")
+    __slots__ = ("_all", "_waiting", "active", "ring", "single_active")
 
     def __init__(self, single_active: bool) -> None:
-        self._all: list[Consumer] = []
+        self._all: Consumers = OrderedDict()
+        #: Those that may take over from the single active one.
+        self._waiting = Ring()
         self.single_active = single_active
         self.active: Consumer | None = None
         self.ring = Ring()
@@ -137,26 +148,31 @@ class ConsumerGroup:
     @property
     def exclusive(self) -> bool:
         """Whether a consumer keeps all others out."""
-        return any(consumer.exclusive for consumer in self._all[:1])
+        return bool(self._all) and next(iter(self._all)).exclusive
 
     def add(self, consumer: Consumer) -> None:
         """Let a consumer join."""
-        self._all.append(consumer)
+        self._all[consumer] = None
         if not self.single_active:
             self.ring.add(consumer)
         elif self.active is None:
             self._activate(consumer)
+        else:
+            self._waiting.add(consumer)
 
     def remove(self, consumer: Consumer) -> None:
         """Let a consumer leave; of those that wait, the one of highest priority and longest wait takes over."""
-        self._all.remove(consumer)
+        del self._all[consumer]
         self.ring.discard(consumer)
+        self._waiting.discard(consumer)
         # Its unacked messages are still to be settled, which must not bring it back into the ring.
         consumer.blocked = False
         if consumer is self.active:
             self.active = None
-            if self._all:
-                self._activate(max(self._all, key=lambda waiting: waiting.priority))
+            if self._waiting:
+                successor = self._waiting.first()
+                self._waiting.discard(successor)
+                self._activate(successor)
 
     def unblock(self, consumer: Consumer) -> None:
         """Put a consumer that has credit again back into the ring."""
@@ -165,8 +181,9 @@ class ConsumerGroup:
 
     def clear(self) -> list[Consumer]:
         """Remove all consumers; return them."""
-        gone, self._all = self._all, []
-        self.ring = Ring()
+        gone = list(self._all)
+        self._all.clear()
+        self.ring, self._waiting = Ring(), Ring()
         self.active = None
         return gone
 

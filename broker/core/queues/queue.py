@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from broker.core.consumers import Consumer, ConsumerGroup, Holder
+from broker.core.consumers import Consumer, ConsumerGroup, Consumers, Holder
 from broker.core.queues.contents import QueueContents
 from broker.core.queues.expiry import HeadTimer, Lease
 from broker.core.queues.host import QueueHost
@@ -226,7 +225,7 @@ class Queue(QueueContents):
         store, ring = self.store, self.consumers.ring
         while store.ready_count and ring:
             level = ring.first_level()
-            consumer = level[0]
+            consumer = next(iter(level))
             credit = consumer.credit()
             if credit <= 0:
                 ring.block(consumer)
@@ -246,12 +245,12 @@ class Queue(QueueContents):
                     continue
             self._hand_out(level, consumer, entries, body_bytes)
 
-    def _hand_out(self, level: deque[Consumer], consumer: Consumer, entries: list[Entry], body_bytes: int) -> None:
+    def _hand_out(self, level: Consumers, consumer: Consumer, entries: list[Entry], body_bytes: int) -> None:
         """Deliver taken messages, if there are any, to the first consumer of a level; it is the last one then."""
         if not entries:
             return
         if len(level) > 1:
-            level.rotate(-1)
+            level.move_to_end(consumer)
         self.counters.count_delivery(entries)
         if consumer.no_ack:
             self.counters.delivered_no_ack += len(entries)

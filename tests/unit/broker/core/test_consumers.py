@@ -176,3 +176,40 @@ class TestSingleActive:
         assert not group.ring
         group.unblock(a)
         assert tags(group.ring) == ["a"]
+
+
+class CountedConsumer(FakeConsumer):
+    """A consumer that counts how often it is looked at."""
+
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedConsumer.looks += 1
+        return self is other
+
+    __hash__ = FakeConsumer.__hash__
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "priority":
+            CountedConsumer.looks += 1
+        return super().__getattribute__(name)
+
+
+class TestManyConsumers:
+    """The work for one that leaves does not grow with the number of those that stay."""
+
+    @pytest.mark.parametrize("single_active", [False, True])
+    @pytest.mark.parametrize("priorities", [1, 3, 2000])
+    @pytest.mark.parametrize("order", ["first come, first go", "last come, first go"])
+    def test_leaving_costs_the_same_for_each(
+        self, queue: Queue, single_active: bool, priorities: int, order: str
+    ) -> None:
+        group = ConsumerGroup(single_active)
+        members = [CountedConsumer(queue, str(number), priority=number % priorities) for number in range(2000)]
+        for member in members:
+            group.add(member)
+        CountedConsumer.looks = 0
+        for member in members if order.startswith("first") else reversed(members):
+            group.remove(member)
+        assert CountedConsumer.looks < 2000 * 20
+        assert (len(group), group.active, bool(group.ring)) == (0, None, False)
