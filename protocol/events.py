@@ -69,6 +69,25 @@ class PublishRun:
         self.bodies = bodies
 
 
+class VariedRun:
+    """Consecutive messages of one channel with equal publish arguments, each with a content header of its own.
+
+    Args:
+        channel: Their channel number.
+        publish: Their common arguments.
+        headers: Their content-header payloads, in order; at least two.
+        bodies: Their bodies, as many; none is empty.
+    """
+
+    __slots__ = ("bodies", "channel", "headers", "publish")
+
+    def __init__(self, channel: int, publish: Publish, headers: list[bytes], bodies: list[bytes]) -> None:
+        self.channel = channel
+        self.publish = publish
+        self.headers = headers
+        self.bodies = bodies
+
+
 class AckRun:
     """Consecutive basic.ack of one channel, each with multiple=false.
 
@@ -84,4 +103,4 @@ class AckRun:
         self.tags = tags
 
 
-Event: TypeAlias = MethodReceived | PublishRun | AckRun | AmqpFault | WireFault
+Event: TypeAlias = MethodReceived | PublishRun | VariedRun | AckRun | AmqpFault | WireFault

@@ -26,7 +26,7 @@ from protocol.constants import (
     MESSAGE_SIZE_CAP,
 )
 from protocol.erlang_terms import format_binary, format_octets
-from protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun
+from protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from protocol.faults import ConnectionFault, ReplyCode, WireFault, frame_error, unexpected_frame
 from protocol.methods import INDEX, METHODS, Method, decode_arguments, fills
 
@@ -296,10 +296,12 @@ class FrameReader:
     def _vary(self, events: list[Event]) -> bool:
         """Read messages that have the publish of the last one, and headers and bodies of their own."""
         data, offset = self._data, self._offset
-        common, publish, channel = self._common, self._last.publish, self._last.channel
+        common, channel = self._common, self._last.channel
         skip, largest = len(common), min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
         last = len(data) - _CONTENT_HEAD_SIZE - FRAME_HEAD_SIZE - skip
-        first = offset
+        header = self._last.header
+        headers: list[bytes] = []
+        bodies: list[bytes] = []
         while offset <= last and data.startswith(common, offset):
             header_size, class_and_weight, body_size = _HEADER_LEAD.unpack_from(data, offset + skip)
             header_at = offset + skip + 4
@@ -313,18 +315,35 @@ class FrameReader:
                 or body_end >= len(data)
                 or _BODY_LEAD.unpack_from(data, header_end) != (FRAME_END, FRAME_BODY, channel, body_size)
                 or data[body_end] != FRAME_END
+                # A message that repeats the last one is read faster by _repeat().
+                or data[header_at:header_end] == header
             ):
                 break
-            run = PublishRun(channel, publish, data[header_at:header_end], [data[body_at:body_end]])
-            events.append(run)
-            self._last = run
-            self._prefix, self._body_size = data[offset:body_at], body_size
+            header = data[header_at:header_end]
+            headers.append(header)
+            bodies.append(data[body_at:body_end])
+            self._offset = offset
             offset = body_end + 1
-            # A message that repeats this one is better off elsewhere.
-            if self.stepwise or data.startswith(self._prefix, offset):
+            if self.stepwise:
                 break
+        if not headers:
+            return False
+        self._body_size = len(bodies[-1])
+        self._prefix = data[self._offset : offset - self._body_size - 1]
         self._offset = offset
-        return offset > first
+        self._emit_varied(events, channel, headers, bodies)
+        return True
+
+    def _emit_varied(self, events: list[Event], channel: int, headers: list[bytes], bodies: list[bytes]) -> None:
+        """Add the event of messages that have the publish of the last one."""
+        publish = self._last.publish
+        if len(headers) == 1:
+            self._last = PublishRun(channel, publish, headers[0], bodies)
+            events.append(self._last)
+        else:
+            events.append(VariedRun(channel, publish, headers, bodies))
+            # What may follow repeats the last of them.
+            self._last = PublishRun(channel, publish, headers[-1], [])
 
     def _read_content_at_once(self, events: list[Event], channel: int, publish: Publish, size: int) -> bool:
         """Read header and body behind a publish if both are whole, in one frame each, and of this channel."""

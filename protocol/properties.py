@@ -155,33 +155,13 @@ def _undecodable() -> ConnectionFault:
     return ConnectionFault(ReplyCode.INTERNAL_ERROR, method=0)
 
 
-def read_mode_and_priority(payload: bytes, flags: int) -> tuple[int, int]:
-    """Read delivery mode (1 by default) and priority (0 by default) of properties without a headers table.
-
-    Args:
-        payload: A content-header payload.
-        flags: Its property flags; HEADERS is not among them.
-    Raises:
-        ConnectionFault: INTERNAL_ERROR (541) if the properties cannot be decoded.
-    """
-    mode, priority, offset = 1, 0, _HEADER_SIZE
-    try:
-        for flag, width in _plan(flags):
-            if flag == DELIVERY_MODE:
-                mode = payload[offset]
-            elif flag == PRIORITY:
-                priority = payload[offset]
-            offset += width or 1 + payload[offset]
-    except IndexError:
-        raise _undecodable() from None
-    if offset != len(payload):
-        raise _undecodable()
-    return mode, priority
-
-
 @lru_cache(maxsize=1024)
-def _plan(flags: int) -> tuple[tuple[int, int], ...]:
-    """The properties that these flags announce, in order: flag and width."""
+def property_widths(flags: int) -> tuple[tuple[int, int], ...]:
+    """List the properties that these flags announce, in the order of the wire.
+
+    Returns:
+        Flag and width in bytes of each; 0 for a value that carries its length.
+    """
     return tuple((flag, width) for flag, width in _WIDTHS if flags & flag)
 
 
@@ -190,7 +170,7 @@ def _measure(payload: bytes, flags: int) -> dict[int, tuple[int, int]]:
     spans: dict[int, tuple[int, int]] = {}
     offset, end = _HEADER_SIZE, len(payload)
     try:
-        for flag, width in _plan(flags):
+        for flag, width in property_widths(flags):
             start = offset
             if width:
                 offset += width

@@ -32,13 +32,13 @@ class MessageStore(Protocol):
     def ready_bytes(self) -> int:
         """Body bytes of the ready messages."""
 
-    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+    def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Put messages at the tail.
 
         Args:
-            messages: In the order in which they will be taken; all with one envelope
-                and with bodies of one length.
+            messages: In the order in which they will be taken; all with one priority and one delivery mode.
             body_bytes: Sum of their body lengths, which the caller knows anyway.
+            longest: Length of the longest body; None if all have one length.
         """
 
     def take(self, count: int, body_bytes: int) -> list[Entry]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from broker.session.handlers.basic import acknowledge_run
 from broker.session.handlers.registry import HANDLERS
-from broker.session.publishing import publish_run
+from broker.session.publishing import publish_run, publish_varied
 from protocol.constants import BASIC_ACK, BASIC_PUBLISH
-from protocol.events import AckRun, Event, MethodReceived, PublishRun
+from protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from protocol.faults import ChannelFault, ConnectionFault, ReplyCode
 from protocol.methods import INDEX, encode_method
 from protocol.states import ChannelState
@@ -38,7 +38,7 @@ def dispatch(connection: Connection, event: Event) -> None:
         ConnectionFault: Whatever closes the connection.
         WireFault: Whatever drops it.
     """
-    if type(event) is PublishRun:
+    if type(event) is PublishRun or type(event) is VariedRun:
         _publish(connection, event)
     elif type(event) is AckRun:
         _acknowledge(connection, event)
@@ -55,16 +55,19 @@ def method_of(event: Event) -> int:
     """Index of the method in hand while an event is handled; 0 if it is none."""
     if isinstance(event, MethodReceived):
         return event.method.index
-    if isinstance(event, PublishRun):
+    if isinstance(event, PublishRun | VariedRun):
         return BASIC_PUBLISH
     return BASIC_ACK if isinstance(event, AckRun) else 0
 
 
-def _publish(connection: Connection, run: PublishRun) -> None:
+def _publish(connection: Connection, run: PublishRun | VariedRun) -> None:
     channel = connection.channels.find(run.channel, BASIC_PUBLISH)
     if channel.state is ChannelState.OPEN:
         try:
-            publish_run(channel, run)
+            if isinstance(run, PublishRun):
+                publish_run(channel, run)
+            else:
+                publish_varied(channel, run)
         except ChannelFault as fault:
             channel.fail(fault, BASIC_PUBLISH)
 

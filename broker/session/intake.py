@@ -6,13 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
-from protocol.events import Event, PublishRun
+from protocol.events import Event, PublishRun, VariedRun
 from protocol.methods import INDEX, encode_method
 from protocol.states import ConnectionState
 
 if TYPE_CHECKING:
     from broker.session.connection import Connection
 
+_PUBLISHES: Final = (PublishRun, VariedRun)
 _BLOCKED: Final = INDEX["connection.blocked"]
 _UNBLOCKED: Final = INDEX["connection.unblocked"]
 
@@ -59,7 +60,7 @@ class Intake:
             for position, event in enumerate(events):
                 if output.overfull and connection.state is ConnectionState.RUNNING:
                     self._wait_for_room(connection)
-                elif type(event) is not PublishRun or not alarms.any or not self._must_wait(connection):
+                elif not (alarms.any and type(event) in _PUBLISHES and self._must_wait(connection)):
                     connection.handle(event)
                     continue
                 self._held = events[position:]

@@ -16,9 +16,10 @@ from broker.core.routing import route as find_route
 from broker.session.delivery import send_message
 from broker.session.direct_reply import REPLY_QUEUE
 from protocol import properties
-from protocol.events import Publish, PublishRun
+from protocol.events import Publish, PublishRun, VariedRun
 from protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
 from protocol.field_table import FieldTable, find, normalize
+from protocol.header_scan import DECODE, PERSISTENT, scan_header
 from protocol.methods import INDEX
 from protocol.properties import Properties, encode_headers, encode_text
 from storage.message import Envelope, Message
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 _RETURN: Final = INDEX["basic.return"]
 _BODY_SIZE: Final = struct.Struct(">Q")
 _BARE_HEADER_SIZE: Final = 14
-
-#: Properties that have a say in whether a message may be published, and where it goes.
-_ACTED_ON: Final = properties.HEADERS | properties.REPLY_TO | properties.EXPIRATION | properties.USER_ID
 
 
 class PublishRoute:
@@ -110,18 +108,96 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
         return
     taken = _enqueue(channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
     if channel.confirms is not None:
-        _confirm(channel, route, len(messages), taken)
+        _confirm(channel, route.queues, route.awaits_sync, len(messages), taken)
 
 
-def _confirm(channel: Channel, route: PublishRoute, count: int, taken: int) -> None:
+def publish_varied(channel: Channel, run: VariedRun) -> None:
+    """Publish messages of one route with content headers of their own.
+
+    Those whose headers the broker need not decode go to the queues in batches; the others are published one by one.
+
+    Args:
+        channel: The channel they came on.
+        run: The messages.
+    Raises:
+        ChannelFault: As publish_run(); the messages before it are published, those behind it are not.
+        ConnectionFault: Likewise.
+    """
+    publish = run.publish
+    route = _varied_route(channel, publish)
+    batch: list[Message] = []
+    last = DECODE
+    for header, body in zip(run.headers, run.bodies, strict=True):
+        scanned = DECODE if route is None else scan_header(header)
+        if scanned != last and batch:
+            assert route is not None
+            _publish_batch(channel, route, batch, publish.mandatory)
+            batch = []
+        last = scanned
+        if scanned == DECODE:
+            publish_run(channel, PublishRun(run.channel, publish, header, [body]))
+            route = _varied_route(channel, publish)
+        else:
+            envelope = Envelope(publish.route, header, scanned >= PERSISTENT, scanned & (PERSISTENT - 1))
+            batch.append(Message(envelope, body))
+    if batch:
+        assert route is not None
+        _publish_batch(channel, route, batch, publish.mandatory)
+
+
+def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
+    """Return where messages go by their routing key alone, if their queues take headers and sizes that differ."""
+    route: PublishRoute | None = publish.memo
+    if (
+        route is None
+        or route.generation != channel.connection.authorization.generation
+        or route.keys_queues is None
+        or route.keys_replies
+        or channel.tracer is not None
+        or channel.transaction is not None
+    ):
+        return None
+    for queue in route.keys_queues:
+        if not queue.takes_varied:
+            return None
+    return route
+
+
+def _publish_batch(channel: Channel, route: PublishRoute, messages: list[Message], mandatory: bool) -> None:
+    """Hand messages with one priority and one delivery mode to the queues for their routing key."""
+    queues, count = route.keys_queues, len(messages)
+    assert queues is not None
+    sizes = [len(message.body) for message in messages]
+    body_bytes, longest = sum(sizes), max(sizes)
+    _count_publish(channel, route.exchange, count, queues)
+    routed = False
+    for queue in queues:
+        if not queue.deleted:
+            queue.publish_varied(messages, body_bytes, longest)
+            routed = True
+    if not routed:
+        _leave_unroutable(channel, messages, body_bytes, mandatory)
+        route.exchange.counters.lose(count, returned=mandatory)
+    if channel.confirms is not None:
+        awaits_sync = _sync_needs(route, queues)[messages[0].envelope.persistent]
+        _confirm(channel, queues, awaits_sync, count, count)
+
+
+def _count_publish(channel: Channel, exchange: Exchange, count: int, queues: tuple[Queue, ...]) -> None:
+    channel.counters.publish += count
+    exchange.counters.publish_in += count
+    exchange.counters.publish_out += count * len(queues)
+
+
+def _confirm(channel: Channel, queues: tuple[Queue, ...], awaits_sync: bool, count: int, taken: int) -> None:
     """Confirm messages, now or once they are safe; refuse those that were not taken."""
     confirms = channel.confirms
     assert confirms is not None
     channel.counters.publish_confirm += count
-    if not route.awaits_sync:
+    if not awaits_sync:
         confirms.accept_next(taken)
         channel.output.confirm(channel)
-    elif confirms.hold_next(taken, route.queues):
+    elif confirms.hold_next(taken, queues):
         channel.connection.server.broker.storage.await_sync(channel)
     if taken < count:
         for _ in range(count - taken):
@@ -143,9 +219,7 @@ def _enqueue(
         How many were refused by no queue. They come first: a queue that is full stays full for the rest of a run.
     """
     taken = count = len(messages)
-    channel.counters.publish += count
-    exchange.counters.publish_in += count
-    exchange.counters.publish_out += count * len(queues)
+    _count_publish(channel, exchange, count, queues)
     routed = False
     body_bytes = count * len(messages[0].body)
     for queue in queues:
@@ -156,16 +230,16 @@ def _enqueue(
         _reply(channel, name, messages)
     # A direct reply does not count as routed, as in 3.10.8.
     if not routed:
-        _leave_unroutable(channel, messages, mandatory)
+        _leave_unroutable(channel, messages, body_bytes, mandatory)
         if not replies:
             exchange.counters.lose(count, returned=mandatory)
     return taken
 
 
-def _leave_unroutable(channel: Channel, messages: list[Message], mandatory: bool) -> None:
+def _leave_unroutable(channel: Channel, messages: list[Message], body_bytes: int, mandatory: bool) -> None:
     """Send messages back that no queue took, if the publisher wants that."""
     broker = channel.connection.server.broker
-    broker.storage.note_unroutable(len(messages), len(messages) * len(messages[0].body))
+    broker.storage.note_unroutable(len(messages), body_bytes)
     if not mandatory:
         channel.counters.drop_unroutable += len(messages)
         return
@@ -226,10 +300,15 @@ def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
 def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
     """Make the envelope of messages with this header, and find out where they go and how safe they have to be."""
     _find_envelope(channel, publish, route, header)
-    if route.queues is not route.weighed:
-        durable = [queue.storage for queue in route.queues if queue.storage.awaits_sync]
-        route.weighed, route.syncs = route.queues, (any(each.keeps_all for each in durable), bool(durable))
-    route.awaits_sync = route.syncs[route.envelope.persistent]
+    route.awaits_sync = _sync_needs(route, route.queues)[route.envelope.persistent]
+
+
+def _sync_needs(route: PublishRoute, queues: tuple[Queue, ...]) -> tuple[bool, bool]:
+    """Return whether transient messages for these queues wait for the disk, and whether persistent ones do."""
+    if queues is not route.weighed:
+        durable = [queue.storage for queue in queues if queue.storage.awaits_sync]
+        route.weighed, route.syncs = queues, (any(each.keeps_all for each in durable), bool(durable))
+    return route.syncs
 
 
 def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
@@ -244,14 +323,12 @@ def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, head
         route.replies = route.keys_replies
         route.header = header
         return
-    if not flags & _ACTED_ON and route.keys_queues is not None:
-        mode, priority = properties.read_mode_and_priority(header, flags)
-        if mode in (1, 2):
-            route.envelope = Envelope(publish.route, header, mode == 2, priority)
-            route.queues = route.keys_queues
-            route.replies = route.keys_replies
-            route.header = header
-            return
+    if route.keys_queues is not None and (scanned := scan_header(header)) != DECODE:
+        route.envelope = Envelope(publish.route, header, scanned >= PERSISTENT, scanned & (PERSISTENT - 1))
+        route.queues = route.keys_queues
+        route.replies = route.keys_replies
+        route.header = header
+        return
     read = Properties(header)
     mode = read.octet(properties.DELIVERY_MODE, 1)
     headers = read.headers()

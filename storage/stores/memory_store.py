@@ -36,17 +36,17 @@ class MemoryStore:
         self.ready_bytes = 0
         self.taken_count = 0
         self._fresh: deque[Message] = deque()
-        #: The largest body that was ever appended; those of one append are equally long.
+        #: Length of the longest body that was ever appended.
         self._largest = 0
         #: Sequence number of the head of the deque.
         self._next_seq = 1
         #: Oldest last, so that taking the oldest is a pop.
         self._requeued: list[Entry] = []
 
-    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+    def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Put messages at the tail."""
         self._fresh.extend(messages)
-        largest = len(messages[0].body)
+        largest = len(messages[0].body) if longest is None else longest
         if largest > self._largest:
             self._largest = largest
         self.ready_count += len(messages)

@@ -40,9 +40,9 @@ class PriorityStore:
         #: Bit n is set while priority n has ready messages.
         self._used = sum(1 << level for level, store in self.levels.items() if store.ready_count)
 
-    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
-        """Put messages at the tail of their priority; all of them have the same envelope."""
-        self._append(self._level(messages[0]), messages, body_bytes)
+    def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
+        """Put messages at the tail of their priority, which all of them share."""
+        self._append(self._level(messages[0]), messages, body_bytes, longest)
 
     def take(self, count: int, body_bytes: int) -> list[Entry]:
         """Take messages from the head."""
@@ -137,10 +137,10 @@ class PriorityStore:
             store.close()
         self._used = self.ready_count = self.ready_bytes = 0
 
-    def _append(self, level: int, messages: Sequence[Message], body_bytes: int) -> None:
+    def _append(self, level: int, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         if level not in self.levels:
             self.levels[level] = self._make_store(level)
-        self.levels[level].append(messages, body_bytes)
+        self.levels[level].append(messages, body_bytes, longest)
         self._used |= 1 << level
         self.ready_count += len(messages)
         self.ready_bytes += body_bytes

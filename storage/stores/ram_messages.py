@@ -37,7 +37,7 @@ class RamMessages:
         self.window: deque[Message] = deque()
         self.first_seq = next_seq
         self.window_bytes = self.held_bytes = 0
-        #: The largest body that was ever appended; those of one append are equally long.
+        #: Length of the longest body that was ever appended.
         self._largest = 0
         self._kept: dict[int, Message] = {}
         #: When messages came that were not read from the disk: from that number on, at that time.
@@ -47,19 +47,22 @@ class RamMessages:
     def __len__(self) -> int:
         return len(self.window) + len(self._kept)
 
-    def append(self, seq: int, messages: Sequence[Message], arrived: int, body_bytes: int) -> None:
+    def append(
+        self, seq: int, messages: Sequence[Message], arrived: int, body_bytes: int, longest: int | None = None
+    ) -> None:
         """Put messages at the end of the window.
 
         Args:
             seq: Number of the first.
-            messages: In order; their bodies are equally long.
+            messages: In order.
             arrived: When they came, in microseconds.
             body_bytes: Sum of their body lengths.
+            longest: Length of the longest body; None if all have one length.
         """
         if not self.window:
             self.first_seq = seq
         self.window.extend(messages)
-        size = len(messages[0].body)
+        size = len(messages[0].body) if longest is None else longest
         if size > self._largest:
             self._largest = size
         self.window_bytes += body_bytes

@@ -80,9 +80,9 @@ class Returned:
         """Body bytes of the ready messages."""
         return self.store.ready_bytes
 
-    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+    def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Put messages at the tail."""
-        self.store.append(messages, body_bytes)
+        self.store.append(messages, body_bytes, longest)
 
     def take(self, count: int, body_bytes: int) -> list[Entry]:
         """Take messages from the head."""

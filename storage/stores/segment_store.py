@@ -74,11 +74,11 @@ class SegmentStore(StoreHead):
 
     # --- MessageStore -------------------------------------------------------------------------------------------------
 
-    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
+    def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Put messages at the tail."""
         arrived = self._place.clock()
         seq, count = self.next_seq, len(messages)
-        self.ram.append(seq, messages, arrived, body_bytes)
+        self.ram.append(seq, messages, arrived, body_bytes, longest)
         self.next_seq = seq + count
         self.ready_count += count
         self.ready_bytes += body_bytes

@@ -89,6 +89,37 @@ class Size:
 # As many clients do: no two messages in a row have equal headers, so that nothing can be made once for a run of them.
 _DISTINCT: Final = tuple({"message_id": f"{number:08}"} for number in range(1_000))
 
+# What Celery sends: a table of headers that differs from task to task, and properties of its own.
+_TASKS: Final = tuple(
+    {
+        "content_type": "application/json",
+        "content_encoding": "utf-8",
+        "headers": [
+            ("lang", "S", "py"),
+            ("task", "S", "shop.tasks.send_invoice"),
+            ("id", "S", f"0f5d1c1e-55a3-4a3e-9a0e-{number:012}"),
+            ("shadow", "V", None),
+            ("eta", "V", None),
+            ("expires", "V", None),
+            ("group", "V", None),
+            ("group_index", "V", None),
+            ("retries", "I", 0),
+            ("timelimit", "A", [("V", None), ("V", None)]),
+            ("root_id", "S", f"0f5d1c1e-55a3-4a3e-9a0e-{number:012}"),
+            ("parent_id", "V", None),
+            ("argsrepr", "S", f"({number:06},)"),
+            ("kwargsrepr", "S", "{}"),
+            ("origin", "S", "gen4711@worker-1"),
+            ("ignore_result", "t", False),
+            ("stamps", "F", []),
+        ],
+        "priority": 0,
+        "correlation_id": f"0f5d1c1e-55a3-4a3e-9a0e-{number:012}",
+        "reply_to": "6a2a3f4c-7f0e-3a55-8a3c-1c9d0a3bb1a7",
+    }
+    for number in range(1_000)
+)
+
 _LAZY: Final = {"x-queue-mode": "lazy"}
 _DURABLE_QUEUE: Final[Mapping[str, Any]] = {"durable": True, "prefetch": 200, "ack_every": 1}
 _SAFE: Final[Mapping[str, Any]] = {**_DURABLE_QUEUE, "persistent": True, "confirm_window": 100}
@@ -102,6 +133,16 @@ SCENARIOS: Final = (
     Scenario("1kB-confirms", "1 kB, confirms, 100 in flight", 1024, 200_000, confirm_window=100),
     Scenario("16B-distinct", "16 B, each its own message-id", 16, 300_000, properties=_DISTINCT),
     Scenario("1kB-distinct", "1 kB, each its own message-id", 1024, 200_000, properties=_DISTINCT),
+    Scenario("task", "200 B, headers as Celery sends them, automatic acks", 200, 100_000, properties=_TASKS),
+    Scenario(
+        "task-ack-each",
+        "200 B, headers as Celery sends them, prefetch 20, an ack each",
+        200,
+        60_000,
+        properties=_TASKS,
+        prefetch=20,
+        ack_every=1,
+    ),
     Scenario("fanout-10", "100 B, fanout to 10 queues", 100, 100_000, queues=10, exchange="fanout"),
     Scenario("direct-100", "100 B, in turn to 100 queues", 100, 300_000, queues=100, exchange="direct", connections=4),
     Scenario("publish-only", "100 B, into a queue without consumer", 100, 500_000, kind="publish"),

@@ -77,6 +77,14 @@ def test_a_take_ends_once_its_bytes_are_reached(store: MessageStore, limit: int,
     assert bodies(store.take(ALL, limit)) == expected
 
 
+@pytest.mark.parametrize(("limit", "expected"), [(1, ["a"]), (2, ["a", "bbb"]), (5, ["a", "bbb", "cc"])])
+def test_one_append_may_have_bodies_of_different_lengths(store: MessageStore, limit: int, expected: list[str]) -> None:
+    messages = [message(text) for text in ("a", "bbb", "cc", "d")]
+    store.append(messages, size_of(messages), longest=3)
+    assert (store.ready_count, store.ready_bytes) == (4, 7)
+    assert bodies(store.take(ALL, limit)) == expected
+
+
 def test_the_byte_limit_holds_for_requeued_messages_too(store: MessageStore) -> None:
     fill(store, "aa", "bb", "cc")
     store.requeue(store.take(2, ALL))

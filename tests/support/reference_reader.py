@@ -9,7 +9,7 @@ from typing import Any
 from pamqp import body, commands, header, heartbeat
 from pamqp import frame as pamqp_frame
 
-from protocol.events import AckRun, Event, MethodReceived, PublishRun
+from protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from protocol.faults import ConnectionFault, WireFault
 
 #: Kind of event, then what it holds. Runs are taken apart, since where they end says nothing.
@@ -24,6 +24,11 @@ def flatten(events: Iterable[Event]) -> list[Plain]:
             publish = event.publish
             route = (publish.exchange, publish.routing_key, publish.mandatory, publish.immediate, publish.route)
             flat += [("message", event.channel, *route, event.header, each) for each in event.bodies]
+        elif isinstance(event, VariedRun):
+            publish = event.publish
+            route = (publish.exchange, publish.routing_key, publish.mandatory, publish.immediate, publish.route)
+            contents = zip(event.headers, event.bodies, strict=True)
+            flat += [("message", event.channel, *route, payload, each) for payload, each in contents]
         elif isinstance(event, AckRun):
             flat += [("ack", event.channel, tag) for tag in event.tags]
         elif isinstance(event, MethodReceived):

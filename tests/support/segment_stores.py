@@ -41,8 +41,8 @@ def new_store() -> SegmentStore:
 class FlushedStore(SegmentStore):
     """A store that writes and commits whatever it is given at once, so that all it takes comes from files."""
 
-    def append(self, messages: Sequence[Message], body_bytes: int) -> None:
-        super().append(messages, body_bytes)
+    def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
+        super().append(messages, body_bytes, longest)
         self.flush()
         self.tidy()
         group = CommitGroup()

@@ -61,12 +61,14 @@ class QueueContents(ABC):
         self.storage.page_out(body_bytes)
         self.store = self.storage.store
 
-    def _append(self, messages: Sequence[Message], body_bytes: int, ttl: int | None) -> None:
+    def _append(
+        self, messages: Sequence[Message], body_bytes: int, ttl: int | None, longest: int | None = None
+    ) -> None:
         if ttl is not None:
             expires_at = min(self.host.timers.now() + ttl * 1000, _LATEST)
             messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
             self._timed = True
-        self.store.append(messages, body_bytes)
+        self.store.append(messages, body_bytes, longest)
         self.counters.published += len(messages)
 
     # -- dropping -----------------------------------------------------------------------------------------

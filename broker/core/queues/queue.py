@@ -155,6 +155,30 @@ class Queue(QueueContents):
             self.host.turn.deliver_later(self)
         return taken
 
+    @property
+    def takes_varied(self) -> bool:
+        """Whether publish_varied() means the same as one publish() for each message.
+
+        It does not where the size of each decides whether it is refused, or where messages expire as they arrive.
+        """
+        return self._is_plain or ((self._limits is None or not self._limits.refuses) and self.settings.message_ttl != 0)
+
+    def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
+        """Take messages at the tail whose headers and sizes differ; only if takes_varied.
+
+        Args:
+            messages: In order of arrival, with one priority and one delivery mode, and without an expiration.
+            body_bytes: Sum of their body lengths.
+            longest: Length of the longest body.
+        """
+        self._append(messages, body_bytes, self.settings.message_ttl, longest)
+        limits = self._limits
+        if limits is not None and limits.exceeded(self.store):
+            self._serve_consumers()
+            self._evict_batch()
+        if not self.scheduled and (self.consumers.ring or self._timed):
+            self.host.turn.deliver_later(self)
+
     def _append_what_fits(self, messages: Sequence[Message], ttl: int | None, limits: Limits) -> int:
         """Append the messages of a run up to the first that does not fit; what consumers take makes room."""
         size = len(messages[0].body)

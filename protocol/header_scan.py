@@ -1,0 +1,162 @@
+"""Scans content headers without decoding them.
+
+Most headers change nothing about what the broker does with a message: they are passed on byte for byte. For these it is
+enough to know that they are well-formed, and the two properties that the store needs.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from protocol.properties import (
+    DELIVERY_MODE,
+    EXPIRATION,
+    HEADERS,
+    PRIORITY,
+    REPLY_TO,
+    USER_ID,
+    property_widths,
+)
+
+#: Entries of the headers table that decide where a message goes. A feature that reads another one adds a row.
+ACTED_ON: Final = frozenset({b"CC", b"BCC"})
+#: The reply-to of direct replies, which the broker replaces.
+DIRECT_REPLY_TO: Final = b"amq.rabbitmq.reply-to"
+
+#: Result of scan_header() for a header that must be decoded.
+DECODE: Final = -1
+#: Bit in the result of scan_header(): delivery-mode is 2. The priority is in the bits below.
+PERSISTENT: Final = 0x100
+
+_ACTED_ON_LENGTHS: Final = frozenset(map(len, ACTED_ON))
+_NO_NAMES: Final[frozenset[bytes]] = frozenset()
+#: Tables and arrays within each other that are scanned; the decoder handles deeper ones.
+_DEPTH_MAX: Final = 16
+_PROPERTIES_AT: Final = 14
+_U32: Final = struct.Struct(">I")
+_STRING: Final = ord("S")
+_BINARY: Final = ord("x")
+_TABLE: Final = ord("F")
+_ARRAY: Final = ord("A")
+_FLOAT: Final = ord("f")
+_DOUBLE: Final = ord("d")
+#: Width in bytes of values of a fixed size, by type letter.
+_WIDTHS: Final = {
+    ord(letter): width
+    for letter, width in {
+        "t": 1, "b": 1, "B": 1, "s": 2, "u": 2, "I": 4, "i": 4, "l": 8, "L": 8, "f": 4, "d": 8, "D": 5, "T": 8, "V": 0,
+    }.items()
+}  # fmt: skip
+
+
+def scan_header(payload: bytes) -> int:
+    """Read delivery mode and priority of a message, and check that nothing else in its header matters.
+
+    The result is DECODE for every header that the decoder refuses, and for every header with an expiration, a user-id,
+    the reply-to of direct replies, an entry of ACTED_ON in its headers table, or a delivery mode other than 1 and 2.
+
+    Args:
+        payload: A content-header payload.
+    Returns:
+        The priority (0 by default), with PERSISTENT added if delivery-mode is 2; or DECODE.
+    """
+    mode, priority, offset, end = 1, 0, _PROPERTIES_AT, len(payload)
+    try:
+        flags = payload[12] << 8 | payload[13]
+        if flags & (EXPIRATION | USER_ID):
+            return DECODE
+        for flag, width in property_widths(flags):
+            if width:
+                if flag == DELIVERY_MODE:
+                    mode = payload[offset]
+                elif flag == PRIORITY:
+                    priority = payload[offset]
+                offset += width
+            elif flag == HEADERS:
+                start = offset + 4
+                offset = start + _U32.unpack_from(payload, offset)[0]
+                if offset > end or not _scan_table(payload, start, offset, ACTED_ON, _DEPTH_MAX):
+                    return DECODE
+            else:
+                start = offset + 1
+                offset = start + payload[offset]
+                if flag == REPLY_TO and payload[start:offset] == DIRECT_REPLY_TO:
+                    return DECODE
+    except (IndexError, struct.error):
+        return DECODE
+    if offset != end or not 1 <= mode <= 2:
+        return DECODE
+    return priority | PERSISTENT if mode == 2 else priority
+
+
+def _scan_table(octets: bytes, offset: int, end: int, names: frozenset[bytes], depth: int) -> bool:
+    """Return whether a table is well-formed and has none of these entries.
+
+    Args:
+        octets: Holds the table.
+        offset: Where its first entry begins.
+        end: Where it ends.
+        names: Keys that it must not have.
+        depth: Tables and arrays that may be within each other here.
+    Raises:
+        IndexError: A value reaches beyond the octets.
+        struct.error: The same.
+    """
+    while offset < end:
+        length = octets[offset]
+        key_end = offset + 1 + length
+        if key_end >= end:
+            return False
+        if length in _ACTED_ON_LENGTHS and octets[offset + 1 : key_end] in names:
+            return False
+        kind = octets[key_end]
+        if kind == _STRING:
+            offset = key_end + 5 + _U32.unpack_from(octets, key_end + 1)[0]
+        else:
+            offset = _skip_value(octets, kind, key_end + 1, end, depth)
+            if offset < 0:
+                return False
+    return offset == end
+
+
+def _scan_array(octets: bytes, offset: int, end: int, depth: int) -> bool:
+    """Return whether an array is well-formed; see _scan_table()."""
+    while offset < end:
+        offset = _skip_value(octets, octets[offset], offset + 1, end, depth)
+        if offset < 0:
+            return False
+    return offset == end
+
+
+def _skip_value(octets: bytes, kind: int, offset: int, end: int, depth: int) -> int:
+    """Return where a value ends, or -1 if it is malformed or nested too deep to be scanned.
+
+    Args:
+        octets: Holds the value.
+        kind: Its type letter.
+        offset: Where it begins, behind the letter.
+        end: Where the table or array around it ends.
+        depth: Tables and arrays that may be within each other here.
+    """
+    width = _WIDTHS.get(kind)
+    if width is not None:
+        # The decoder refuses infinities and NaN: their exponent has all bits set.
+        if kind == _DOUBLE and octets[offset] & 0x7F == 0x7F and octets[offset + 1] & 0xF0 == 0xF0:
+            return -1
+        if kind == _FLOAT and octets[offset] & 0x7F == 0x7F and octets[offset + 1] & 0x80:
+            return -1
+        return offset + width
+    start = offset + 4
+    stop: int = start + _U32.unpack_from(octets, offset)[0]
+    if stop > end:
+        return -1
+    if kind in (_STRING, _BINARY):
+        return stop
+    if not depth:
+        return -1
+    if kind == _TABLE:
+        return stop if _scan_table(octets, start, stop, _NO_NAMES, depth - 1) else -1
+    if kind == _ARRAY:
+        return stop if _scan_array(octets, start, stop, depth - 1) else -1
+    return -1

@@ -1,0 +1,168 @@
+"""Messages with headers of their own mean the same in one read as in many."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pamqp import commands
+
+from broker.core.queues.queue import Queue
+from broker.session import publishing
+from tests.support import methods
+from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
+from tests.support.transport import METHOD
+
+_ARGUMENTS: Final = st.fixed_dictionaries(
+    {},
+    optional={
+        "x-overflow": st.sampled_from(("drop-head", "reject-publish")),
+        "x-max-length": st.integers(0, 4),
+        "x-max-length-bytes": st.integers(0, 9),
+        "x-max-priority": st.just(3),
+        "x-message-ttl": st.sampled_from((0, 60_000)),
+    },
+)
+#: Properties of a message; each publish gets a message-id beside them, so that no two headers are equal.
+_PROPERTIES: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {},
+    {},
+    {"delivery_mode": 2},
+    {"priority": 2},
+    {"priority": 200, "delivery_mode": 1},
+    {"headers": [("n", "I", 1), ("t", "F", [("CC", "S", "other")])]},
+    {"headers": [("CC", "A", [("S", "other")])]},
+    {"headers": [("BCC", "A", [("S", "other")])]},
+    {"expiration": "60000"},
+    {"user_id": "guest"},
+    {"reply_to": "somewhere"},
+)
+_FAULTS: Final[tuple[dict[str, Any], ...]] = (
+    {"delivery_mode": 3},
+    {"expiration": "soon"},
+    {"user_id": "somebody"},
+    {"headers": [("CC", "S", "other")]},
+    {"headers": b"\0\0\0\1\xff"},
+    {"reply_to": "amq.rabbitmq.reply-to"},
+)
+
+
+def messages(kinds: list[tuple[dict[str, Any], int]], routing_key: str, mandatory: bool = False) -> list[bytes]:
+    """The frames of messages with these properties and sizes of body."""
+    return [
+        publish(1, routing_key, b"%03d" % number * size, mandatory=mandatory, message_id=str(number), **given)
+        for number, (given, size) in enumerate(kinds)
+    ]
+
+
+class Client:
+    """A client with confirms on, the queue q, and a second queue that CC and BCC name."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.broker = MemoryBroker()
+        self.client: MemoryClient = self.broker.open(channels=2)
+        table = [(key, "S" if isinstance(value, str) else "l", value) for key, value in arguments.items()]
+        self.client.send(
+            method(2, commands.Queue.Declare, queue="q", arguments=table),
+            method(2, commands.Queue.Declare, queue="other"),
+            method(1, commands.Confirm.Select),
+        )
+        self.client.frames()
+        self.confirmed: dict[int, str] = {}
+        self.answers: list[Any] = []
+
+    def send(self, *frames: bytes) -> None:
+        """Send frames at once, and note the answers; confirms by number."""
+        self.client.send(*frames)
+        for each in self.client.frames():
+            if each.type != METHOD:
+                self.answers.append(each.payload)
+                continue
+            came = methods.parse(each.payload)
+            if came.kind in (commands.Basic.Ack, commands.Basic.Nack):
+                tags = range(1, came.delivery_tag + 1) if came.multiple else (came.delivery_tag,)
+                for tag in tags:
+                    self.confirmed.setdefault(tag, came.kind.name)
+            else:
+                self.answers.append((came.kind.name, came.arguments))
+
+    def is_open(self) -> bool:
+        """Whether the connection lives."""
+        return not self.client.transport.closed
+
+    def contents(self) -> list[Any]:
+        """All that is in both queues: methods, headers and bodies."""
+        self.answers.clear()
+        gets = [method(2, commands.Basic.Get, queue=name, no_ack=True) for name in ("q", "other") for _ in range(40)]
+        self.send(*gets)
+        return self.answers
+
+
+_KINDS: Final = st.tuples(st.sampled_from(_PROPERTIES), st.integers(0, 3))
+_FAULTY: Final = st.tuples(st.sampled_from(_FAULTS), st.integers(1, 3))
+_PLAIN: Final[dict[str, Any]] = {}
+
+
+@settings(max_examples=300)
+@given(_ARGUMENTS, st.lists(_KINDS, max_size=12), st.lists(_FAULTY, max_size=1), st.lists(_KINDS, max_size=4))
+@example({"x-max-length-bytes": 9}, [(_PLAIN, 1), (_PLAIN, 2), (_PLAIN, 3), (_PLAIN, 1)], [], [])
+def test_at_once_and_one_by_one(
+    arguments: dict[str, Any],
+    before: list[tuple[dict[str, Any], int]],
+    faulty: list[tuple[dict[str, Any], int]],
+    behind: list[tuple[dict[str, Any], int]],
+) -> None:
+    at_once, one_by_one = Client(arguments), Client(arguments)
+    # The first ones teach the connection where the routing key leads.
+    frames = messages([(_PLAIN, 1), (_PLAIN, 1), *before, *faulty, *behind], "q")
+    at_once.send(b"".join(frames))
+    for frame in frames:
+        if one_by_one.is_open():
+            one_by_one.send(frame)
+    assert at_once.confirmed == one_by_one.confirmed
+    assert at_once.answers == one_by_one.answers
+    assert at_once.is_open() == one_by_one.is_open()
+    if at_once.is_open():
+        assert at_once.contents() == one_by_one.contents()
+
+
+@pytest.mark.parametrize("mandatory", [False, True])
+def test_without_a_queue(mandatory: bool) -> None:
+    at_once, one_by_one = Client({}), Client({})
+    frames = messages([(_PLAIN, size) for size in (1, 2, 3, 2)], "nowhere", mandatory)
+    at_once.send(b"".join(frames))
+    for frame in frames:
+        one_by_one.send(frame)
+    assert at_once.confirmed == one_by_one.confirmed == dict.fromkeys(range(1, 5), "Basic.Ack")
+    assert at_once.answers == one_by_one.answers
+    assert len(at_once.answers) == (3 * 4 if mandatory else 0)
+
+
+def test_headers_that_say_nothing_to_the_broker_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({})
+    frames = messages([({"headers": [("id", "S", str(number))]}, 1 + number % 3) for number in range(20)], "q")
+    client.send(*frames[:2])
+
+    def refuse(payload: bytes) -> None:
+        raise AssertionError(f"decoded {payload!r}")
+
+    monkeypatch.setattr(publishing, "Properties", refuse)
+    client.send(b"".join(frames[2:]))
+    assert client.confirmed == dict.fromkeys(range(1, 21), "Basic.Ack")
+    monkeypatch.undo()
+    assert len([each for each in client.contents() if isinstance(each, tuple) and each[0] == "Basic.GetOk"]) == 20
+
+
+def test_counters_count_each_message() -> None:
+    client = Client({})
+    frames = messages([(_PLAIN, size) for size in (1, 2, 3, 2)], "q")
+    client.send(frames[0])
+    client.send(b"".join(frames[1:]))
+    counters = client.client.connection.channels.find(1, 0).counters
+    queue = client.broker.vhost.topology.queues["q"]
+    assert isinstance(queue, Queue)
+    assert (counters.publish, counters.publish_confirm, counters.confirm) == (4, 4, 4)
+    assert (queue.counters.published, queue.store.ready_count, queue.store.ready_bytes) == (4, 4, 3 * (1 + 2 + 3 + 2))
