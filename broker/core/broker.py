@@ -77,7 +77,11 @@ class Broker:
         """Keep a virtual host, its limits and its metadata; not one that has been deleted."""
         if self.vhosts.get(vhost.name) is not vhost:
             return
-        limits = {"max_connections": vhost.max_connections, "max_queues": vhost.max_queues}
+        limits = {
+            "max_connections": vhost.max_connections,
+            "max_queues": vhost.max_queues,
+            "has_limits": vhost.has_limits,
+        }
         self._journal.put("vhost", (vhost.name,), {**limits, "metadata": metadata_to_json(vhost.metadata)})
 
     def set_metadata(self, vhost: VirtualHost, metadata: VirtualHostMetadata) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from broker.config.errors import DefinitionsError
 from broker.core.broker import Broker
 from broker.core.durable import table_from_text
+from broker.core.export import vhost_limits
 from broker.core.json_tables import table_from_json
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
@@ -157,7 +158,9 @@ def restore(broker: Broker, database: DefinitionsDatabase) -> None:
         broker.global_parameters.set(name, kept["value"])
     for (name,), kept in database.load("vhost"):
         vhost = broker.add_vhost(name)
-        vhost.max_connections, vhost.max_queues = kept["max_connections"], kept["max_queues"]
+        vhost.set_limits(kept["max_connections"], kept["max_queues"])
+        # Earlier versions kept no empty ones.
+        vhost.has_limits = kept.get("has_limits", bool(vhost_limits(vhost)))
         broker.set_metadata(vhost, metadata_from_json(kept.get("metadata", {})))
     for kind in ("policy", "operator_policy"):
         for (vhost_name, name), value in database.load(kind):
@@ -226,6 +229,8 @@ def _vhost(broker: Broker, entry: Mapping[str, Any], section: str) -> VirtualHos
 
 
 def _set_limits(vhost: VirtualHost, limits: Any) -> None:
+    # An empty list is how no limits are exported.
+    limits = limits or {}
     if not isinstance(limits, Mapping):
         raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}' must be an object")
     refusal = refuse_limits(limits, VHOST_LIMITS, "limits")
@@ -234,7 +239,7 @@ def _set_limits(vhost: VirtualHost, limits: Any) -> None:
         escaped = refusal.replace("<", "&lt;").replace(">", "&gt;")
         reason = f"Validation failed\n\n{escaped}\n ({vhost.name}/vhost-limits/limits)"
         raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}': {refusal}", reason)
-    vhost.max_connections, vhost.max_queues = limits.get("max-connections"), limits.get("max-queues")
+    vhost.set_limits(limits.get("max-connections"), limits.get("max-queues"))
 
 
 def _arguments(entry: Mapping[str, Any]) -> FieldTable:

@@ -32,12 +32,12 @@ def export_global_parameters(broker: Broker) -> list[dict[str, Any]]:
 
 def export_parameters(vhost: VirtualHost) -> list[dict[str, Any]]:
     """Entries of the section parameters: operator policies and limits."""
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"value": policy_value(policy), "vhost": vhost.name, "component": "operator_policy", "name": policy.name}
         for policy in vhost.policies.operator_policies.values()
     ]
-    limits = vhost_limits(vhost)
-    if limits:
+    if vhost.has_limits:
+        limits: dict[str, int] | list[int] = vhost_limits(vhost) or []
         entries.append({"value": limits, "vhost": vhost.name, "component": "vhost-limits", "name": "limits"})
     return entries
 

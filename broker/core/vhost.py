@@ -88,6 +88,8 @@ class VirtualHost:
         self.replies: dict[str, ReplyReceiver] = {}
         self.max_connections: int | None = None
         self.max_queues: int | None = None
+        # RabbitMQ goes on listing limits when the last one has been lifted.
+        self.has_limits = False
         self.metadata = VirtualHostMetadata()
         self.tracer: Tracer | None = None
         self.connection_count = 0
@@ -98,6 +100,18 @@ class VirtualHost:
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self, trust_publishers)
         self._owned: dict[int, list[Queue]] = {}
+
+    # -- limits -------------------------------------------------------------------------------------------
+
+    def set_limits(self, max_connections: int | None, max_queues: int | None) -> None:
+        """Set both limits; None and negative numbers are none."""
+        self.max_connections, self.max_queues = max_connections, max_queues
+        self.has_limits = True
+
+    def clear_limits(self) -> None:
+        """Lift both limits, as if there had never been any."""
+        self.set_limits(None, None)
+        self.has_limits = False
 
     # -- queues -------------------------------------------------------------------------------------------
 

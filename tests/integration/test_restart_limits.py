@@ -127,3 +127,16 @@ def test_4_6_2_policies_go_on(restart: Restarts) -> None:
     shown = restart.management.request("GET", "queues", "/", queue)
     assert (shown["policy"], shown["operator_policy"]) == (queue, queue)
     assert shown["effective_policy_definition"] == {**definition, "max-length": 1}
+
+
+def test_limits_of_virtual_hosts_and_that_the_last_was_lifted(restart: Restarts) -> None:
+    api = restart.management
+    for name in ("limited", "lifted"):
+        api.request("PUT", "vhosts", name)
+        api.request("PUT", "vhost-limits", name, "max-queues", body={"value": 5})
+    api.request("DELETE", "vhost-limits", "lifted", "max-queues")
+    restart()
+    found = {each["vhost"]: each["value"] for each in restart.management.request("GET", "vhost-limits")}
+    assert found == {"limited": {"max-queues": 5}, "lifted": []}
+    for name in ("limited", "lifted"):
+        restart.management.request("DELETE", "vhosts", name)

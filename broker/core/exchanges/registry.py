@@ -13,7 +13,13 @@ from broker.core.exchanges.topic import TopicExchange
 from protocol.faults import ConnectionFault, ReplyCode, precondition_failed
 
 #: Words that RabbitMQ knows, though not as an exchange type: it says ``invalid`` instead of ``unknown`` for them.
-_OTHER_WORDS: Final = frozenset(("", "classic", "exchange", "queue", "quorum", "stream"))
+_OTHER_WORDS: Final = frozenset(
+    (
+        *("", "all", "amqp", "classic", "consistent", "default", "durable", "exchange", "exchanges", "false"),
+        *("federation", "hash", "internal", "lazy", "local", "message", "mqtt", "none", "null", "policy", "priority"),
+        *("queue", "queues", "quorum", "rabbit", "random", "stream", "system", "true", "undefined"),
+    )
+)
 
 #: The type that RabbitMQ's federation wants on the broker that it gets messages from. It takes a fanout exchange
 #: instead where the type is refused as 3.10 refuses it, and does not come about where it is refused in another way.
@@ -55,5 +61,10 @@ def check_exchange_type(type_name: str) -> None:
     if type_name == _FEDERATION_TYPE:
         raise ConnectionFault(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{type_name}'")
     if type_name not in EXCHANGE_TYPES:
-        judgement = "invalid" if type_name in _OTHER_WORDS else "unknown"
-        raise precondition_failed(f"{judgement} exchange type '{type_name}'")
+        raise precondition_failed(unknown_type_text(type_name))
+
+
+def unknown_type_text(type_name: str) -> str:
+    """What RabbitMQ says of an exchange type that does not exist."""
+    judgement = "invalid" if type_name in _OTHER_WORDS else "unknown"
+    return f"{judgement} exchange type '{type_name}'"

@@ -18,6 +18,7 @@ from broker.auth.users import User
 from broker.core.broker import Broker
 from broker.core.json_text import parse_json
 from broker.core.vhost import VirtualHost
+from broker.management.http.accepted import require_json_accepted
 from broker.management.http.browser_sessions import BrowserSessions, session_token
 from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
 
@@ -104,10 +105,12 @@ class Access:
             tag: administrator, monitoring, policymaker or management.
         Raises:
             HTTPUnauthorized: It may not.
+            HTTPNotAcceptable: It takes no JSON.
         """
         user = self.login(request)
         if not has_tag(user, tag):
             raise not_authorised(_REFUSALS[tag])
+        require_json_accepted(request)
         return user
 
     def check(

@@ -9,6 +9,7 @@ from typing import Final
 from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from broker.management.http.accepted import require_json_accepted
 from broker.management.http.browser_sessions import is_from_ui
 from broker.management.http.compression import accepts_gzip
 from broker.management.http.errors import failure, from_fault, not_found
@@ -18,8 +19,8 @@ from protocol.faults import AmqpFault
 log = logging.getLogger("leveret.http")
 
 _METHODS: Final = ("HEAD", "GET", "POST", "PUT", "DELETE")
-#: What answers of the API are of. A request that accepts none of these is refused.
-_ACCEPTED: Final = frozenset(("application/json", "application/*", "*/*"))
+#: Those of what does not exist.
+_READING: Final = "HEAD, GET, OPTIONS"
 _JSON: Final = "application/json"
 _POLICY: Final = "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'"
 #: Bodies below are not worth compressing.
@@ -65,13 +66,12 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
     except web.HTTPMethodNotAllowed as error:
         allowed = [method for method in _METHODS if method in error.allowed_methods]
-        status = 200 if request.method == hdrs.METH_OPTIONS else 405
-        return web.Response(status=status, headers={"allow": ", ".join([*allowed, "OPTIONS"])})
+        return _allowed(request, ", ".join([*allowed, "OPTIONS"]))
     except web.HTTPNotFound as error:
         if error.content_type == _JSON:
             raise
         # That of the router has no JSON.
-        raise not_found() from None
+        return _nowhere(request)
     except web.HTTPRequestEntityTooLarge:
         raise failure(web.HTTPBadRequest, "bad_request", "payload_too_large") from None
     except (web.RequestPayloadError, ConnectionResetError):
@@ -87,9 +87,27 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except Exception:
         log.exception("%s %s: internal error", request.method, request.path)
         raise failure(web.HTTPInternalServerError, "internal_server_error", "Internal Server Error") from None
-    if request.method in ("GET", "HEAD") and response.content_type == _JSON and not _accepts_json(request):
-        return web.Response(status=406)
+    if request.method in READING and response.content_type == _JSON:
+        # What needs no login.
+        require_json_accepted(request)
     return response
+
+
+def _allowed(request: web.Request, methods: str) -> web.Response:
+    return web.Response(status=200 if request.method == hdrs.METH_OPTIONS else 405, headers={"allow": methods})
+
+
+def _nowhere(request: web.Request) -> web.Response:
+    """The answer below a path that does not exist: RabbitMQ looks for a file there, which can be read only.
+
+    Raises:
+        HTTPNotFound: There is none.
+        HTTPNotAcceptable: The answer could not be read.
+    """
+    if request.method not in ("GET", "HEAD"):
+        return _allowed(request, _READING)
+    require_json_accepted(request)
+    raise not_found()
 
 
 def _as_response(error: web.HTTPException) -> web.Response:
@@ -99,13 +117,6 @@ def _as_response(error: web.HTTPException) -> web.Response:
         return web.Response(status=error.status, headers=headers)
     assert isinstance(error.body, bytes)
     return web.Response(status=error.status, body=error.body, headers={**headers, "content-type": _JSON})
-
-
-def _accepts_json(request: web.Request) -> bool:
-    accept = request.headers.get(hdrs.ACCEPT)
-    if not accept:
-        return True
-    return any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in accept.split(","))
 
 
 def _set_headers(response: web.StreamResponse) -> None:

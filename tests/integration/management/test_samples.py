@@ -49,8 +49,6 @@ ADDED: Final = {
     "added *memory.metadata_store*": "newer clients read them",
     "added memory.metadata_store*": "newer clients read them",
     "added default_queue_type": "newer clients read it",
-    "added cluster_tags": "newer clients read it",
-    "added node_tags": "newer clients read it",
     "added is_op_policy_updating_enabled": "newer clients read it",
     "added vhosts[].description": "newer releases export them",
     "added vhosts[].tags": "newer releases export them",

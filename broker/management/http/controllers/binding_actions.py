@@ -34,7 +34,7 @@ class BindingActions:
         """The paths and their handlers."""
         routes: list[web.RouteDef] = []
         for kind in ("q", "e"):
-            path = f"bindings/{{vhost}}/e/{{source:[^/]*}}/{{kind:{kind}}}/{{destination:[^/]*}}"
+            path = f"bindings/{{vhost}}/e/{{source}}/{{kind:{kind}}}/{{destination}}"
             routes += resource(path, POST=self.bind)
             routes += resource(f"{path}/{{props}}", DELETE=self.unbind)
         return routes

@@ -54,15 +54,15 @@ class Bindings:
 
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
-        between = "bindings/{vhost}/e/{source:[^/]*}"
-        exchange = "exchanges/{vhost}/{name:[^/]*}"
+        between = "bindings/{vhost}/e/{source}"
+        exchange = "exchanges/{vhost}/{name}"
         return [
             *resource("bindings", GET=self.list),
             *resource("bindings/{vhost}", GET=self.list),
-            *resource(f"{between}/{{kind:q}}/{{destination:[^/]*}}", GET=self.list_between),
-            *resource(f"{between}/{{kind:e}}/{{destination:[^/]*}}", GET=self.list_between),
-            *resource(f"{between}/{{kind:q}}/{{destination:[^/]*}}/{{props}}", GET=self.show),
-            *resource(f"{between}/{{kind:e}}/{{destination:[^/]*}}/{{props}}", GET=self.show),
+            *resource(f"{between}/{{kind:q}}/{{destination}}", GET=self.list_between),
+            *resource(f"{between}/{{kind:e}}/{{destination}}", GET=self.list_between),
+            *resource(f"{between}/{{kind:q}}/{{destination}}/{{props}}", GET=self.show),
+            *resource(f"{between}/{{kind:e}}/{{destination}}/{{props}}", GET=self.show),
             *resource("queues/{vhost}/{name}/bindings", GET=self.list_of_queue),
             *resource(f"{exchange}/bindings/source", GET=self.list_of_source),
             *resource(f"{exchange}/bindings/destination", GET=self.list_of_destination),
@@ -75,8 +75,8 @@ class Bindings:
 
     async def list_between(self, request: web.Request) -> web.Response:
         """The bindings between an exchange and a queue, or another exchange."""
-        _, vhost = self._access.require_vhost(request)
-        return await list_answer(request, _between(request, vhost), _VIEW)
+        vhost = self._vhost(request)
+        return await list_answer(request, () if vhost is None else _between(request, vhost), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """The one binding that a properties key names."""
@@ -89,22 +89,25 @@ class Bindings:
 
     async def list_of_queue(self, request: web.Request) -> web.Response:
         """The bindings of a queue."""
-        _, vhost = self._access.require_vhost(request)
-        return await list_answer(request, _bindings_to(vhost, "q", request.match_info["name"]), _TO, paginated=True)
+        bindings = _bindings_to(self._vhost(request), "q", request.match_info["name"])
+        return await list_answer(request, bindings, _TO, paginated=True)
 
     async def list_of_source(self, request: web.Request) -> web.Response:
         """The bindings that start at an exchange."""
-        _, vhost = self._access.require_vhost(request)
-        name = exchange_name(request.match_info["name"])
-        exchange = vhost.topology.exchanges.get(name)
-        bindings: Iterable[Binding] = () if exchange is None else list(exchange.bindings.values())
-        return await list_answer(request, _default_bindings(vhost) if not name else bindings, _FROM, paginated=True)
+        bindings = _bindings_from(self._vhost(request), exchange_name(request.match_info["name"]))
+        return await list_answer(request, bindings, _FROM, paginated=True)
 
     async def list_of_destination(self, request: web.Request) -> web.Response:
         """The bindings that lead to an exchange."""
-        _, vhost = self._access.require_vhost(request)
-        name = exchange_name(request.match_info["name"])
-        return await list_answer(request, _bindings_to(vhost, "e", name), _TO, paginated=True)
+        bindings = _bindings_to(self._vhost(request), "e", exchange_name(request.match_info["name"]))
+        return await list_answer(request, bindings, _TO, paginated=True)
+
+    def _vhost(self, request: web.Request) -> VirtualHost | None:
+        """The virtual host that the path names; None for one that does not exist: its ends have no bindings."""
+        try:
+            return self._access.require_vhost(request)[1]
+        except web.HTTPNotFound:
+            return None
 
 
 def _default_bindings(vhost: VirtualHost) -> Iterator[Binding]:
@@ -125,8 +128,20 @@ def _between(request: web.Request, vhost: VirtualHost) -> list[Binding]:
     return [binding for binding in _bindings_to(vhost, kind, destination) if binding.identity.source == source]
 
 
-def _bindings_to(vhost: VirtualHost, kind: str, name: str) -> list[Binding]:
+def _bindings_from(vhost: VirtualHost | None, name: str) -> Iterable[Binding]:
+    """The bindings that start at an exchange; none if it does not exist."""
+    if vhost is None:
+        return ()
+    if not name:
+        return _default_bindings(vhost)
+    exchange = vhost.topology.exchanges.get(name)
+    return () if exchange is None else list(exchange.bindings.values())
+
+
+def _bindings_to(vhost: VirtualHost | None, kind: str, name: str) -> list[Binding]:
     """The bindings that lead to a queue (q) or an exchange (e); none if it does not exist."""
+    if vhost is None:
+        return []
     topology = vhost.topology
     if kind == "e":
         exchange = topology.exchanges.get(name)

@@ -39,6 +39,8 @@ class Definitions:
         """The paths and their handlers."""
         return [
             *resource("definitions", GET=self.export, POST=self.load),
+            # Its name of old.
+            *resource("all-configuration", GET=self.export, POST=self.load),
             *resource("definitions/{vhost}", GET=self.export_vhost, POST=self.load_vhost),
         ]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from broker.auth.users import User
-from broker.core.exchanges.registry import EXCHANGE_TYPES
+from broker.core.exchanges.registry import EXCHANGE_TYPES, unknown_type_text
 from broker.core.names import strip_line_ends
 from broker.core.publisher import publish
 from broker.core.vhost import VirtualHost
@@ -67,8 +67,7 @@ class ExchangeActions:
         arguments = read_arguments(document)
         type_name = read_as_text(document.get("type", "direct"))
         if type_name not in EXCHANGE_TYPES:
-            # AMQP clients get the text of newer releases.
-            raise bad_request(f"invalid exchange type '{type_name}'")
+            raise bad_request(unknown_type_text(type_name))
         vhost.topology.refuse_default(name)
         self._access.check(user, vhost.name, "configure", "exchange", name)
         existed = name in vhost.topology.exchanges

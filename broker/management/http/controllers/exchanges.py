@@ -32,7 +32,7 @@ class Exchanges:
         return [
             *resource("exchanges", GET=self.list),
             *resource("exchanges/{vhost}", GET=self.list),
-            *resource("exchanges/{vhost}/{name:[^/]*}", GET=self.show),
+            *resource("exchanges/{vhost}/{name}", GET=self.show),
         ]
 
     async def list(self, request: web.Request) -> web.Response:

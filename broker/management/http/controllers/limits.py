@@ -32,11 +32,11 @@ class Limits:
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
         return [
-            *resource("vhost-limits", GET=self.list_vhosts),
-            *resource("vhost-limits/{vhost}", GET=self.list_vhosts),
+            *resource("vhost-limits", with_head=False, GET=self.list_vhosts),
+            *resource("vhost-limits/{vhost}", with_head=False, GET=self.list_vhosts),
             *resource("vhost-limits/{vhost}/{limit}", PUT=self.put_vhost, DELETE=self.delete_vhost),
-            *resource("user-limits", GET=self.list_users),
-            *resource("user-limits/{user}", GET=self.list_users),
+            *resource("user-limits", with_head=False, GET=self.list_users),
+            *resource("user-limits/{user}", with_head=False, GET=self.list_users),
             *resource("user-limits/{user}/{limit}", PUT=self.put_user, DELETE=self.delete_user),
         ]
 
@@ -45,8 +45,16 @@ class Limits:
     async def list_vhosts(self, request: web.Request) -> web.Response:
         """The limits of all virtual hosts that have any, or of one."""
         _, vhosts = self._access.listed_vhosts(request)
-        limits = [(vhost.name, vhost_limits(vhost)) for vhost in vhosts]
-        return json_answer([{"vhost": name, "value": value} for name, value in limits if value])
+        limits = [(vhost, vhost_limits(vhost)) for vhost in vhosts]
+        # In the list of all RabbitMQ shows those that have been lifted, too: as an empty list.
+        of_all = "vhost" not in request.match_info
+        return json_answer(
+            [
+                {"vhost": vhost.name, "value": value or []}
+                for vhost, value in limits
+                if value or (of_all and vhost.has_limits)
+            ]
+        )
 
     async def put_vhost(self, request: web.Request) -> web.Response:
         """Set a limit to ``value``; a negative number is none."""
@@ -68,16 +76,14 @@ class Limits:
         name, limit = request.match_info["vhost"], request.match_info["limit"]
         if name not in self._broker.vhosts:
             raise not_found()
-        if limit in VHOST_LIMITS:
-            self._set_vhost_limit(name, limit, None)
+        # One that does not exist makes RabbitMQ keep that there are limits, too.
+        self._set_vhost_limit(name, limit, None)
         return web.Response(status=204)
 
     def _set_vhost_limit(self, name: str, limit: str, value: int | None) -> None:
         vhost = self._broker.vhosts[name]
-        if limit == "max-connections":
-            vhost.max_connections = value
-        else:
-            vhost.max_queues = value
+        connections = value if limit == "max-connections" else vhost.max_connections
+        vhost.set_limits(connections, value if limit == "max-queues" else vhost.max_queues)
         self._broker.save_vhost(vhost)
 
     # -- users --------------------------------------------------------------------------------------------

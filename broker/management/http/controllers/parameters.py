@@ -12,7 +12,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from broker.auth.users import User
-from broker.core.export import export_parameters, policy_value, vhost_limits
+from broker.core.export import export_parameters, policy_value
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import object_answer
@@ -108,7 +108,8 @@ class Parameters:
         if component == "operator_policy":
             await take_slowly(vhost.policies.clear_in_steps(name, operator=True) or ())
         else:
-            self._set_limits(vhost, name, {})
+            vhost.clear_limits()
+            self._broker.save_vhost(vhost)
         return web.Response(status=204)
 
     def _open(self, request: web.Request) -> tuple[User, VirtualHost]:
@@ -126,14 +127,15 @@ class Parameters:
     def _set_limits(self, vhost: VirtualHost, name: str, value: Any) -> bool:
         if name != "limits":
             raise bad_request(f"Validation failed\n\nthe name of this parameter is 'limits', not '{name}'\n")
+        value = {} if value == [] else value
         if not isinstance(value, Mapping):
             raise bad_request(f"Validation failed\n\n{name} not a list {value}\n")
         refusal = refuse_limits(value, VHOST_LIMITS, "limits")
         if refusal is not None:
             # RabbitMQ escapes markup in texts about parameters.
             raise bad_request(f"Validation failed\n\n{_escaped(refusal)}\n")
-        created = not vhost_limits(vhost)
-        vhost.max_connections, vhost.max_queues = value.get("max-connections"), value.get("max-queues")
+        created = not vhost.has_limits
+        vhost.set_limits(value.get("max-connections"), value.get("max-queues"))
         self._broker.save_vhost(vhost)
         return created
 

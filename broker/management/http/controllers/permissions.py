@@ -44,7 +44,7 @@ class Permissions:
             *resource("vhosts/{vhost}/topic-permissions", GET=self.list_topic),
             *resource(topic, GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
             # Only for deleting it matters which exchange the path names.
-            *resource(f"{topic}/{{exchange:[^/]*}}", GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
+            *resource(f"{topic}/{{exchange}}", GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
         ]
 
     # -- permissions --------------------------------------------------------------------------------------

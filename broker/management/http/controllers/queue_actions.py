@@ -7,7 +7,7 @@ from functools import partial
 from aiohttp import web
 
 from broker.auth.users import User
-from broker.core.names import strip_line_ends
+from broker.core.names import generate_name, strip_line_ends
 from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
 from broker.core.queues.queue import Queue
 from broker.core.vhost import VirtualHost
@@ -42,7 +42,7 @@ class QueueActions:
     async def declare(self, request: web.Request) -> web.Response:
         """Declare a queue: durable, auto_delete, arguments and node come in the body; all may be missing."""
         user, vhost = self._access.require_vhost_permissions(request)
-        name = strip_line_ends(check_length(request.match_info["name"], "queue"))
+        name = strip_line_ends(check_length(request.match_info["name"], "queue")) or generate_name("amq.gen")
         document = await read_object(request)
         durable, auto_delete = read_flag(document, "durable"), read_flag(document, "auto_delete")
         declaration = QueueDeclaration(name, durable, auto_delete, None, None, read_arguments(document))
@@ -50,7 +50,7 @@ class QueueActions:
         if node not in (None, "", self._node_name):
             raise bad_request(f"Node {node} could not be contacted")
         existed = name in vhost.queues
-        if not existed:
+        if not existed and request.match_info["name"]:
             check_unreserved(name)
         self._access.check(user, vhost.name, "configure", "queue", name)
         vhost.declare_queue(declaration, partial(self._check_dead_letters, user, vhost.name, name))

@@ -192,7 +192,8 @@ def _describe(entry: Entry, left: int, as_base64: bool, truncate: int | None) ->
         "exchange": exchange,
         "routing_key": routing_key,
         "message_count": left,
-        "properties": properties,
+        # As Erlang has it: no properties are a list.
+        "properties": properties or [],
         "payload": payload,
         "payload_encoding": encoding,
     }

@@ -21,7 +21,7 @@ from broker.management.http.routes import resource
 from policies.limits import USER_LIMITS, refuse_limits
 
 #: Any name but those of the other resources here.
-_NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)[^/]+}"
+_NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=.)[^/]*}"
 
 
 class Users:

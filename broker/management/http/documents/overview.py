@@ -105,8 +105,6 @@ def overview_document(broker: Broker, node: Node, settings: Settings) -> dict[st
         "sample_retention_policies": RETENTION,
         "exchange_types": exchange_types(),
         "default_queue_type": "classic",
-        "cluster_tags": [],
-        "node_tags": [],
         "uptime": node.uptime(),
         "is_op_policy_updating_enabled": True,
     }

@@ -33,7 +33,7 @@ def broker() -> Broker:
     made = new_broker()
     vhost = made.add_vhost("v")
     vhost.metadata = VirtualHostMetadata("shop", ("a", "b"), False, "quorum")
-    vhost.max_queues = 9
+    vhost.set_limits(None, 9)
     made.add_vhost("bare")
     made.global_parameters.set("g", {"x": 1})
     vhost.declare_exchange("x", "topic", True, False, True, (("alternate-exchange", longstr("amq.fanout")),))
