@@ -27,13 +27,9 @@ from broker.core.definitions import (
 from broker.core.definitions import restore as restore_broker
 from broker.core.json_text import parse_json
 from broker.core.vhost import VirtualHost
-from broker.version import VERSION
+from broker.version import RABBITMQ_VERSION, VERSION
 from policies.invalid_pattern import InvalidPattern
 from storage.definitions import DefinitionsDatabase
-
-#: The release whose form of definitions this is.
-RABBITMQ_VERSION: Final = "3.10.8"
-
 
 #: Under which the digest of the file that was imported last is kept.
 _IMPORT: Final = "import"

@@ -14,6 +14,7 @@ from typing import Final
 from broker.config import kinds
 from broker.config.declaration import Option, declared, group, option
 from broker.config.kinds import Endpoint, ProductVersion, SyncRule
+from broker.version import RABBITMQ_VERSION
 
 _PORT: Final = kinds.integer(0, 65535)
 # The empty pattern allows nothing.
@@ -145,8 +146,9 @@ class Compat:
 
     advertise: ProductVersion | None = option(
         kinds.optional(kinds.product(), "none"),
-        None,
-        "Product and version to name to clients instead of Leveret's own, such as `RabbitMQ 3.10.8`.",
+        ProductVersion("RabbitMQ", RABBITMQ_VERSION),
+        "Product and version that connection.start names to clients, some of which switch on it; with none Leveret's"
+        " own, which stand in `platform` and `information` anyway.",
     )
 
 

@@ -85,8 +85,11 @@ class Server:
             ("capabilities", FieldValue("F", capabilities)),
             ("cluster_name", longstr(self.cluster_name)),
             ("copyright", longstr("Copyright the Leveret authors")),
-            ("information", longstr("Licensed under the Apache License 2.0")),
-            ("platform", longstr(f"{platform.python_implementation()} {platform.python_version()}")),
+            ("information", longstr(f"Leveret {VERSION}. Licensed under the Apache License 2.0")),
+            (
+                "platform",
+                longstr(f"Leveret {VERSION} on {platform.python_implementation()} {platform.python_version()}"),
+            ),
             ("product", longstr(advertised.product if advertised else "Leveret")),
             ("version", longstr(advertised.version if advertised else VERSION)),
         )

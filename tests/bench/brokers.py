@@ -93,8 +93,11 @@ def peer(environment: Mapping[str, str]) -> Iterator[Start | None]:
 def _introduction(url: str) -> str:
     with Connection(url) as connection:
         properties = {name: value for name, _, value in connection.start.server_properties}
-    words = [_text(properties.get(name, b"?")) for name in ("product", "version")]
-    return " ".join(words)
+    words = _text(properties.get("platform", b"")).split()
+    if words[:1] == ["Leveret"]:
+        # It names RabbitMQ as its product, since clients switch on that.
+        return " ".join(words[:2])
+    return " ".join(_text(properties.get(name, b"?")) for name in ("product", "version"))
 
 
 def _text(value: object) -> str:

@@ -49,7 +49,7 @@ def run_tasks(directory: Path, count: int, patience: float, restart: Callable[[L
     """
     done = directory / "done"
     done.touch()
-    with LeveretProcess(directory) as broker, _worker(directory, broker.url, done):
+    with LeveretProcess(directory) as broker, worker(directory, broker.url, done):
         sender = Celery(broker=broker.url)
         sender.conf.broker_transport_options = {"confirm_publish": True}
         started = time.monotonic()
@@ -76,8 +76,14 @@ def _count(done: Path) -> int:
 
 
 @contextmanager
-def _worker(directory: Path, url: str, done: Path) -> Iterator[None]:
-    """A worker in a process of its own."""
+def worker(directory: Path, url: str, done: Path) -> Iterator[None]:
+    """A worker in a process of its own.
+
+    Args:
+        directory: For its log.
+        url: The broker.
+        done: File in which the tasks note that they are done.
+    """
     environment = {**os.environ, "LEVERET_TEST_BROKER": url, "LEVERET_TEST_DONE": str(done)}
     command = [sys.executable, "-m", "celery", "--app", _MODULE, "worker", "--pool", "solo", "--loglevel", "INFO"]
     with (directory / "worker.log").open("wb") as log:

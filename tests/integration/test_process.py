@@ -217,8 +217,8 @@ def test_options_from_file_environment_and_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "product", "version"),
-    [([], "Leveret", VERSION), (["--set", "compat.advertise=RabbitMQ 3.10.8"], "RabbitMQ", "3.10.8")],
-    ids=["own", "advertised"],
+    [([], "RabbitMQ", "3.10.8"), (["--set", "compat.advertise=none"], "Leveret", VERSION)],
+    ids=["default", "own"],
 )
 def test_product_and_version(tmp_path: Path, options: list[str], product: str, version: str) -> None:
     with running(tmp_path, *options) as program, Connection(program.url) as connection:

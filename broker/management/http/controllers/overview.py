@@ -45,7 +45,7 @@ class Overview:
         disabled = stats_are_disabled(request)
         context, broker = self._context, self._broker
         document = {
-            **overview_document(broker, context.node, context.settings),
+            **overview_document(broker, context.node),
             "disable_stats": disabled,
             "enable_queue_totals": disabled and totals_are_enabled(request),
         }
@@ -70,9 +70,7 @@ class Overview:
     async def version(self, request: web.Request) -> web.Response:
         """What newer clients ask before all else: the version of the API."""
         self._access.require(request, "management")
-        return json_answer(
-            overview_document(self._broker, self._context.node, self._context.settings)["rabbitmq_version"]
-        )
+        return json_answer(overview_document(self._broker, self._context.node)["rabbitmq_version"])
 
     async def extensions(self, request: web.Request) -> web.Response:
         """What is loaded into RabbitMQ's own pages."""

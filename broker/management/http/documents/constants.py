@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: Clients compare it as a dotted number to find out what they may ask for: what this API is compatible with.
-RABBITMQ_VERSION: Final = "3.10.8"
-
 #: How far histories reach back, in seconds.
 RETENTION: Final[Mapping[str, list[int]]] = {
     "global": [600, 3600, 28800, 86400],

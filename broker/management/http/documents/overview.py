@@ -14,9 +14,9 @@ from broker.core.node import Node
 from broker.core.stats.census import Census
 from broker.core.stats.node import NodeStatistics, open_files_max, sockets_max
 from broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
-from broker.management.http.documents.constants import RABBITMQ_VERSION, RATES_MODE, RETENTION
+from broker.management.http.documents.constants import RATES_MODE, RETENTION
 from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
-from broker.version import VERSION
+from broker.version import RABBITMQ_VERSION, VERSION
 
 _CHURN: Final = numbers(
     BrokerStatistics.FIELDS,
@@ -81,25 +81,24 @@ _METRICS_GC: Final = {
 }
 
 
-def versions(settings: Settings) -> dict[str, Any]:
+def versions() -> dict[str, Any]:
     """What the broker says it is."""
-    advertised = settings.compat.advertise
     python = platform.python_version()
     return {
         "management_version": RABBITMQ_VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
-        "product_name": advertised.product if advertised else "Leveret",
-        "product_version": advertised.version if advertised else VERSION,
+        "product_name": "Leveret",
+        "product_version": VERSION,
         "erlang_version": python,
         "erlang_full_version": f"{platform.python_implementation()} {python} [{platform.machine()}]",
         "release_series_support_status": "supported",
     }
 
 
-def overview_document(broker: Broker, node: Node, settings: Settings) -> dict[str, Any]:
+def overview_document(broker: Broker, node: Node) -> dict[str, Any]:
     """The part of the overview that everybody sees, with or without statistics."""
     return {
-        **versions(settings),
+        **versions(),
         "cluster_name": broker.cluster_name,
         "rates_mode": RATES_MODE,
         "sample_retention_policies": RETENTION,

@@ -16,9 +16,9 @@ from broker.core.memory import used_memory
 from broker.core.node import Node
 from broker.core.stats.node import open_files, open_files_max, sockets_max
 from broker.management.http.context import Context
-from broker.management.http.documents.constants import RABBITMQ_VERSION
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.families import Metric, add, counter, gauge
+from broker.version import RABBITMQ_VERSION
 
 _ALARMS: Final = (
     ("alarms_file_descriptor_limit", "file descriptor limit", "file_descriptor"),

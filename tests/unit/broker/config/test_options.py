@@ -65,7 +65,7 @@ def test_the_documented_defaults() -> None:
     assert (settings.heartbeat, settings.frame_max, settings.channel_max) == (60, 131072, 2047)
     assert settings.loopback_users == (settings.default_user,)
     assert settings.vm_memory_high_watermark.relative == 0.4
-    assert settings.compat.advertise is None
+    assert str(settings.compat.advertise) == "RabbitMQ 3.10.8"
 
 
 def test_settings_cannot_be_changed() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from broker.config.kinds import product
+from broker.config.kinds import ProductVersion
 from broker.config.options import Compat
+from broker.version import VERSION
 from protocol.states import ConnectionState
 from tests.support import tables
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, start_ok, tune_ok
@@ -83,13 +84,22 @@ class TestHeader:
         assert client.transport.take() == b""
         assert not client.transport.closed
 
-    @pytest.mark.parametrize("advertise", [None, "RabbitMQ 3.10.8"])
-    def test_the_product_can_be_another(self, advertise: str | None) -> None:
-        broker = MemoryBroker(compat=Compat(advertise=product().read(advertise) if advertise else None))
-        client = broker.connect()
+    @pytest.mark.parametrize(
+        ("compat", "product", "version"),
+        [
+            (Compat(), "RabbitMQ", "3.10.8"),
+            (Compat(advertise=None), "Leveret", VERSION),
+            (Compat(advertise=ProductVersion("Other", "4.0")), "Other", "4.0"),
+        ],
+        ids=["default", "none", "other"],
+    )
+    def test_the_product(self, compat: Compat, product: str, version: str) -> None:
+        client = MemoryBroker(compat=compat).connect()
         client.send(PROTOCOL_HEADER)
         named = tables.plain(client.only(commands.Connection.Start).server_properties)
-        assert named["product"] == ("RabbitMQ" if advertise else "Leveret")
+        assert (named["product"], named["version"]) == (product, version)
+        assert named["platform"].startswith(f"Leveret {VERSION} on ")
+        assert named["information"].startswith(f"Leveret {VERSION}.")
 
 
 class TestStartOk:
