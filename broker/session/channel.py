@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from broker.core.consumers import Holder
@@ -13,7 +15,8 @@ from broker.core.tracing import Origin, Tracer
 from broker.session.confirms import Confirms
 from broker.session.delivery import ChannelConsumer
 from broker.session.transaction import Transaction
-from protocol.faults import AmqpFault, encode_reply_text, not_found, precondition_failed
+from broker.session.unacked import Held, Unacked
+from protocol.faults import AmqpFault, encode_reply_text, not_found
 from protocol.methods import INDEX, encode_method
 from protocol.states import ChannelState
 from storage.interface import Entry
@@ -41,7 +44,7 @@ class Channel:
         output: The outgoing half of its connection.
         state: Open, or waiting for the client's channel.close-ok.
         next_tag: Delivery tag of the next delivery or get.
-        unacked: Who holds which message, by delivery tag, in order of the tags.
+        unacked: The messages that the client has yet to acknowledge.
         consumer_unacked: How many of these were delivered to consumers.
         consumers: By consumer tag.
         default_prefetch: Limit of consumers to come (basic.qos, global=false); 0 for none.
@@ -81,7 +84,7 @@ class Channel:
         self.number = number
         self.state = ChannelState.OPEN
         self.next_tag = 1
-        self.unacked: dict[int, tuple[Holder, Entry]] = {}
+        self.unacked = Unacked()
         self.consumer_unacked = 0
         self.consumers: dict[str, ChannelConsumer] = {}
         self.default_prefetch = 0
@@ -167,29 +170,7 @@ class Channel:
         self.next_tag += 1
         return self.next_tag - 1
 
-    def outstanding(self, tag: int, multiple: bool) -> list[int]:
-        """The tags that an acknowledgement means.
-
-        Args:
-            tag: A delivery tag; 0 with multiple for all.
-            multiple: All up to and including tag.
-        Raises:
-            ChannelFault: PRECONDITION_FAILED (406): the tag is not outstanding.
-        """
-        if tag == 0 and multiple:
-            return list(self.unacked)
-        if tag not in self.unacked:
-            raise precondition_failed(f"unknown delivery tag {tag}")
-        if not multiple:
-            return [tag]
-        tags = []
-        for candidate in self.unacked:
-            if candidate > tag:
-                break
-            tags.append(candidate)
-        return tags
-
-    def settle(self, held: Iterable[tuple[Holder, Entry]], outcome: Outcome, in_turn: bool = False) -> None:
+    def settle(self, held: Iterable[Held], outcome: Outcome, in_turn: bool = False) -> None:
         """Give up messages that are no longer outstanding; those of one consumer at once.
 
         Args:
@@ -253,9 +234,7 @@ class Channel:
 
     def requeue_all(self) -> None:
         """Put all unacknowledged messages back into their queues (basic.recover)."""
-        returned = list(self.unacked.values())
-        self.unacked.clear()
-        self.settle(returned, "requeue")
+        self.settle([held for _, held in self.unacked.take_all()], "requeue")
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -292,14 +271,10 @@ class Channel:
             self.reply_consumer.cancel()
         if self.transaction is not None:
             self.transaction.rollback()
-        kept, returned = {}, []
-        for tag, held in self.unacked.items():
-            if keep_got and held[0].queue not in left:
-                kept[tag] = held
-            else:
-                returned.append(held)
-        self.unacked = kept
-        _return_all(returned)
+        outstanding = self.unacked.take_all()
+        if keep_got:
+            self.unacked.restore([(tag, held) for tag, held in outstanding if held[0].queue not in left])
+        _return_all([held for tag, held in outstanding if tag not in self.unacked])
         self.consumer_unacked = 0
         self._getters.clear()
         self.confirms = self.transaction = None
@@ -340,14 +315,12 @@ def _settling_order(run: tuple[Holder, list[Entry]]) -> tuple[bytes, bytes]:
     return holder.queue.name.encode("utf-8", "surrogateescape"), tag.encode("utf-8", "surrogateescape")
 
 
-def _return_all(held: Sequence[tuple[Holder, Entry]]) -> None:
+def _return_all(held: Sequence[Held]) -> None:
     """Put messages of a channel that ends back into their queues, to each queue all at once."""
-    holders: dict[Holder, list[Entry]] = {}
     queues: dict[Queue, list[Entry]] = {}
-    for holder, entry in held:
-        holders.setdefault(holder, []).append(entry)
-        queues.setdefault(holder.queue, []).append(entry)
-    for holder, entries in holders.items():
+    for holder, run in groupby(held, key=itemgetter(0)):
+        entries = [entry for _, entry in run]
         holder.queue.release(holder, entries)
-    for queue, entries in queues.items():
-        queue.requeue_abandoned(entries)
+        queues.setdefault(holder.queue, []).extend(entries)
+    for queue, returned in queues.items():
+        queue.requeue_abandoned(returned)

@@ -53,7 +53,7 @@ class ConsumerTimeout:
 
     def _look_at(self, channel: Channel, now: float) -> None:
         marks = self._marks.setdefault(channel, deque())
-        oldest = next(iter(channel.unacked))
+        oldest = min(channel.unacked)
         while marks and marks[0][1] <= oldest:
             marks.popleft()
         if marks and now - marks[0][0] >= self._timeout_ms / 1000:

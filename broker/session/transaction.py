@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.core.consumers import Holder
 from protocol.faults import precondition_failed
 from protocol.methods import INDEX
-from storage.interface import Entry
 
 if TYPE_CHECKING:
     from broker.core.message_storage import HasFailed
     from broker.session.channel import Channel, Outcome
+    from broker.session.unacked import Held
 
 
 _COMMIT: Final = INDEX["tx.commit"]
@@ -31,7 +30,7 @@ class Transaction:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._publishes: list[tuple[Callable[[], int], int]] = []
-        self._settlements: list[tuple[list[tuple[int, tuple[Holder, Entry]]], Outcome]] = []
+        self._settlements: list[tuple[list[tuple[int, Held]], Outcome]] = []
 
     def hold_publish(self, publish: Callable[[], int], count: int) -> None:
         """Hold publishes that have passed all checks.
@@ -49,8 +48,12 @@ class Transaction:
             tags: Outstanding delivery tags.
             outcome: What becomes of the messages at commit.
         """
-        unacked = self._channel.unacked
-        self._settlements.append(([(tag, unacked.pop(tag)) for tag in tags], outcome))
+        unacked, settlements = self._channel.unacked, self._settlements
+        held = [(tag, unacked.pop(tag)) for tag in tags]
+        if settlements and outcome == "acknowledge" == settlements[-1][1]:
+            settlements[-1][0].extend(held)
+        else:
+            settlements.append((held, outcome))
 
     def held_counts(self) -> tuple[int, int]:
         """How many publishes and acknowledgements are held."""
@@ -81,10 +84,5 @@ class Transaction:
         """Forget the publishes; the acknowledged messages are outstanding again."""
         self._publishes.clear()
         settlements, self._settlements = self._settlements, []
-        unacked = self._channel.unacked
         for held, _ in settlements:
-            unacked.update(held)
-        if settlements:
-            in_order = sorted(unacked.items())
-            unacked.clear()
-            unacked.update(in_order)
+            self._channel.unacked.restore(held)

@@ -195,7 +195,7 @@ def acknowledge(channel: Channel, tag: int, multiple: bool) -> None:
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
     """
-    _settle(channel, channel.outstanding(tag, multiple), "acknowledge")
+    _settle(channel, channel.unacked.meant(tag, multiple), "acknowledge")
 
 
 def negative_acknowledge(channel: Channel, tag: int, multiple: bool, requeue: bool) -> None:
@@ -204,7 +204,7 @@ def negative_acknowledge(channel: Channel, tag: int, multiple: bool, requeue: bo
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
     """
-    _settle(channel, channel.outstanding(tag, multiple), "requeue" if requeue else "reject")
+    _settle(channel, channel.unacked.meant(tag, multiple), "requeue" if requeue else "reject")
 
 
 def reject(channel: Channel, tag: int, requeue: bool) -> None:
