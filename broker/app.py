@@ -220,9 +220,7 @@ class App:
         self._watch = self.server.loop.call_later(_MEMORY_LOOK_SECONDS, self._watch_memory)
 
     def _look_at_memory(self) -> None:
-        if self._memory.look():
-            state = "set" if self.broker.alarms.any else "cleared"
-            log.warning("memory alarm %s (limit %d bytes)", state, self._memory.limit)
+        self._memory.look()
         # A message takes more memory than its bytes on the wire, so that looks get denser towards the limit.
         room = (self._memory.limit - self._memory.used) / _LOOKS
         self.server.watch_after(min(max(room, _LOOK_BYTES_MIN), _LOOK_BYTES_MAX))

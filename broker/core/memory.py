@@ -6,12 +6,15 @@ Source: https://www.rabbitmq.com/docs/memory
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from broker.core.alarms import Alarms
+
+log = logging.getLogger("leveret.memory")
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _STATM: Final = Path("/proc/self/statm")
@@ -82,7 +85,7 @@ class MemoryMonitor:
         self.limit = limit
 
     def look(self) -> bool:
-        """Look once; return whether the alarm changed."""
+        """Look once, and log what becomes of the alarm; return whether it changed."""
         self.used = used_memory()
         if self.used > self.limit:
             give_back_memory()
@@ -95,4 +98,5 @@ class MemoryMonitor:
                 self._alarms.set("memory")
             else:
                 self._alarms.clear("memory")
+            log.warning("memory alarm %s (limit %d bytes)", "set" if above else "cleared", self.limit)
         return changed

@@ -10,7 +10,7 @@ from tests.support.wire import Wire, parse_url, plain_response, raw_connect, sil
 
 # How long a broker waits before it drops a peer that broke the handshake, and how long a test waits for that.
 PENALTY = 3.0
-LIMIT = 6.0
+LIMIT = 9.0
 
 
 def to_start(url: str) -> Wire:

@@ -41,7 +41,7 @@ def ask(management: Management, method: str, *path: str, body: Any = None) -> An
         headers={"Authorization": management.authorization, "Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             return Answer(response.status, response.read())
     except urllib.error.HTTPError as error:
         with error:

@@ -85,7 +85,7 @@ class HttpApi:
         elif user:
             sent["Authorization"] = "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=30)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=120)
         try:
             connection.request(method, f"/api/{below}", data, sent)
             answer = connection.getresponse()

@@ -65,7 +65,7 @@ def send(
     sent = dict(headers or {})
     if authorization is not None:
         sent["authorization"] = management.authorization if authorization == "default" else authorization
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
     try:
         connection.request(method, path, body=body, headers=sent)
         response = connection.getresponse()

@@ -20,7 +20,7 @@ from tests.support.tables import Triple, plain
 from tests.support.wire import BODY, HEADER, METHOD, Channel, Connection, Delivery, frame
 
 #: Seconds that the broker may take for what it does behind its answers.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Worker:

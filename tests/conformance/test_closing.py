@@ -11,7 +11,7 @@ from pamqp import commands
 
 from tests.conformance.accounts import Accounts
 from tests.conformance.fixtures import Connect, Poll, Unique
-from tests.conformance.timing import in_time, lifetime
+from tests.conformance.timing import AT_ONCE, in_time, lifetime
 from tests.support import content
 from tests.support.management import Management
 from tests.support.wire import (
@@ -104,7 +104,7 @@ def test_1_46_after_the_servers_close_only_close_counts(connect: Connect) -> Non
     wire.send_method(0, CLOSE, reply_code=200)
     wire.expect(0, CLOSE_OK)
     wire.send_method(0, CLOSE_OK)
-    wire.expect_silent_close(within=2)
+    wire.expect_silent_close(within=AT_ONCE)
     connection.abort()
 
 
@@ -170,7 +170,7 @@ def test_1_46_close_ok_ends_tcp_at_once(connect: Connect) -> None:
     connection = connect()
     fail(connection)
     connection.wire.send_method(0, CLOSE_OK)
-    connection.wire.expect_silent_close(within=1)
+    connection.wire.expect_silent_close(within=AT_ONCE)
     connection.abort()
 
 

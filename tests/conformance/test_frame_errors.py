@@ -108,7 +108,7 @@ def test_2_3_no_more_input_is_read_after_a_wrong_frame_end(connect: Connect) -> 
     wire.send_frame(HEARTBEAT, 0, b"", end=0)
     wire.expect(0, commands.Connection.Close)
     wire.send_method(0, commands.Connection.Close, reply_code=200)
-    wire.expect_silent_close(within=5, at_least=2.5)
+    wire.expect_silent_close(within=9, at_least=2.5)
     connection.abort()
 
 

@@ -164,7 +164,7 @@ def test_4_1_5_in_time(channel: Channel, unique: Unique, milliseconds: int) -> N
     channel.publish("", queue, b"one")
     assert channel.next_delivery().body == b"one"
     taken = time.monotonic() - started
-    assert milliseconds / 1000 <= taken < milliseconds / 1000 + 2
+    assert milliseconds / 1000 <= taken < milliseconds / 1000 + 10
 
 
 def test_4_1_5_each_in_its_time(channel: Channel, unique: Unique) -> None:
@@ -180,7 +180,7 @@ def test_4_1_5_each_in_its_time(channel: Channel, unique: Unique) -> None:
     # The third one has to wait for the second.
     assert times[0] >= 0.1
     assert times[1] >= 0.3
-    assert times[2] < 2.3
+    assert times[2] < 10
 
 
 @pytest.mark.parametrize("by_argument", [True, False])

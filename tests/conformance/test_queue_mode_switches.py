@@ -63,7 +63,7 @@ def test_a_switch_keeps_everything(
     refill(channel, queue, *expected[4500:], **persistence(durable))
     assert counts(channel, queue)[0] == 5000
     channel.consume(queue, no_ack=True)
-    assert bodies(channel.deliveries(5000, timeout=20)) == expected
+    assert bodies(channel.deliveries(5000, timeout=120)) == expected
 
 
 @durably

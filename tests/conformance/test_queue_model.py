@@ -38,7 +38,7 @@ def test_queues_do_as_the_rules_say(kind: str, broker_url: str, management: Mana
     def run(program: Program) -> None:
         with (
             PolicySet(management, own_vhost) as policies,
-            Connection(broker_url, vhost=own_vhost, timeout=30) as connection,
+            Connection(broker_url, vhost=own_vhost, timeout=120) as connection,
         ):
             QueueClient(connection, policies, program).run()
 

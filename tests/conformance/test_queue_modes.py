@@ -84,7 +84,7 @@ def test_4_4_8_order_and_content(channel: Channel, queue_in_mode: NewQueue, pers
     refill(channel, queue, *expected[10:20])
     refill(channel, queue, *expected[20:], priority=3, headers=[("k", "x", b"\xff")], **persistence)
     channel.consume(queue)
-    found = channel.deliveries(len(expected), timeout=20)
+    found = channel.deliveries(len(expected), timeout=120)
     assert bodies(found) == expected
     assert [each.redelivered for each in found] == [False] * len(expected)
     assert found[0].properties == persistence

@@ -239,7 +239,7 @@ def redeliveries(channel: Channel, queue: str, most: int) -> int:
     refill(channel, queue, b"1")
     for count in range(most):
         try:
-            delivery = channel.next_delivery(timeout=1)
+            delivery = channel.next_delivery(timeout=5)
         except TimeoutError:
             return count
         channel.nack(delivery.delivery_tag)

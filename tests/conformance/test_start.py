@@ -10,6 +10,7 @@ from pamqp import commands
 from tests.conformance import handshake
 from tests.conformance.accounts import Accounts
 from tests.conformance.fixtures import Connect, Poll
+from tests.conformance.timing import AT_ONCE
 from tests.support import tables
 from tests.support.management import Management
 from tests.support.wire import (
@@ -156,7 +157,7 @@ def test_1_20_the_server_closes_after_close_ok(broker_url: str) -> None:
     with handshake.to_start(broker_url) as wire:
         start_ok(wire, response=b"\0guest\0wrong")
         wire.expect_close(403, REFUSED.format("PLAIN"))
-        wire.expect_silent_close(within=2)
+        wire.expect_silent_close(within=AT_ONCE)
 
 
 def test_1_21_breaches_of_sasl_are_punished_in_silence(broker_url: str) -> None:

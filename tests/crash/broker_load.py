@@ -103,7 +103,7 @@ class Client:
     def connect(self, url: str, management: Management) -> None:
         """Begin (again): connect, declare, consume."""
         self._management = management
-        self._connection = Connection(url, timeout=60)
+        self._connection = Connection(url, timeout=120)
         #: Done as soon as the broker answers anything that was sent after what they are about.
         self._unanswered: list[Callable[[], None]] = []
         self._unconfirmed: deque[tuple[Ledger, int]] = deque()
@@ -306,7 +306,7 @@ def compare(url: str, clients: Iterable[Client], rng: random.Random, most: int) 
         Messages that were found.
     """
     found = 0
-    with Connection(url, timeout=60) as connection:
+    with Connection(url, timeout=120) as connection:
         for client in clients:
             letters: set[int] = set()
             for name, kind in client.kinds.items():

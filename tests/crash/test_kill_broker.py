@@ -20,7 +20,7 @@ from tests.support.management import Management
 from tests.support.transport import ConnectionDropped
 
 LAZY = ("x-queue-mode", "S", "lazy")
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 #: Messages that a queue begins a round with, at the most.
 _BACKLOG = 400
 

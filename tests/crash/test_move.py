@@ -19,7 +19,7 @@ from tests.support.management import Management
 
 _COUNT = 20_000
 _PERSISTENT = pika.BasicProperties(delivery_mode=2)
-_PATIENCE = 30.0
+_PATIENCE = 180.0
 
 
 def _fill(process: LeveretProcess, queue: str) -> None:

@@ -208,7 +208,7 @@ def test_a_sync_of_it_that_fails_is_a_failure() -> None:
     told: list[bool] = []
     engine.commit(lambda: told.append(True))
     while not failures:
-        calls.get(timeout=60)()
+        calls.get(timeout=120)()
     assert not told
     files.sync_fails = False
     assert not engine.close()

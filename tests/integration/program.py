@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_DEADLINE = 60.0
+_DEADLINE = 180.0
 
 
 def _command(arguments: tuple[str, ...]) -> list[str]:

@@ -37,7 +37,7 @@ class Restarts:
 
     def connect(self) -> Connection:
         """A new connection."""
-        self._connections.append(Connection(self.process.url, timeout=60))
+        self._connections.append(Connection(self.process.url, timeout=120))
         return self._connections[-1]
 
     def channel(self) -> Channel:
@@ -58,6 +58,11 @@ class Restarts:
             connection.abort()
         self._connections.clear()
 
+    def begin(self) -> Channel:
+        """Start the broker again; return a channel to it."""
+        self.process.start()
+        return self.channel()
+
     def __call__(self, *, at: float = 0.0) -> Channel:
         """Stop or kill the broker and start it again; return a channel to it.
 
@@ -66,8 +71,7 @@ class Restarts:
         """
         self.end()
         time.sleep(max(0.0, at - time.monotonic()))
-        self.process.start()
-        return self.channel()
+        return self.begin()
 
     def new(self, hint: str = "q") -> str:
         """A name that nothing has yet."""

@@ -35,7 +35,7 @@ def names(program: Program, address: str) -> list[str]:
 
 
 def scrape(address: str) -> bytes:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=120) as answer:
         text: bytes = answer.read()
     return text
 
@@ -50,7 +50,7 @@ def test_ipv6_alone(tmp_path: Path) -> None:
         assert b"leveret_queue" in scrape(prometheus) or b"rabbitmq_" in scrape(prometheus)
         port = int(amqp.rsplit(":", 1)[1])
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=30)
+            socket.create_connection(("127.0.0.1", port), timeout=120)
         ctl = Leveretctl(f"http://guest:guest@{addresses(program, 'management')[0]}")
         ran = ctl("list_connections", "name", "peer_host", "-q")
         assert (ran.status, ran.err) == (0, "")

@@ -24,7 +24,7 @@ from tests.support.documentation import PAGES, ROOT, block, blocks, inline_code,
 from tests.support.management import Management
 from tests.support.wire import Connection
 
-_TIMEOUT = 30
+_TIMEOUT = 180
 
 
 # --- a first message ----------------------------------------------------------------------------------------------

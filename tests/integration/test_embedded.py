@@ -19,7 +19,7 @@ from tests.support.documentation import blocks
 from tests.support.management import Management
 
 _PROGRAMS = {each.split("\n")[0].removeprefix("# "): each for each in blocks("python") if each.startswith("# test_")}
-_DEADLINE = 60
+_DEADLINE = 180
 
 
 async def test_beside_its_client_in_one_loop() -> None:

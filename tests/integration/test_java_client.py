@@ -16,7 +16,7 @@ from tests.integration.restart_control import RestartControl
 from tests.support.leveret_process import LeveretProcess
 
 _PROJECT = Path(__file__).parent / "java"
-_MAVEN_SECONDS = 540
+_MAVEN_SECONDS = 1800
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess
 
 @pytest.fixture
 def channel(process: LeveretProcess) -> Iterator[Channel]:
-    with Connection(process.url, timeout=60) as connection:
+    with Connection(process.url, timeout=120) as connection:
         yield connection.channel()
 
 
@@ -186,7 +186,7 @@ def start(
 
     def started(**settings: object) -> tuple[LeveretProcess, Callable[[], Connection]]:
         process = leveret_process(settings={key.replace("__", "."): value for key, value in settings.items()})
-        return process, lambda: Connection(process.url, timeout=60)
+        return process, lambda: Connection(process.url, timeout=120)
 
     return started
 
@@ -220,7 +220,7 @@ def test_4_6_2_counters_after_a_restart(process: LeveretProcess, q: Shown, chann
     q.comes_to(0, 0, 499, 499_000)
     shown = q.document()
     assert (shown["messages"], shown["message_bytes"]) == (499, 499_000)
-    with Connection(process.url, timeout=60) as connection:
+    with Connection(process.url, timeout=120) as connection:
         again = connection.channel()
         assert got(again, "q").body[:2] == b"1:"
         q.comes_to(1, 1000, 499, 499_000)

@@ -33,7 +33,7 @@ def greeted(url: str) -> Iterator[bool]:
 def test_the_store_goes_on_and_clients_may_come_again(tmp_path: Path) -> None:
     with LeveretProcess(tmp_path, settings={"storage.segment_size": 65_536}) as broker:
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
-        with Connection(broker.url, timeout=60) as connection:
+        with Connection(broker.url, timeout=120) as connection:
             channel = connection.channel()
             channel.confirm_select()
             queues = [f"q{number}" for number in range(3)]

@@ -80,7 +80,7 @@ def test_queues_page_out(leveret_process: Start, durable: bool, properties: dict
         arguments = [("x-max-priority", "I", 3)] if priorities else []
         channel.queue_declare("q", durable=durable, arguments=arguments)
         fill(channel, "q", 3000, 10_000, properties)
-        wait_until(lambda: shown(process, "q")["message_bytes_ram"] < 2_000_000, "the queue pages out", timeout=30)
+        wait_until(lambda: shown(process, "q")["message_bytes_ram"] < 2_000_000, "the queue pages out", timeout=120)
         found = shown(process, "q")
         assert (found["messages"], found["messages_ready"]) == (3000, 3000)
         if properties is TRANSIENT:
@@ -95,7 +95,7 @@ def test_a_requeued_message_of_a_paged_out_queue_returns_to_its_place(leveret_pr
         channel.queue_declare("q")
         fill(channel, "q", 1000, 10_000, TRANSIENT)
         held = [channel.get("q") for _ in range(3)]
-        wait_until(lambda: shown(process, "q")["message_bytes_ram"] < 2_000_000, "the queue pages out", timeout=30)
+        wait_until(lambda: shown(process, "q")["message_bytes_ram"] < 2_000_000, "the queue pages out", timeout=120)
         assert all(held)
         channel.nack(multiple=True)
         for number in range(1000):
@@ -153,5 +153,5 @@ def test_a_backlog_beyond_the_watermark(leveret_process: Start, properties: dict
         channel.queue_declare("q", durable=True)
         fill(channel, "q", 2000, 100_000, properties)
         assert shown(process, "q")["messages"] == 2000
-        wait_until(lambda: resident(process) < limit, "memory is given back", timeout=30)
+        wait_until(lambda: resident(process) < limit, "memory is given back", timeout=120)
         drain(channel, "q", 2000, 100_000)

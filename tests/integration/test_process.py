@@ -57,7 +57,7 @@ def test_version() -> None:
 )
 def test_output_that_nobody_takes(command: str, streams: str, status: int, said: str) -> None:
     shell = f"set -o pipefail; {shlex.quote(sys.executable)} -u -m broker {command} {streams}"
-    ended = subprocess.run(["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (status, said)
 
 
@@ -189,7 +189,7 @@ def test_signals_before_it_serves(tmp_path: Path) -> None:
                     # It has opened its end, so that it has imported and prepared everything.
                     process.send_signal(signal.SIGHUP)
                     process.send_signal(number)
-                    assert process.communicate(timeout=60) == (b"", b"")
+                    assert process.communicate(timeout=120) == (b"", b"")
                 assert process.returncode == -number
             finally:
                 process.kill()
@@ -283,7 +283,7 @@ def test_a_publisher_that_is_sending_learns_why(tmp_path: Path) -> None:
 def test_an_http_client_that_does_not_read_has_the_same_deadline(tmp_path: Path) -> None:
     with running(tmp_path, "--set", "shutdown_timeout=500") as program:
         host, port = program.addresses["management"].rsplit(":", 1)
-        with socket.create_connection((host, int(port)), timeout=30) as idle:
+        with socket.create_connection((host, int(port)), timeout=120) as idle:
             idle.sendall(b"POST /api/definitions HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n{")
             started = time.monotonic()
             program.signal(signal.SIGTERM)

@@ -62,7 +62,7 @@ def serial_number(program: Program, authority: Authority) -> str:
     """That of the certificate which the broker shows now."""
     _, port = program.addresses["amqps"].rsplit(":", 1)
     with (
-        socket.create_connection((HOST, int(port)), timeout=30) as plain,
+        socket.create_connection((HOST, int(port)), timeout=120) as plain,
         client_context(authority).wrap_socket(plain, server_hostname=HOST) as encrypted,
     ):
         shown = encrypted.getpeercert()
@@ -102,7 +102,7 @@ def test_http(tmp_path: Path, authority: Authority) -> None:
         _, port = program.addresses["management-tls"].rsplit(":", 1)
         request = urllib.request.Request(f"https://{HOST}:{port}/api/whoami")
         request.add_header("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")
-        with urllib.request.urlopen(request, context=client_context(authority), timeout=30) as answer:
+        with urllib.request.urlopen(request, context=client_context(authority), timeout=120) as answer:
             assert b'"guest"' in answer.read()
 
 
@@ -205,7 +205,7 @@ def test_plain_bytes_on_the_tls_port_do_no_harm(tmp_path: Path, authority: Autho
     with running(tmp_path, *options(authority, authority.issue(HOST), ssl_handshake_timeout="300")) as program:
         _, port = program.addresses["amqps"].rsplit(":", 1)
         for greeting in (b"AMQP\x00\x00\x09\x01", b""):
-            with socket.create_connection((HOST, int(port)), timeout=30) as plain:
+            with socket.create_connection((HOST, int(port)), timeout=120) as plain:
                 plain.sendall(greeting)
                 while plain.recv(4096):
                     pass

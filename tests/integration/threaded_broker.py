@@ -13,7 +13,7 @@ import uvloop
 from broker.app import App
 from broker.config.options import Settings
 
-_DEADLINE = 60.0
+_DEADLINE = 180.0
 T = TypeVar("T")
 
 

@@ -196,7 +196,7 @@ def fail(failure: Failure, certificates: Certificates, address: str) -> tuple[st
         The client's address, and what it sees: its library's words, or what it has read.
     """
     host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=30) as plain:
+    with socket.create_connection((host, int(port)), timeout=120) as plain:
         own = "{}:{}".format(*plain.getsockname())
         try:
             if failure.context is None:

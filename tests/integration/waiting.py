@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 _PAUSE = 0.01
 
 

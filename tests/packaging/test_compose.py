@@ -41,7 +41,7 @@ def has_compose() -> bool:
 @pytest.mark.skipif(not has_compose(), reason="docker compose is not installed")
 def test_docker_compose_takes_it() -> None:
     command = ["docker", "compose", "--file", str(ROOT / "compose.yaml"), "--profile", "analytics", "config", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

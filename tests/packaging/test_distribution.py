@@ -27,14 +27,14 @@ from tests.integration.program import Program
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker", "policies", "protocol", "storage")
 
-_SECONDS = 120
+_SECONDS = 600
 
 
 @cache
 def committed() -> list[str]:
     """What a clean checkout has, and what is about to be committed."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return sorted(name for name in set(done.stdout.split("\0")) if name and (ROOT / name).is_file())
 
 
@@ -107,7 +107,7 @@ def run(program: Path, *arguments: str) -> str:
         env=clean(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -164,7 +164,7 @@ def test_analytics_say_what_is_missing(installed: Path) -> None:
         env=clean(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1
@@ -204,5 +204,5 @@ def test_broker_serves_its_files(installed: Path, tmp_path: Path) -> None:
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as response:
+    with urllib.request.urlopen(url, timeout=120) as response:
         return str(response.read().decode())

@@ -28,7 +28,7 @@ def enter(*command: str, **environment: str) -> subprocess.CompletedProcess[str]
         env=variables,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 

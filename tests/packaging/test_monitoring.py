@@ -51,7 +51,7 @@ def scraped(process: LeveretProcess) -> Iterator[tuple[str, set[str]]]:
     for job in PROMETHEUS["scrape_configs"]:
         query = urlencode(job.get("params", {}), doseq=True)
         url = f"{process.prometheus_url}{job.get('metrics_path', '/metrics')}?{query}"
-        with urllib.request.urlopen(url, timeout=30) as response:
+        with urllib.request.urlopen(url, timeout=120) as response:
             text = response.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -95,7 +95,7 @@ def test_every_family_asked_for_exists(leveret_process: Callable[..., LeveretPro
 
     def answer(*families: str) -> str:
         url = f"{process.prometheus_url}{job['metrics_path']}?{urlencode({'family': families}, doseq=True)}"
-        with urllib.request.urlopen(url, timeout=30) as response:
+        with urllib.request.urlopen(url, timeout=120) as response:
             return str(response.read().decode())
 
     nothing = answer()

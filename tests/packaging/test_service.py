@@ -18,7 +18,7 @@ UNIT = Path(__file__).parents[2] / "docker/leveret.service"
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd on this machine")
 def test_systemd_has_no_complaints() -> None:
     done = subprocess.run(
-        ["systemd-analyze", "verify", str(UNIT)], capture_output=True, text=True, timeout=60, check=False
+        ["systemd-analyze", "verify", str(UNIT)], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -18,13 +18,18 @@ import pyspark
 SPARK_HOME: Final = os.path.dirname(pyspark.__file__)
 #: The interpreter below the virtual environment, which does not look into the files of type .pth that lead to us.
 PYTHON: Final = os.path.realpath(sys.executable)
-_PATIENCE: Final = 180.0
+_PATIENCE: Final = 600.0
+_CONF: Final = Path(__file__).parent / "conf"
 
 
 def worker_environment() -> dict[str, str]:
     """What workers are started with: they find Spark and Arrow, but none of the project's packages."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
-    return environment | {"PYTHONPATH": sysconfig.get_path("purelib"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return environment | {
+        "PYTHONPATH": sysconfig.get_path("purelib"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(_CONF),
+    }
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from storage.analytics import register
 
 ROOT = Path(__file__).parents[2]
+# For all sessions, those of programs that tests start as well.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +38,10 @@ def spark() -> Iterator[SparkSession]:
     yield session
     looks_after.close()
     session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests the time that Spark takes to start where many others do so too; a limit of their own counts first."""
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(3600))

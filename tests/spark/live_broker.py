@@ -34,7 +34,7 @@ _SCENARIO: Final = Scenario(
     "live", "", 200, 1, "consume", durable=True, persistent=True, prefetch=1000, ack_every=50, confirm_window=1000
 )
 _STEP: Final = 2000
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 180.0
 
 
 @dataclass

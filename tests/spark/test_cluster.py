@@ -18,8 +18,7 @@ from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_envi
 from tests.spark.directories import DirectoryBuilder
 from tests.support.documentation import block
 
-# Each program starts a Java of its own, and so do the master and the workers.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,7 +54,7 @@ def run(command: str, given: dict[str, str]) -> str:
         env=driver_environment({"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

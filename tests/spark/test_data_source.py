@@ -14,7 +14,7 @@ from storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 
 # Starting Spark takes a while where there is little processor to be had.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from storage.analytics import Session, command
 from storage.format import FORMAT_VERSION
 from tests.spark.directories import DirectoryBuilder
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 

@@ -26,9 +26,6 @@ from storage.snapshots.reader import open_reader
 from storage.snapshots.snapshot import Request
 from tests.spark.directories import START, DirectoryBuilder
 
-# Starting Spark takes a while where there is little processor to be had.
-pytestmark = pytest.mark.timeout(300)
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -249,7 +246,7 @@ def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProc
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1200,
         check=False,
     )
 

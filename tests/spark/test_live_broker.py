@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from storage.analytics import register
 from tests.spark.live_broker import BOUND, counted, live_broker
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 ROUNDS = int(os.environ.get("LIVE_ROUNDS", "3"))
 

@@ -18,8 +18,8 @@ _READY = re.compile(
     r"leveret (?P<version>\S+) ready amqp=\S+:(?P<amqp>\d+) management=\S+:(?P<management>\d+)"
     r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+)? data=(?P<data>.+)"
 )
-_START_DEADLINE = 60.0
-_STOP_DEADLINE = 60.0
+_START_DEADLINE = 180.0
+_STOP_DEADLINE = 180.0
 
 
 class LeveretProcess:
@@ -35,7 +35,7 @@ class LeveretProcess:
         version: as the ready line names it.
 
     Raises:
-        RuntimeError: the broker ended or was not ready within 60 s; the text ends with its log.
+        RuntimeError: the broker ended or was not ready within 180 s; the text ends with its log.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class LeveretProcess:
         """Stop the broker with SIGTERM, if it runs; return its exit status.
 
         Raises:
-            RuntimeError: it did not end within 20 s, and was killed.
+            RuntimeError: it did not end within 180 s, and was killed.
         """
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from broker.management.cli.program import URL_VARIABLE, Streams, run
 
 _ROOT = Path(__file__).parents[2]
-_DEADLINE = 60.0
+_DEADLINE = 180.0
 
 
 class Ran(NamedTuple):

@@ -44,7 +44,7 @@ class Management:
                 **(headers or {}),
             },
         )
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             data = response.read()
         return json.loads(data) if data else None
 

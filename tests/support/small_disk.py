@@ -60,4 +60,4 @@ def fill(path: Path, leave: int = 0) -> None:
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)

@@ -17,7 +17,7 @@ from tests.support import methods
 
 PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-DEFAULT_TIMEOUT = 30.0
+DEFAULT_TIMEOUT = 60.0
 
 
 class ConnectionDropped(Exception):

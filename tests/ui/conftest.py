@@ -20,7 +20,7 @@ from tests.ui.pages import Ui
 SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
 _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 #: Milliseconds that a page may take for anything; a machine that builds beside the tests is slow.
-_TIMEOUT: Final = 30_000
+_TIMEOUT: Final = 120_000
 expect.set_options(timeout=_TIMEOUT)
 
 _FLAGS: Final = (

@@ -79,7 +79,7 @@ def test_what_a_channel_is(channels: Ui, client: Client) -> None:
         expect(row).to_contain_text(text)
     expect(row.get_by_role("link", name="work")).to_have_attribute("href", f"#/queues/{VHOST}/work")
     expect(channels.main.get_by_role("img", name="Message rates")).to_have_attribute(
-        "aria-label", re.compile(r"Publish: .* highest [1-9]"), timeout=15_000
+        "aria-label", re.compile(r"Publish: .* highest [1-9]"), timeout=120_000
     )
     connection = facts.get_by_role("link")
     name = connection.inner_text()

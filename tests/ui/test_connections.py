@@ -88,7 +88,7 @@ def test_what_a_connection_is(new_ui: NewUi, vhost: str, api: Management) -> Non
             ui = new_ui(address=page_of(name))
             ui.choose("refresh", "1")
             data = ui.main.get_by_role("img", name="Data rates")
-            expect(data).to_have_attribute("aria-label", RECEIVING, timeout=15_000)
+            expect(data).to_have_attribute("aria-label", RECEIVING, timeout=120_000)
         facts = ui.main.locator("dl.properties").first
         for text in ("PLAIN", "AMQP 0-9-1", "60s", "128 KiB", "2,047", VHOST, "running"):
             expect(facts).to_contain_text(text)

@@ -100,7 +100,7 @@ def test_what_an_exchange_has_done(new_ui: NewUi, vhost: str, broker: LeveretPro
             ui = new_ui(address=page_of("counted"))
             ui.choose("refresh", "1")
             expect(ui.main.get_by_role("img", name="Message rates")).to_have_attribute(
-                "aria-label", ROUTED, timeout=15_000
+                "aria-label", ROUTED, timeout=120_000
             )
     facts = ui.main.locator("dl.properties").first
     expect(facts).to_contain_text("x-note:kept")

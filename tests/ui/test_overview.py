@@ -32,7 +32,7 @@ def test_numbers_and_charts_are_those_of_the_broker(new_ui: NewUi, own_broker: L
     expect(tiles.filter(has_text="Connections")).to_contain_text("1")
     expect(tiles.filter(has_text="Ready")).to_contain_text("25")
     lengths = ui.main.get_by_role("img", name="Queued messages")
-    expect(lengths).to_have_attribute("aria-label", STARTED, timeout=15_000)
+    expect(lengths).to_have_attribute("aria-label", STARTED, timeout=120_000)
     expect(ui.main.locator(".legend").first).to_contain_text("Ready 25")
     lengths.focus()
     lengths.press("ArrowLeft")

@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 from storage.analytics.errors import OptionError
 from storage.analytics.job_options import JobOptions, Results
 from storage.analytics.session import register
+from storage.analytics.whole_query import run_to_end
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
@@ -32,13 +33,12 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     # Whatever the session's time zone is: two runs are to put a message into the same directory.
     date = f.date_from_unix_date(f.floor(f.unix_micros("enqueued_at") / 86_400_000_000).cast("int"))
     dated = messages.withColumn("date", date)
-    query = (
+    writer = (
         dated.writeStream.partitionBy("vhost", "queue", "date")
         .option("checkpointLocation", f"{options.output}/_checkpoint")
         .trigger(availableNow=True)
-        .start(options.output, format="parquet")
     )
-    query.awaitTermination()
+    run_to_end(lambda: writer.start(options.output, format="parquet"))
     written = spark.read.schema(dated.schema).parquet(options.output)
     counts = written.groupBy("vhost", "queue", "date").agg(f.count("*").alias("messages"))
     return {"export": counts.orderBy("vhost", "queue", "date")}

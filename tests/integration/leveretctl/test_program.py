@@ -206,7 +206,7 @@ def test_standard_streams(leveret: LeveretProcess, command: str, status: int, ou
         env=inherited | {"LEVERET_URL": leveret.http_url, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
         cwd=ROOT,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (ran.returncode, ran.stdout.decode()) == (status, out)

@@ -22,7 +22,7 @@ _LABEL: Final = re.compile(r'(\w+)="')
 def scrape(process: LeveretProcess, path: str = "metrics", **headers: str) -> str:
     """The text at a path."""
     request = urllib.request.Request(f"{process.prometheus_url}/{path}", headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         text: str = response.read().decode()
     return text
 

@@ -20,7 +20,7 @@ from tests.support.wire import parse_url
 @pytest.fixture
 def api(process: LeveretProcess) -> ManagementApi:
     """The client."""
-    return ManagementApi(process.http_url.replace("guest:guest@", ""), "guest", "guest", timeout=10)
+    return ManagementApi(process.http_url.replace("guest:guest@", ""), "guest", "guest", timeout=120)
 
 
 @pytest.fixture

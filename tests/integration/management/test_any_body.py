@@ -101,7 +101,7 @@ def test_no_internal_error(api: HttpApi, process: LeveretProcess, method: str, t
     segments = [PARTS[part[1:-1]] if part.startswith("{") else part for part in template.split("/")[2:]]
     for queue in ("thing", "other"):
         assert api.ask("PUT", path("queues", "v", queue), {}).status < 500
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(process.http_url).port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(process.http_url).port, timeout=120)
     headers = {"Authorization": Management(process.http_url).authorization}
     with closing(connection):
         for body in _bodies(schema):

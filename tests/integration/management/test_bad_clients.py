@@ -20,7 +20,7 @@ _LOGIN = Management("http://guest:guest@x").authorization
 @contextmanager
 def connected(process: LeveretProcess) -> Iterator[socket.socket]:
     """A connection to the HTTP API."""
-    with socket.create_connection(("127.0.0.1", urlsplit(process.http_url).port or 0), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", urlsplit(process.http_url).port or 0), timeout=120) as sock:
         yield sock
 
 

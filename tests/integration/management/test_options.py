@@ -24,7 +24,7 @@ class Answer:
     def __init__(self, url: str, method: str, path: str, headers: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(url)
         login = {"Authorization": Management(url).authorization, **(headers or {})}
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
         try:
             connection.request(method, path, None, login)
             answer = connection.getresponse()

@@ -217,12 +217,12 @@ def test_only_families_and_vhosts_that_are_asked_for(broker: LeveretProcess) -> 
 
 def test_the_answer_is_compressed_for_those_who_can_read_it(broker: LeveretProcess) -> None:
     request = urllib.request.Request(f"{broker.prometheus_url}/metrics", headers={"Accept-Encoding": "gzip"})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         assert response.headers["content-encoding"] == "gzip"
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert b"rabbitmq_queues " in gzip.decompress(response.read())
     request = urllib.request.Request(f"{broker.prometheus_url}/metrics", headers={"Accept-Encoding": "gzip;q=0"})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         assert b"rabbitmq_queues " in response.read()
 
 
@@ -233,7 +233,7 @@ def test_paths_may_end_in_a_slash(broker: LeveretProcess) -> None:
 
 def test_what_is_not_a_scrape(broker: LeveretProcess) -> None:
     head = urllib.request.Request(f"{broker.prometheus_url}/metrics", method="HEAD")
-    with urllib.request.urlopen(head, timeout=30) as response:
+    with urllib.request.urlopen(head, timeout=120) as response:
         assert response.status == 204
     with pytest.raises(urllib.error.HTTPError) as refused:
         scrape(broker, "metrics/nope")

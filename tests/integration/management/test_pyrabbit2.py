@@ -17,7 +17,7 @@ pyrabbit2: Any = importlib.import_module("pyrabbit2.api")
 @pytest.fixture
 def client(process: LeveretProcess) -> Any:
     """The client."""
-    return pyrabbit2.Client(process.http_url.rpartition("@")[2], "guest", "guest", timeout=30)
+    return pyrabbit2.Client(process.http_url.rpartition("@")[2], "guest", "guest", timeout=120)
 
 
 @pytest.fixture

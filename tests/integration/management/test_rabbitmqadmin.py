@@ -63,7 +63,7 @@ def run(script: Path, broker: LeveretProcess) -> Run:
 
     def call(*arguments: str, status: int = 0) -> Ended:
         command = [sys.executable, str(script), "--host", "127.0.0.1", "--port", port, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert ended.returncode == status, ended
         return Ended(ended.stdout, ended.stderr, ended.returncode)
 

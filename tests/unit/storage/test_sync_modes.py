@@ -60,7 +60,7 @@ def test_an_interval_lies_between_syncs() -> None:
         group.data[files.open(f"/d/{number}", create=True)] = None
         group.callbacks.append(lambda: None)
         committer.submit(group)
-        done.get(timeout=60)()
+        done.get(timeout=120)()
     assert committer.close()
     first, second, third = files.times
     assert min(second - first, third - second) >= 0.19
@@ -91,7 +91,7 @@ def test_many_segments_are_synced_by_several_threads_and_told_once() -> None:
         group.data[files.open(f"/d/{number:03d}", create=True)] = None
     group.callbacks.append(lambda: told.append(files.syncs))
     committer.submit(group)
-    done.get(timeout=60)()
+    done.get(timeout=120)()
     assert committer.close()
     assert told == [100]
     assert "MainThread" not in files.threads
@@ -115,7 +115,7 @@ def test_one_sync_that_fails_among_many_is_a_failure() -> None:
         group.data[files.open(f"/d/{number:03d}", create=True)] = None
     group.callbacks.append(lambda: told.append(1))
     committer.submit(group)
-    calls.get(timeout=60)()
+    calls.get(timeout=120)()
     assert not committer.close()
     assert (len(failures), told) == (1, [])
 
@@ -130,7 +130,7 @@ def test_a_mistake_of_ours_ends_it_like_a_failure() -> None:
     group = CommitGroup()
     group.file_actions.append(broken)
     committer.submit(group)
-    calls.get(timeout=60)()
+    calls.get(timeout=120)()
     assert not committer.close()
     assert "a mistake" in str(failures[0])
 
@@ -146,7 +146,7 @@ def test_promises_do_not_wait_for_an_interval() -> None:
         engine.flush()
         engine.commit(lambda body=body: told.append(body))  # type: ignore[misc]
         while len(told) == 0 or told[-1] != body:
-            calls.get(timeout=60)()
+            calls.get(timeout=120)()
     assert told == [b"a", b"b", b"c"]
     # Stopping syncs what waits.
     assert engine.close()
@@ -166,7 +166,7 @@ def test_off_syncs_when_it_stops_and_not_before() -> None:
         engine.flush()
         engine.commit(lambda number=number: told.append(number), events=True)  # type: ignore[misc]
         while not told or told[-1] != number:
-            calls.get(timeout=60)()
+            calls.get(timeout=120)()
     assert files.syncs == before
     assert engine.close()
     files.crash(random.Random(1))

@@ -53,6 +53,20 @@ def test_the_alarm_follows_the_memory_in_use(monkeypatch: pytest.MonkeyPatch) ->
     assert alarms.reason == "low on memory"
 
 
+def test_the_log_tells_of_this_alarm_whatever_others_are_set(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    used = [100]
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    alarms = Alarms()
+    alarms.set("disk")
+    monitor = MemoryMonitor(alarms, 100)
+    for used[0] in (100, 101, 102, 100):
+        monitor.look()
+    assert caplog.messages == ["memory alarm set (limit 100 bytes)", "memory alarm cleared (limit 100 bytes)"]
+    assert alarms.reason == "low on disk"
+
+
 def test_memory_that_is_free_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     used = [150]
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])

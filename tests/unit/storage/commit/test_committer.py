@@ -32,7 +32,7 @@ class Owner:
         self.calls: Queue[Callable[[], object]] = Queue()
 
     def serve(self) -> None:
-        self.calls.get(timeout=60)()
+        self.calls.get(timeout=120)()
 
 
 @pytest.fixture

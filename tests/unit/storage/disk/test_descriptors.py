@@ -136,6 +136,6 @@ def test_syncs_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureF
     assert not told
     files.most = 1 << 20
     while not told:
-        calls.get(timeout=60)()
+        calls.get(timeout=120)()
     assert engine.close()
     assert not errors
