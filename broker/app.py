@@ -24,6 +24,7 @@ from broker.core.stats.sampler import Sampler
 from broker.core.timers import Timers
 from broker.core.turn import Turn
 from broker.definitions import DefinitionsKeeper, load_definitions
+from broker.garbage import collect_everything
 from broker.management.listener import HttpListener
 from broker.session.listener import Listener
 from broker.session.server import Server
@@ -75,7 +76,7 @@ class App:
         self._management = HttpListener(self._make_management, http_at_once)
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, http_at_once)
-        self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit)
+        self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, collect_everything)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._disk: Disk | None = None
         self._tls: Tls | None = None

@@ -28,7 +28,8 @@ class GarbageCollection:
 
     def start(self) -> None:
         """Take charge of the process's collector."""
-        _look_at_everything()
+        gc.collect()
+        gc.freeze()
         gc.set_threshold(_NEW_OBJECTS, _RUNS, _RUNS)
         gc.callbacks.append(self._note)
 
@@ -44,10 +45,13 @@ class GarbageCollection:
         self._runs += 1
         if self._runs == _RUNS:
             self._runs = 0
-            self._call_soon(_look_at_everything)
+            self._call_soon(collect_everything)
 
 
-def _look_at_everything() -> None:
+def collect_everything() -> None:
+    """Find all garbage there is, also among what is not looked at again."""
+    had_been_looked_at = gc.get_freeze_count() > 0
     gc.unfreeze()
     gc.collect()
-    gc.freeze()
+    if had_been_looked_at:
+        gc.freeze()

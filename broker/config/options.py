@@ -218,6 +218,18 @@ class Cors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementHttp:
+    """What requests to the HTTP API may bring."""
+
+    max_body_size: int = option(
+        kinds.size(1, 2**31 - 1),
+        8_000_000,
+        "Longest body of a request; a longer one is answered 400. An upload of definitions may always have 64 MiB, a"
+        " form for logging in never more than 64 kB.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
     """How the HTTP API and the UI are served."""
 
@@ -229,6 +241,7 @@ class Management:
         kinds.boolean(), False, "Where statistics are left out, show the numbers of messages of queues all the same."
     )
     cors: Cors = group(Cors)
+    http: ManagementHttp = group(ManagementHttp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

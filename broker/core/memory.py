@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -17,6 +19,8 @@ from broker.core.alarms import Alarms
 log = logging.getLogger("leveret.memory")
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+#: Above the limit all garbage is looked for at most so often, in seconds.
+_COLLECT_SECONDS: Final = 60.0
 _STATM: Final = Path("/proc/self/statm")
 #: Where a container's limit stands, cgroup v2 and v1.
 _CGROUP_LIMITS: Final = (
@@ -73,13 +77,25 @@ class MemoryMonitor:
     Args:
         alarms: Where the alarm is set.
         limit: Bytes above which it is set.
+        collect: Finds all garbage, which takes up to a second; called before the alarm is set, and once a minute
+            while it is.
+        clock: Seconds, of a clock that never goes back.
 
     Attributes:
         used: Bytes in use when it last looked.
     """
 
-    def __init__(self, alarms: Alarms, limit: int) -> None:
+    def __init__(
+        self,
+        alarms: Alarms,
+        limit: int,
+        collect: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._alarms = alarms
+        self._collect = collect
+        self._clock = clock
+        self._collected_at = -math.inf
         self._set = False
         self.used = 0
         self.limit = limit
@@ -88,6 +104,12 @@ class MemoryMonitor:
         """Look once, and log what becomes of the alarm; return whether it changed."""
         self.used = used_memory()
         if self.used > self.limit:
+            give_back_memory()
+            self.used = used_memory()
+        if self.used > self.limit and self._clock() - self._collected_at >= _COLLECT_SECONDS:
+            # Garbage is no reason to stop publishers.
+            self._collected_at = self._clock()
+            self._collect()
             give_back_memory()
             self.used = used_memory()
         above = self.used > self.limit

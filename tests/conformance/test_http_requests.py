@@ -156,14 +156,13 @@ def test_2_a_user_without_tags_has_no_access(scene: Scene) -> None:
     assert "www-authenticate" not in reply.headers
 
 
-def test_1_login_sets_a_cookie(management: Management, scene: Scene) -> None:
+def test_1_a_login_by_a_form(management: Management, scene: Scene) -> None:
     header = scene.user("management")
     name = scene.get("whoami", header).document["name"]
     form = f"username={name.replace('/', '%2F')}&password={PASSWORD}".encode()
     headers = {"content-type": "application/x-www-form-urlencoded"}
     reply = send(management, "POST", "/api/login", headers=headers, body=form, authorization=None)
     assert (reply.status, reply.document) == (200, "ok")
-    assert reply.headers["set-cookie"] == f"auth={header.removeprefix('Basic ')}; Version=1"
     reply = send(management, "POST", "/api/login", headers=headers, body=form + b"x", authorization=None)
     assert (reply.status, reply.document["reason"]) == (401, "Login failed")
 

@@ -21,6 +21,7 @@ from broker.core.vhost import VirtualHost
 from broker.management.http.accepted import require_json_accepted
 from broker.management.http.browser_sessions import BrowserSessions, session_token
 from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
+from broker.management.http.request_bodies import read_body
 
 #: A tag includes the rights of those behind it.
 _INCLUDED: Final = {
@@ -222,25 +223,13 @@ def has_tag(user: User, tag: str) -> bool:
     return any(tag in _INCLUDED.get(given, ()) for given in user.tags)
 
 
-async def read_form(request: web.Request) -> Mapping[str, str | bytes | bytearray | web.FileField]:
-    """The fields of a form in a request's body.
-
-    Raises:
-        HTTPBadRequest: It is none, or not in the encoding that it says.
-    """
-    try:
-        return await request.post()
-    except (ValueError, LookupError):
-        raise web.HTTPBadRequest(text="") from None
-
-
 async def read_object(request: web.Request) -> Mapping[str, Any]:
     """The JSON object in a request's body; an empty body is an empty object.
 
     Raises:
-        HTTPBadRequest: It is no JSON object.
+        HTTPBadRequest: It is no JSON object, or too long.
     """
-    body = await request.read()
+    body = await read_body(request)
     if not body:
         return {}
     try:

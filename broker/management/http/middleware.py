@@ -72,8 +72,6 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
             raise
         # That of the router has no JSON.
         return _nowhere(request)
-    except web.HTTPRequestEntityTooLarge:
-        raise failure(web.HTTPBadRequest, "bad_request", "payload_too_large") from None
     except (web.RequestPayloadError, ConnectionResetError):
         # Its sender has gone in the middle, or it is not encoded as it says.
         raise failure(web.HTTPBadRequest, "bad_request", "the body cannot be read") from None

@@ -7,18 +7,17 @@ from aiohttp import web
 from broker.management.http.errors import not_found
 
 
-def prefixed(app: web.Application, prefix: str, client_max_size: int) -> web.Application:
+def prefixed(app: web.Application, prefix: str) -> web.Application:
     """An application whose paths have a prefix; without one it is the application itself.
 
     Args:
         app: The application.
         prefix: The path; slashes at its ends do not matter.
-        client_max_size: Largest body of a request, in bytes.
     """
     path = prefix.strip("/")
     if not path:
         return app
-    outer = web.Application(client_max_size=client_max_size)
+    outer = web.Application()
     outer.router.add_get(f"/{path}", _add_slash)
     outer.add_subapp(f"/{path}", app)
     outer.router.add_route("*", "/{path:.*}", _nothing)

@@ -61,9 +61,6 @@ from broker.tls_handshake import HandshakeFailed, encrypt
 
 log = logging.getLogger("leveret.http")
 
-#: Definitions of a large broker have tens of thousands of entries.
-_MAX_REQUEST_SIZE: Final = 64 * 1024 * 1024
-
 
 class Controller(Protocol):
     """What serves one resource of the API."""
@@ -123,7 +120,13 @@ class HttpServer:
         # To aiohttp 0 is for ever.
         timeout = max(settings.shutdown_timeout, 1) / 1000
         self._runner = web.AppRunner(
-            app, access_log=None, logger=protocol_log(), handle_signals=False, shutdown_timeout=timeout
+            app,
+            access_log=None,
+            logger=protocol_log(),
+            handle_signals=False,
+            shutdown_timeout=timeout,
+            # A small body inflates to a thousand times its size.
+            auto_decompress=False,
         )
         self._listening: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
@@ -187,13 +190,13 @@ def management_app(context: Context) -> web.Application:
     Args:
         context: What is asked about, and who may ask.
     """
-    app = web.Application(client_max_size=_MAX_REQUEST_SIZE, middlewares=_middlewares(context))
+    app = web.Application(middlewares=_middlewares(context))
     for controller in CONTROLLERS:
         app.add_routes(controller(context).routes())
     app.add_routes(Pages().routes())
     app.add_routes(ToolsPage().routes())
     app[SETTINGS] = context.settings
-    return prefixed(app, context.settings.management.path_prefix, _MAX_REQUEST_SIZE)
+    return prefixed(app, context.settings.management.path_prefix)
 
 
 def _middlewares(context: Context) -> list[Middleware]:

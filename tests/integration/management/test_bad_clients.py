@@ -50,8 +50,6 @@ def answer(sock: socket.socket) -> bytes:
         head("POST", "definitions", "Content-Length: -1"),
         head("POST", "definitions", "Transfer-Encoding: chunked") + b"no number\r\n",
         head("POST", "definitions", "Content-Encoding: gzip", "Content-Length: 5") + b"hello",
-        head("POST", "login", "Content-Type: application/x-www-form-urlencoded", "Content-Length: 1") + b"\xff",
-        head("POST", "login", "Content-Type: multipart/form-data", "Content-Length: 1") + b"x",
     ],
 )
 def test_what_is_no_request_is_400(process: LeveretProcess, octets: bytes) -> None:

@@ -10,6 +10,7 @@ from broker.management.http.browser_sessions import cookie_name, session_token
 from broker.management.http.context import Context
 from broker.management.http.errors import login_failed
 from broker.management.http.login_delay import LOGGED_IN
+from broker.management.http.request_bodies import read_form
 from broker.management.http.routes import resource
 
 
@@ -41,9 +42,9 @@ class BrowserSession:
 
         The one that the request has is of no use from then on.
         """
-        form = await request.post()
+        form = await read_form(request)
         name, password = form.get("username"), form.get("password")
-        if not isinstance(name, str) or not isinstance(password, str):
+        if name is None or password is None:
             raise login_failed()
         user = self._access.authenticate(request, name, password)
         request[LOGGED_IN] = True

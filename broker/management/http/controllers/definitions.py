@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -13,14 +14,19 @@ from broker.config.errors import DefinitionsError
 from broker.core.export import for_vhost
 from broker.core.json_text import parse_json
 from broker.definitions import export_steps, import_steps, vhost_export_steps
-from broker.management.http.access import has_tag, read_form
+from broker.management.http.access import has_tag
 from broker.management.http.answers import encode, json_text_answer
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, missing, not_authorised
 from broker.management.http.listing import in_slices, take_slowly
+from broker.management.http.request_bodies import read_file, read_upload
 from broker.management.http.routes import resource
 
 _MALFORMED: Final = "failed_to_parse_json"
+#: A path of this host, whole or relative. Browsers take "//a", "/\\a", "http:a" for other hosts, and drop white space.
+_OWN_PATH: Final = re.compile(r"(?!.*//)(?:/|\.{1,2}/|#)[!-\[\]-~]*")
+#: What no header may have (RFC 9110 section 5.5), and what would end the name of a file.
+_NOT_IN_FILE_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f;\"\\/\ud800-\udfff]+")
 
 
 class Definitions:
@@ -125,8 +131,7 @@ async def _document(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> 
     response = json_text_answer(f"{{{','.join(parts)}}}")
     name = request.query.get("download")
     if name:
-        # A line end would end the header.
-        response.headers["content-disposition"] = f"attachment; filename={' '.join(name.split())}"
+        response.headers["content-disposition"] = f"attachment; filename={_NOT_IN_FILE_NAME.sub(' ', name).strip()}"
     return response
 
 
@@ -138,18 +143,16 @@ async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
     """
     redirect = None
     if request.content_type == "multipart/form-data":
-        form = await read_form(request)
-        body: Any = form.get("file", b"")
-        if isinstance(body, web.FileField):
-            body = body.file.read()
+        form = await read_upload(request)
+        body = form.get("file", b"")
         target = form.get("redirect")
-        redirect = target if isinstance(target, str) else None
+        redirect = None if target is None else target.decode("utf-8", "replace")
         if not body:
             raise bad_request(_MALFORMED)
     else:
-        body = await request.read()
+        body = await read_file(request)
     try:
-        document = parse_json(body.encode() if isinstance(body, str) else body) if body else {}
+        document = parse_json(body) if body else {}
     except ValueError:
         raise bad_request(_MALFORMED) from None
     if not isinstance(document, dict):
@@ -158,7 +161,6 @@ async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
 
 
 def _done(redirect: str | None) -> web.Response:
-    # Only back into the user interface, never to another site; and a line end would end the header.
-    if redirect is None or "//" in redirect or "\\" in redirect or len(redirect.split()) != 1:
+    if redirect is None or _OWN_PATH.fullmatch(redirect) is None:
         return web.Response(status=204)
     return web.Response(status=303, headers={"location": redirect})

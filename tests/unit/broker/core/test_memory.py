@@ -67,6 +67,25 @@ def test_the_log_tells_of_this_alarm_whatever_others_are_set(
     assert alarms.reason == "low on disk"
 
 
+def test_garbage_is_collected_before_the_alarm_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, now, collections = [150], [0.0], list[float]()
+
+    def collect() -> None:
+        collections.append(now[0])
+        used[0] = 90 if len(collections) == 1 else used[0]
+
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100, collect, lambda: now[0])
+    assert (monitor.look(), alarms.any, monitor.used) == (False, False, 90)
+    used[0] = 150
+    seen = []
+    for now[0] in (59.0, 60.0, 119.0, 121.0):
+        monitor.look()
+        seen.append((alarms.any, collections.copy()))
+    assert seen == [(True, [0.0]), (True, [0.0, 60.0]), (True, [0.0, 60.0]), (True, [0.0, 60.0, 121.0])]
+
+
 def test_memory_that_is_free_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     used = [150]
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])
