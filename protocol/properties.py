@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from protocol.constants import CLASS_BASIC
 from protocol.faults import ConnectionFault, ReplyCode
-from protocol.field_table import FieldTable, MalformedTable, decode_table, encode_table
+from protocol.field_table import MAX_STORED_DEPTH, FieldTable, MalformedTable, decode_table, encode_table
 from protocol.methods import encode_shortstr
 
 _HEAD: Final = struct.Struct(">HHQH")
@@ -72,14 +72,16 @@ class Properties:
         octets = self.raw(0x0040)
         return None if octets is None else int(_U64.unpack(octets)[0])
 
-    def headers(self) -> FieldTable:
+    def headers(self, max_depth: int = MAX_STORED_DEPTH) -> FieldTable:
         """The headers table, empty where there is none.
 
+        Args:
+            max_depth: How deep it may be; messages that were stored long ago may be deeper than new ones.
         Raises:
             ConnectionFault: INTERNAL_ERROR (541) for a table that cannot be decoded.
         """
         octets = self.raw(HEADERS)
-        return () if octets is None else _decode_headers(octets[4:])
+        return () if octets is None else _decode_headers(octets[4:], max_depth)
 
     def as_dict(self) -> dict[str, Any]:
         """All properties that are present, by name."""
@@ -144,9 +146,9 @@ def read_flags(payload: bytes) -> int:
     return payload[12] << 8 | payload[13]
 
 
-def _decode_headers(octets: bytes) -> FieldTable:
+def _decode_headers(octets: bytes, max_depth: int) -> FieldTable:
     try:
-        return decode_table(octets)
+        return decode_table(octets, max_depth)
     except MalformedTable:
         raise _undecodable() from None
 

@@ -14,6 +14,7 @@ from broker.core.broker import Broker
 from broker.core.durable import table_from_text
 from broker.core.export import vhost_limits
 from broker.core.json_tables import table_from_json
+from broker.core.json_text import refuse_deep
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import InvalidMetadata, metadata_from_json, read_metadata
@@ -61,7 +62,12 @@ def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:
         DefinitionsError: An entry is malformed.
     """
     for entry in _entries(document, "global_parameters"):
-        broker.global_parameters.set(_text(entry, "name", "global_parameters"), entry.get("value"))
+        name, value = _text(entry, "name", "global_parameters"), entry.get("value")
+        try:
+            refuse_deep(value)
+        except ValueError as deep:
+            raise DefinitionsError(f"global_parameters: '{name}': {deep}") from None
+        broker.global_parameters.set(name, value)
 
 
 def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from policies.policy import Policy
-from protocol.field_table import FieldTable, decode_table, encode_table
+from protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
 from storage.definitions import Journal
 
 if TYPE_CHECKING:
@@ -25,8 +25,12 @@ def table_to_text(table: FieldTable) -> str:
 
 
 def table_from_text(text: str) -> FieldTable:
-    """The table that table_to_text was given."""
-    return decode_table(base64.b64decode(text))
+    """The table that table_to_text was given.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return decode_table(base64.b64decode(text, validate=True), MAX_STORED_DEPTH)
 
 
 class DurableRecorder:

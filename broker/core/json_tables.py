@@ -6,22 +6,29 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from broker.core.json_text import refuse_deep
 from protocol.constants import INT64_END, SHORTSTR_MAX
-from protocol.field_table import FieldTable, FieldValue, longstr
+from protocol.field_table import FieldTable, FieldValue, fold_value, longstr
 
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
     """Arguments written as JSON, typed as RabbitMQ types them: integers are long, fractions double.
 
     Raises:
-        ValueError: A table cannot hold it.
+        ValueError: A table cannot hold it, or it is nested too deep.
     """
+    # What is not too deep is no danger to the stack either.
+    refuse_deep(arguments)
+    return _table(arguments)
+
+
+def _table(arguments: Mapping[str, Any]) -> FieldTable:
     return tuple((_name(key), _field(value)) for key, value in arguments.items())
 
 
 def table_to_json(table: FieldTable) -> dict[str, Any]:
     """A table as a JSON object; where a key stands twice, the last one is shown."""
-    return {key: _value(value) for key, value in table}
+    return {key: fold_value(value, _single, _object, _list) for key, value in table}
 
 
 def _name(key: str) -> str:
@@ -42,7 +49,7 @@ def _field(value: Any) -> FieldValue:
     if isinstance(value, str):
         return longstr(value)
     if isinstance(value, Mapping):
-        return FieldValue("F", table_from_json(value))
+        return FieldValue("F", _table(value))
     if isinstance(value, list):
         return FieldValue("A", tuple(map(_field, value)))
     if value is not None:
@@ -51,11 +58,7 @@ def _field(value: Any) -> FieldValue:
     return FieldValue("V", None)
 
 
-def _value(field: FieldValue) -> Any:
-    if field.kind == "F":
-        return table_to_json(field.value)
-    if field.kind == "A":
-        return [_value(element) for element in field.value]
+def _single(field: FieldValue) -> Any:
     if field.kind == "D":
         scale, unscaled = field.value
         return unscaled / 10**scale
@@ -63,6 +66,14 @@ def _value(field: FieldValue) -> Any:
         # As RabbitMQ shows it, which takes no null back.
         return "undefined"
     return _text(field.value) if isinstance(field.value, bytes) else field.value
+
+
+def _object(entries: list[tuple[str, Any]]) -> Any:
+    return dict(entries)
+
+
+def _list(values: list[Any]) -> Any:
+    return values
 
 
 def _text(octets: bytes) -> str:

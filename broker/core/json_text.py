@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, NoReturn
+
+from protocol.field_table import MAX_DEPTH
 
 
 def parse_json(octets: bytes) -> Any:
@@ -24,6 +27,23 @@ def parse_json(octets: bytes) -> Any:
     if "\\ud" in text or "\\uD" in text:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
+
+
+def refuse_deep(value: Any) -> None:
+    """Refuse a value with more objects and lists inside of each other than field tables may have.
+
+    Args:
+        value: What JSON can hold; if it is an object or list, that one does not count.
+    Raises:
+        ValueError: It is nested too deep.
+    """
+    level, depth = [value] if isinstance(value, Mapping | list) else [], 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested too deep, {MAX_DEPTH} levels are allowed")
+        inner = [element for each in level for element in (each.values() if isinstance(each, Mapping) else each)]
+        level = [each for each in inner if isinstance(each, Mapping | list)]
+        depth += 1
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -7,54 +7,37 @@ its term, but the types of the values inside an array or a table are.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from protocol.erlang_terms import format_binary, format_float
-from protocol.field_table import FLOAT_KINDS, TYPE_NAMES, FieldTable, FieldValue, as_text
+from protocol.field_table import FLOAT_KINDS, TYPE_NAMES, FieldTable, FieldValue, as_text, fold_value
 
 Term: TypeAlias = "int | float | bytes | str | tuple[Term, ...]"
 
 _SIGN_BIT: Final = 1 << 63
 
 
+#: Stand around what is in a table or array that is inside another one.
+_BEGIN: Final = "("
+_END: Final = ")"
+
+
 def to_term(field: FieldValue) -> Term:
-    """The term of a value: hashable, and equal to other terms as in Erlang."""
-    kind, value = field
-    if kind == "t":
-        return "true" if value else "false"
-    if kind == "V":
-        return "undefined"
-    if kind == "L":
-        return _signed(value)
-    if kind == "A":
-        return tuple([(TYPE_NAMES[item.kind], to_term(item)) for item in value])
-    if kind == "F":
-        return table_to_term(value)
-    # Numbers, strings and decimals are their own terms.
-    term: Term = value
-    return term
+    """The term of a value: hashable, and equal to other terms as in Erlang.
+
+    That of a table or array is one flat tuple however deep it is: no deep stack is needed to compare two of them.
+    """
+    return fold_value(field, _single_term, _table_term, _array_term)[1]
 
 
 def table_to_term(table: FieldTable) -> tuple[Term, ...]:
-    """The term of a table: triples of key, type name and value, in the table's order."""
-    return tuple([(key, TYPE_NAMES[field.kind], to_term(field)) for key, field in table])
+    """The term of a table: key, type name and value of each entry, in the table's order."""
+    return cast("tuple[Term, ...]", to_term(FieldValue("F", table)))
 
 
 def format_value(field: FieldValue) -> str:
     """A value as Erlang's ``~p`` prints its term, on one line however long it is."""
-    kind, value = field
-    if kind in FLOAT_KINDS:
-        return format_float(value)
-    if kind in "Sx":
-        return format_binary(value)
-    if kind == "D":
-        return f"{{{value[0]},{value[1]}}}"
-    if kind == "A":
-        items = [f"{{{TYPE_NAMES[item.kind]},{format_value(item)}}}" for item in value]
-        return f"[{','.join(items)}]"
-    if kind == "F":
-        return f"[{','.join([_format_entry(key, entry) for key, entry in value])}]"
-    return str(to_term(field))
+    return fold_value(field, _format_single, _format_table, _format_array)[1]
 
 
 def display_value(field: FieldValue) -> str:
@@ -62,9 +45,66 @@ def display_value(field: FieldValue) -> str:
     return as_text(field) if field.kind in "Sx" else format_value(field)
 
 
-def _format_entry(key: str, field: FieldValue) -> str:
-    shown = format_binary(key.encode("utf-8", "surrogateescape"))
-    return f"{{{shown},{TYPE_NAMES[field.kind]},{format_value(field)}}}"
+def _single_term(field: FieldValue) -> tuple[str, Term]:
+    """The name of a value's type, and its term."""
+    kind, value = field
+    term: Term = value
+    if kind == "t":
+        term = "true" if value else "false"
+    elif kind == "V":
+        term = "undefined"
+    elif kind == "L":
+        term = _signed(value)
+    # Numbers, strings and decimals are their own terms.
+    return TYPE_NAMES[kind], term
+
+
+def _table_term(entries: list[tuple[str, tuple[str, Term]]]) -> tuple[str, Term]:
+    flat: list[Term] = []
+    for key, (name, term) in entries:
+        flat.append(key)
+        _add(flat, name, term)
+    return TYPE_NAMES["F"], tuple(flat)
+
+
+def _array_term(values: list[tuple[str, Term]]) -> tuple[str, Term]:
+    flat: list[Term] = []
+    for name, term in values:
+        _add(flat, name, term)
+    return TYPE_NAMES["A"], tuple(flat)
+
+
+def _add(flat: list[Term], name: str, term: Term) -> None:
+    flat.append(name)
+    if name in (TYPE_NAMES["F"], TYPE_NAMES["A"]):
+        flat += (_BEGIN, *cast("tuple[Term, ...]", term), _END)
+    else:
+        flat.append(term)
+
+
+def _format_single(field: FieldValue) -> tuple[str, str]:
+    """The name of a value's type, and its text."""
+    kind, value = field
+    if kind in FLOAT_KINDS:
+        text = format_float(value)
+    elif kind in "Sx":
+        text = format_binary(value)
+    elif kind == "D":
+        text = f"{{{value[0]},{value[1]}}}"
+    else:
+        text = str(_single_term(field)[1])
+    return TYPE_NAMES[kind], text
+
+
+def _format_table(entries: list[tuple[str, tuple[str, str]]]) -> tuple[str, str]:
+    shown = [
+        f"{{{format_binary(key.encode('utf-8', 'surrogateescape'))},{name},{text}}}" for key, (name, text) in entries
+    ]
+    return TYPE_NAMES["F"], f"[{','.join(shown)}]"
+
+
+def _format_array(values: list[tuple[str, str]]) -> tuple[str, str]:
+    return TYPE_NAMES["A"], f"[{','.join([f'{{{name},{text}}}' for name, text in values])}]"
 
 
 def _signed(number: int) -> int:

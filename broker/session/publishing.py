@@ -18,7 +18,7 @@ from broker.session.direct_reply import REPLY_QUEUE
 from protocol import properties
 from protocol.events import Publish, PublishRun, VariedRun
 from protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
-from protocol.field_table import FieldTable, find, normalize
+from protocol.field_table import MAX_DEPTH, FieldTable, find, normalize
 from protocol.header_scan import DECODE, PERSISTENT, scan_header
 from protocol.methods import INDEX
 from protocol.properties import Properties, encode_headers, encode_text
@@ -331,7 +331,7 @@ def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, head
         return
     read = Properties(header)
     mode = read.octet(properties.DELIVERY_MODE, 1)
-    headers = read.headers()
+    headers = read.headers(MAX_DEPTH)
     changes = _substitute_reply_to(channel, read)
     _check_user_id(channel.connection, read)
     expiration = read_expiration(read)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.core.json_tables import table_from_json
+from broker.core.json_text import refuse_deep
 from broker.management.http.answers import encode
 from broker.management.http.errors import bad_request
 from protocol.constants import INT64_END, SHORTSTR_MAX
@@ -127,8 +128,21 @@ def read_table(value: Any, what: str) -> FieldTable:
     """
     if not isinstance(value, Mapping):
         raise bad_request(f"{what} must be an object")
+    check_depth(value)
     _check_values(value)
     return table_from_json(value)
+
+
+def check_depth(value: Any) -> None:
+    """Refuse a value with more objects and lists inside of each other than field tables may have.
+
+    Raises:
+        HTTPBadRequest: It is nested too deep.
+    """
+    try:
+        refuse_deep(value)
+    except ValueError as deep:
+        raise bad_request(str(deep)) from None
 
 
 def _check_values(value: Any) -> None:

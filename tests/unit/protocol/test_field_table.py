@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import inspect
 import math
 import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from pamqp import decode, encode
 from protocol.field_table import (
     FLOAT_KINDS,
     INTEGER_KINDS,
+    MAX_STORED_DEPTH,
     TYPE_NAMES,
     FieldTable,
     FieldValue,
@@ -260,7 +265,7 @@ def test_endless_nesting_is_refused(kind: str) -> None:
         decode_table(octets if kind == "F" else b"\x01k" + octets)
 
 
-@pytest.mark.parametrize("nesting", [1, 10, 100])
+@pytest.mark.parametrize("nesting", [1, 10, 64])
 def test_deep_nesting_is_fine(nesting: int) -> None:
     value = longstr("bottom")
     for _ in range(nesting):
@@ -278,3 +283,47 @@ def test_deep_nesting_is_fine(nesting: int) -> None:
 def test_long_keys_cannot_be_written(table: FieldTable) -> None:
     with pytest.raises(ValueError):
         encode_table(table)
+
+
+def nested(depth: int, kind: str) -> FieldTable:
+    """A table with so many tables or arrays inside of each other in it."""
+    value = FieldValue(kind, ())
+    for _ in range(depth - 1):
+        value = FieldValue(kind, (("k", value),) if kind == "F" else (value,))
+    return (("k", value),)
+
+
+@pytest.mark.parametrize("kind", ["A", "F"])
+def test_128_levels_are_allowed(kind: str) -> None:
+    table = nested(128, kind)
+    assert decode_table(encode_table(table)) == table
+    with pytest.raises(MalformedTable, match="nested too deep, 128 levels are allowed"):
+        decode_table(encode_table(nested(129, kind)))
+
+
+@pytest.mark.parametrize("kind", ["A", "F"])
+def test_stored_tables_may_be_deeper(kind: str) -> None:
+    octets = encode_table(nested(512, kind))
+    assert encode_table(decode_table(octets, MAX_STORED_DEPTH)) == octets
+    with pytest.raises(MalformedTable, match="512 levels"):
+        decode_table(encode_table(nested(513, kind)), MAX_STORED_DEPTH)
+
+
+@pytest.mark.parametrize("kind", ["A", "F"])
+def test_depth_needs_no_stack(kind: str) -> None:
+    """Whatever made them, nothing that is done with tables depends on the stack."""
+    table = nested(3_000, kind)
+    octets = encode_table(table)
+    with deep_in_the_stack():
+        assert encode_table(normalize(decode_table(octets, 3_000))) == octets
+
+
+@contextmanager
+def deep_in_the_stack() -> Iterator[None]:
+    """Leave room for 40 frames."""
+    limit, used = sys.getrecursionlimit(), len(inspect.stack())
+    sys.setrecursionlimit(used + 40)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)

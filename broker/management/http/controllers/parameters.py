@@ -16,7 +16,7 @@ from broker.core.export import export_parameters, policy_value
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import object_answer
-from broker.management.http.bodies import check_length, require_keys
+from broker.management.http.bodies import check_depth, check_length, require_keys
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from broker.management.http.listing import View, list_answer, take_slowly
@@ -160,6 +160,7 @@ class Parameters:
         self._access.require(request, "policymaker")
         document = await read_object(request)
         require_keys(document, "value")
+        check_depth(document["value"])
         name = check_length(request.match_info["name"])
         created = self._broker.global_parameters.set(name, document["value"])
         return web.Response(status=201 if created else 204)

@@ -61,3 +61,26 @@ def test_types_count_inside_only() -> None:
     assert to_term(FieldValue("I", 1)) == to_term(FieldValue("l", 1))
     assert table_to_term(table(("a", "I", 1))) != table_to_term(table(("a", "l", 1)))
     assert table_to_term(table(("a", "L", 1))) == table_to_term(table(("a", "l", 1)))
+
+
+def test_tables_and_arrays_that_hold_the_same_in_another_form_differ() -> None:
+    inner = FieldValue("I", 1)
+    flat = FieldValue("A", (inner, inner))
+    assert to_term(flat) != to_term(FieldValue("A", (inner, FieldValue("A", (inner,)))))
+    assert to_term(FieldValue("A", (FieldValue("A", (inner,)), inner))) != to_term(
+        FieldValue("A", (FieldValue("A", (inner, inner)),))
+    )
+    assert table_to_term((("a", flat),)) != table_to_term((("a", FieldValue("F", (("I", inner),))),))
+
+
+def test_deep_values_are_compared_and_printed_without_a_deep_stack() -> None:
+    def nested(bottom: int) -> FieldValue:
+        value = FieldValue("I", bottom)
+        for _ in range(2_000):
+            value = FieldValue("A", (FieldValue("F", (("k", value),)),))
+        return value
+
+    assert to_term(nested(1)) == to_term(nested(1))
+    assert to_term(nested(1)) != to_term(nested(2))
+    assert hash(to_term(nested(1))) == hash(to_term(nested(1)))
+    assert format_value(nested(1)).count("table") == 2_000
