@@ -13,6 +13,7 @@ from broker.core.stats.totals import BrokerStatistics
 from broker.core.timers import Timers
 from broker.core.tracing import Tracer
 from broker.core.turn import Turn
+from broker.core.user_counts import count_down
 from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
 from storage.definitions import Journal, NoJournal
@@ -123,7 +124,7 @@ class Broker:
             return
         self.connections.remove(connection)
         self.statistics.connection_closed += 1
-        self.user_connections[connection.username] -= 1
+        count_down(self.user_connections, connection.username)
         vhost = self.vhosts.get(connection.vhost_name)
         if vhost is not None:
             vhost.connection_count -= 1

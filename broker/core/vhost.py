@@ -99,7 +99,7 @@ class VirtualHost:
         self.topology.on_exchange_deleted = self._note_exchange
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self, trust_publishers)
-        self._owned: dict[int, list[Queue]] = {}
+        self._owned: dict[int, dict[Queue, None]] = {}
 
     # -- limits -------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class VirtualHost:
             return 0
         del self.queues[queue.name]
         if queue.owner is not None:
-            self._owned[id(queue.owner)].remove(queue)
+            del self._owned[id(queue.owner)][queue]
         self.topology.remove_queue(queue)
         self.recorder.queue_deleted(queue)
         deleted = queue.delete()
@@ -228,7 +228,7 @@ class VirtualHost:
         self.recorder.queue_declared(queue)
         self.policies.apply_to_queue(queue)
         if queue.owner is not None:
-            self._owned.setdefault(id(queue.owner), []).append(queue)
+            self._owned.setdefault(id(queue.owner), {})[queue] = None
         return queue
 
     def end(self) -> None:

@@ -157,6 +157,11 @@ class Channel:
             holder = self._getters[queue] = Holder(queue)
         return holder
 
+    def forget_getter(self, holder: Holder) -> None:
+        """Forget who holds nothing any more: a channel may get from any number of queues."""
+        if not holder.unacked:
+            self._getters.pop(holder.queue, None)
+
     # -- unacknowledged messages --------------------------------------------------------------------------
 
     def hold(self, holder: Holder, entry: Entry) -> int:
@@ -215,6 +220,7 @@ class Channel:
             holder.queue.release(holder, [entry])
             settle([entry])
             holder.queue.deliver()
+        self.forget_getter(holder)
 
     def _released(self, holder: Holder, count: int) -> None:
         """Give credit back: messages of a holder are no longer unacknowledged."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from broker.core.user_counts import count_down
 from broker.session.channel import Channel
 from protocol.faults import ConnectionFault, ReplyCode
 from protocol.states import ChannelState
@@ -86,7 +87,7 @@ class Channels:
         broker.statistics.channel_closed += 1
         self._connection.vhost.statistics.channels.absorb(channel.counters)
         broker.channel_count -= 1
-        broker.user_channels[self._connection.username] -= 1
+        count_down(broker.user_channels, self._connection.username)
 
     def end(self) -> None:
         """End all channels."""

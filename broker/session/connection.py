@@ -18,6 +18,7 @@ from broker.session.heartbeat import Heartbeat
 from broker.session.intake import Intake
 from broker.session.output import Output
 from broker.session.peer_certificate import TlsSession, tls_session
+from broker.session.remembered_routes import RememberedRoutes
 from broker.session.sockets import disable_delay, ends, name_of
 from protocol.events import Event, MethodReceived
 from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
@@ -66,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         intake: What has been read; there from connection_made(), as is output.
         output: Its outgoing half.
         channels: Its channels.
+        routes: Where its publishes go.
         capabilities: What the client can do.
         client_properties: As the client sent them.
         frame_max: Largest frame in bytes, framing included.
@@ -94,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.reader = FrameReader(server.settings.max_message_size)
         self.reader.handle_channels(ChannelFrames.REFUSED)
         self.channels = Channels(self)
+        self.routes = RememberedRoutes()
         self.capabilities = Capabilities()
         self.client_properties: FieldTable = ()
         self.frame_max = self.reader.frame_max
@@ -330,6 +333,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_open:
             self._is_open = False
             self.channels.end()
+            self.routes.forget()
             self.output.confirming.clear()
             self.vhost.delete_queues_of(self)
             self.server.broker.unregister(self)

@@ -273,7 +273,8 @@ def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
     route: PublishRoute | None = publish.memo
     generation = connection.authorization.generation
     if route is None or route.generation != generation:
-        route = publish.memo = PublishRoute(generation, _open_exchange(connection, publish), _reply_names(publish, []))
+        route = PublishRoute(generation, _open_exchange(connection, publish), _reply_names(publish, []))
+        connection.routes.remember(publish, route)
     _read_header(channel, publish, route, header)
     return route
 
@@ -379,6 +380,7 @@ def _find(
 ) -> tuple[tuple[Queue, ...], bool]:
     """Queues for these keys and headers, and whether the headers did not matter."""
     found = find_route(channel.vhost.topology, route.exchange, keys, headers)
+    channel.connection.routes.count(len(found.queues))
     return cast("tuple[Queue, ...]", found.queues), found.cacheable
 
 

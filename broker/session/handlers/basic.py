@@ -151,6 +151,8 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
     entry = queue.get(holder)
     counters = channel.counters
     if entry is None:
+        if holder is not None:
+            channel.forget_getter(holder)
         counters.get_empty += 1
         channel.send(_GET_EMPTY, "")
         return
