@@ -15,6 +15,7 @@ from policies.settings import QueueSettings
 from storage.event_format import DEAD_LETTERED, EventKind
 from storage.interface import Entry, MessageStore
 from storage.message import Message, TimedMessage
+from storage.stores.priority_store import PriorityStore
 
 #: Messages dropped or expired in one turn at the most: about 2 ms with dead-lettering. What is left goes in
 #: the next turns, so that other queues and heartbeats are served in between.
@@ -37,7 +38,9 @@ class QueueContents(ABC):
         settings: What is in force: arguments and policies taken together.
     """
 
-    __slots__ = ("_is_shrinking", "_limits", "_timed", "counters", "host", "settings", "storage", "store")
+    __slots__ = (
+        "_is_shrinking", "_limits", "_timed", "_untimed_since", "counters", "host", "settings", "storage", "store",
+    )  # fmt: skip
 
     def __init__(self, host: QueueHost, storage: QueueStorage) -> None:
         self.host = host
@@ -50,6 +53,8 @@ class QueueContents(ABC):
         self._is_shrinking = False
         #: Whether a message with an expiry time may be among those that wait.
         self._timed = self.store.ready_count > 0
+        #: Messages without an expiry time that have come at the tail since the last one with it.
+        self._untimed_since = 0
 
     def _set_lazy(self, lazy: bool) -> None:
         """Keep ready messages on disk only, or in memory as far as there is room."""
@@ -67,9 +72,38 @@ class QueueContents(ABC):
         if ttl is not None:
             expires_at = min(self.host.timers.now() + ttl * 1000, _LATEST)
             messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
-            self._timed = True
+            self._note_timed()
+        elif self._timed:
+            self._untimed_since += len(messages)
         self.store.append(messages, body_bytes, longest)
         self.counters.published += len(messages)
+
+    # -- expiry times -------------------------------------------------------------------------------------
+
+    def _note_timed(self) -> None:
+        """Note that a message with an expiry time waits: what came before it may still be there too."""
+        self._timed = True
+        self._untimed_since = 0
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Have messages ready again where they were, and nothing else."""
+        self.store.requeue(entries)
+        self._note_returned(entries)
+
+    def _note_returned(self, entries: Sequence[Entry]) -> None:
+        """Note the expiry times of messages that have been put back."""
+        if any(entry[1].expires_at for entry in entries):
+            self._note_timed()
+
+    def _find_timed(self) -> None:
+        """Find out whether a message with an expiry time may still be waiting.
+
+        None is if no more wait than have come since the last one. That is not so where priorities let later ones go
+        first: there none is only if nothing waits at all.
+        """
+        ready = self.store.ready_count
+        has_priorities = type(self.store) is PriorityStore
+        self._timed = ready > (0 if has_priorities else self._untimed_since)
 
     # -- dropping -----------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ class Move:
         source = self._source
         source.release(self._holder, entries)
         if not source.deleted:
-            source.store.requeue(entries)
+            source.put_back(entries)
             source.host.turn.deliver_later(source)
 
 

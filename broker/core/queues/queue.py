@@ -138,6 +138,8 @@ class Queue(QueueContents):
         if self._is_plain and messages[0].envelope.expiration_ms is None:
             self.store.append(messages, body_bytes)
             self.counters.published += taken
+            if self._timed:
+                self._untimed_since += taken
             if not self.scheduled and (self.consumers.ring or self._timed):
                 self.host.turn.deliver_later(self)
             return taken
@@ -236,6 +238,7 @@ class Queue(QueueContents):
             return
         self._serve_consumers()
         if self._timed:
+            self._find_timed()
             head = self.store.peek()
             if head is not None:
                 self._head_timer.arm(head.expires_at)
@@ -374,7 +377,7 @@ class Queue(QueueContents):
         """Put messages back to where they were; then limits and expiry apply, and only then deliveries."""
         if not self.deleted:
             self.counters.requeued += len(entries)
-            self.store.requeue(entries)
+            self.put_back(entries)
             self._evict_batch()
             self.host.turn.deliver_later(self)
 

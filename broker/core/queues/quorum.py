@@ -97,6 +97,7 @@ class QuorumQueue(Queue):
         for _, message, _ in returned:
             counted = self._count(message, _delivery_count(message) + 1)
             append([counted], len(counted.body))
+        self._note_returned(returned)
         self.store.settle(returned, EventKind.RETURNED)
         # Unlike with classic queues, limits are for what nobody takes.
         if not self._timed or self._expire_batch():
