@@ -41,14 +41,18 @@ class MessageStore(Protocol):
             longest: Length of the longest body; None if all have one length.
         """
 
-    def take(self, count: int, body_bytes: int) -> list[Entry]:
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head.
+
+        Messages that turn out to be damaged are not ready any more after it, so that it may return less than
+        ready_count promised, even nothing.
 
         Args:
             count: At most so many, 1 or more.
             body_bytes: No further one once the taken bodies have reached so many bytes.
         Returns:
-            The oldest ready messages, oldest first; empty if there is none.
+            The oldest ready messages, oldest first, and the sum of their body lengths; no messages only if none is
+            ready any more.
         """
 
     def take_expired(self, now: int, count: int) -> list[Entry]:
@@ -79,7 +83,7 @@ class MessageStore(Protocol):
         """
 
     def peek(self) -> Message | None:
-        """The message at the head, without taking it."""
+        """The message at the head, without taking it; None only if none is ready any more."""
 
     def requeue(self, entries: Sequence[Entry]) -> None:
         """Put taken messages back where they were; they count as delivered before.

@@ -109,14 +109,15 @@ class StoreHead:
         """Number of its queue, and its priority: what its events name."""
         return self._place.qid, self._place.priority
 
-    def take(self, count: int, body_bytes: int) -> list[Entry]:
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head."""
         entries: list[Entry] = []
-        while self.ready_count and len(entries) < count and body_bytes > 0:
-            run, run_bytes = self._take_run(count - len(entries), body_bytes, 0)
-            body_bytes -= run_bytes
+        left = body_bytes
+        while self.ready_count and len(entries) < count and left > 0:
+            run, run_bytes = self._take_run(count - len(entries), left, 0)
+            left -= run_bytes
             entries = entries + run if entries else run
-        return mark_returned(entries) if self._keeps_all else entries
+        return mark_returned(entries) if self._keeps_all else entries, body_bytes - left
 
     def take_expired(self, now: int, count: int) -> list[Entry]:
         """Take messages from the head as long as they have expired."""
@@ -176,8 +177,11 @@ class StoreHead:
         for run in runs:
             self._bury(run, kind, flags, entries)
         self.taken_count -= len(entries)
-        if not self.taken_count and not self.ram.window:
-            self.ram.forget_arrivals()
+        if not self.taken_count:
+            if not self.ready_count:
+                self._note_empty()
+            if not self.ram.window:
+                self.ram.forget_arrivals()
         self._note_dirty()
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -224,6 +228,8 @@ class StoreHead:
         run = SettledRun(seq, seq + found.length, durable, True, redelivered, wait, found.body_bytes)
         self.taken_bytes += found.body_bytes
         self._bury(run, kind, 0, ())
+        if not self.ready_count and not self.taken_count:
+            self._note_empty()
         self._note_dirty()
         return found.length, found.body_bytes, min(_SEGMENT_STEPS, found.length) if found.whole else found.length
 
@@ -305,6 +311,8 @@ class StoreHead:
         self._add_event(first, count, EventKind.LOST, 0, body_bytes)
         self.log.bury_all([(first, end)])
         self._count_persistent()
+        if not self.ready_count and not self.taken_count:
+            self._note_empty()
         if self._requeued:
             self._requeued.drop_below(end)
         else:
@@ -318,7 +326,7 @@ class StoreHead:
             flags |= REDELIVERED_ONCE
         if run.durable:
             self.persistent_count -= count
-            self.persistent_bytes -= body_bytes
+            self.persistent_bytes = max(0, self.persistent_bytes - body_bytes)
         if run.stored:
             self.log.bury(first, run.end, Stream.DURABLE if run.durable else Stream.SPILL, body_bytes, entries)
         else:
@@ -327,6 +335,10 @@ class StoreHead:
             self.log.dead.add(first, count)
         self.taken_bytes -= body_bytes
         self._add_event(first, count, kind, run.wait // 1000, body_bytes, flags)
+
+    def _note_empty(self) -> None:
+        """Nothing lives any more. Bytes are shared out by number where messages were lost, so that some may be left."""
+        self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
 
     def _count_persistent(self) -> None:
         """Count anew what outlives the process, after more has gone than was looked at."""

@@ -52,7 +52,7 @@ class MemoryStore:
         self.ready_count += len(messages)
         self.ready_bytes += body_bytes
 
-    def take(self, count: int, body_bytes: int) -> list[Entry]:
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head."""
         entries: list[Entry] = []
         taken_bytes = 0
@@ -66,7 +66,7 @@ class MemoryStore:
         self.ready_count -= len(entries)
         self.ready_bytes -= taken_bytes
         self.taken_count += len(entries)
-        return entries
+        return entries, taken_bytes
 
     def _take_fresh(self, entries: list[Entry], count: int, body_bytes: int) -> int:
         """Take from the head of the deque; return the body bytes taken."""
@@ -108,10 +108,9 @@ class MemoryStore:
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
         """Forget messages at the head for good; not more than one turn has time for."""
-        bytes_before = self.ready_bytes
-        entries = self.take(min(count, _DROP_MAX), body_bytes)
+        entries, dropped_bytes = self.take(min(count, _DROP_MAX), body_bytes)
         self.settle(entries, kind)
-        return len(entries), bytes_before - self.ready_bytes
+        return len(entries), dropped_bytes
 
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:
         """Forget messages at the head for good as long as they have expired."""

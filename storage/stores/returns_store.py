@@ -84,9 +84,10 @@ class Returned:
         """Put messages at the tail."""
         self.store.append(messages, body_bytes, longest)
 
-    def take(self, count: int, body_bytes: int) -> list[Entry]:
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head."""
-        return _tagged(self.store.take(count, body_bytes))
+        entries, taken_bytes = self.store.take(count, body_bytes)
+        return _tagged(entries), taken_bytes
 
     def take_expired(self, now: int, count: int) -> list[Entry]:
         """Take messages from the head that have expired."""

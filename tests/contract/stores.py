@@ -9,6 +9,7 @@ from storage.interface import MessageStore
 from storage.stores.memory_store import MemoryStore
 from storage.stores.priority_store import PriorityStore
 from storage.stores.returns_store import ReturnsStore
+from storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import new_cached_store, new_flushed_store, new_store
 
 #: Makes an empty store, by the name that a failing test shows.
@@ -24,4 +25,12 @@ STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "segments-cached": new_cached_store,
     "returns": lambda: ReturnsStore(lambda level: MemoryStore()),
     "priority-segments": lambda: PriorityStore(10, lambda level: new_flushed_store()),
+    "returns-segments": lambda: ReturnsStore(lambda level: new_flushed_store()),
+}
+
+#: Makes an empty store that is in files, of stores that each come from the function it is given.
+STORES_IN_FILES: Final[Mapping[str, Callable[[Callable[[], SegmentStore]], MessageStore]]] = {
+    "segments": lambda new: new(),
+    "priority": lambda new: PriorityStore(10, lambda level: new()),
+    "returns": lambda new: ReturnsStore(lambda level: new()),
 }

@@ -32,7 +32,7 @@ def fill(store: MessageStore, *texts: str) -> list[Message]:
 
 def test_an_empty_store_has_nothing(store: MessageStore) -> None:
     assert (store.ready_count, store.ready_bytes) == (0, 0)
-    assert store.take(ALL, ALL) == []
+    assert store.take(ALL, ALL)[0] == []
     assert store.peek() is None
     assert store.purge() == 0
 
@@ -47,7 +47,7 @@ def test_messages_come_out_in_order_with_all_they_say(store: MessageStore) -> No
     for envelope, body in zip((envelopes[0], envelopes[1], envelopes[0]), (b"a", b"bb", b"ccc"), strict=True):
         store.append([Message(envelope, body)], len(body))
     assert (store.ready_count, store.ready_bytes) == (3, 6)
-    taken = store.take(ALL, ALL)
+    taken = store.take(ALL, ALL)[0]
     assert [entry[1].body for entry in taken] == [b"a", b"bb", b"ccc"]
     for entry, envelope in zip(taken, (envelopes[0], envelopes[1], envelopes[0]), strict=True):
         assert content(entry[1]) == content(Message(envelope, entry[1].body))
@@ -64,8 +64,8 @@ def test_a_drop_of_bytes_leaves_empty_bodies_behind_them(store: MessageStore) ->
 
 def test_a_take_ends_at_its_count(store: MessageStore) -> None:
     fill(store, "a", "b", "c")
-    assert bodies(store.take(2, ALL)) == ["a", "b"]
-    assert bodies(store.take(2, ALL)) == ["c"]
+    assert bodies(store.take(2, ALL)[0]) == ["a", "b"]
+    assert bodies(store.take(2, ALL)[0]) == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_take_ends_at_its_count(store: MessageStore) -> None:
 )
 def test_a_take_ends_once_its_bytes_are_reached(store: MessageStore, limit: int, expected: list[str]) -> None:
     fill(store, "aaa", "", "bb", "c", "d")
-    assert bodies(store.take(ALL, limit)) == expected
+    assert bodies(store.take(ALL, limit)[0]) == expected
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, ["a"]), (2, ["a", "bbb"]), (5, ["a", "bbb", "cc"])])
@@ -87,15 +87,15 @@ def test_one_append_may_have_bodies_of_different_lengths(store: MessageStore, li
 
 def test_the_byte_limit_holds_for_requeued_messages_too(store: MessageStore) -> None:
     fill(store, "aa", "bb", "cc")
-    store.requeue(store.take(2, ALL))
-    assert bodies(store.take(ALL, 2)) == ["aa"]
-    assert bodies(store.take(ALL, 3)) == ["bb", "cc"]
+    store.requeue(store.take(2, ALL)[0])
+    assert bodies(store.take(ALL, 2)[0]) == ["aa"]
+    assert bodies(store.take(ALL, 3)[0]) == ["bb", "cc"]
 
 
 def test_peek_shows_what_the_next_take_takes(store: MessageStore) -> None:
     first, second = fill(store, "a", "b")
     assert content(store.peek()) == content(first)
-    entries = store.take(1, ALL)
+    entries = store.take(1, ALL)[0]
     assert content(store.peek()) == content(second)
     store.requeue(entries)
     assert content(store.peek()) == content(first)
@@ -104,54 +104,54 @@ def test_peek_shows_what_the_next_take_takes(store: MessageStore) -> None:
 
 def test_requeued_messages_stand_where_they_stood(store: MessageStore) -> None:
     fill(store, "a", "b", "c", "d", "e")
-    a, b, c, d = store.take(4, ALL)
+    a, b, c, d = store.take(4, ALL)[0]
     store.requeue([d])
     store.requeue([b, a])
     assert (store.ready_count, store.ready_bytes) == (4, 4)
-    taken = store.take(ALL, ALL)
+    taken = store.take(ALL, ALL)[0]
     assert bodies(taken) == ["a", "b", "d", "e"]
     assert [entry[2] for entry in taken] == [True, True, True, False]
     store.requeue([taken[2], c])
-    assert bodies(store.take(ALL, ALL)) == ["c", "d"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["c", "d"]
 
 
 def test_numbers_rise_and_are_kept(store: MessageStore) -> None:
     fill(store, "a", "b")
-    taken = store.take(ALL, ALL)
+    taken = store.take(ALL, ALL)[0]
     store.requeue(taken)
-    again = store.take(ALL, ALL)
+    again = store.take(ALL, ALL)[0]
     assert [entry[0] for entry in again] == [entry[0] for entry in taken]
     assert again[0][0] < again[1][0]
 
 
 def test_a_purge_takes_ready_messages_only(store: MessageStore) -> None:
     fill(store, "a", "b", "c", "d")
-    a, b = store.take(2, ALL)
+    a, b = store.take(2, ALL)[0]
     store.requeue([b])
     assert store.purge() == 3
     assert (store.ready_count, store.ready_bytes, store.peek()) == (0, 0, None)
     fill(store, "e")
     store.requeue([a])
-    taken = store.take(ALL, ALL)
+    taken = store.take(ALL, ALL)[0]
     assert bodies(taken) == ["a", "e"]
 
 
 def test_numbers_are_not_used_again_after_a_purge(store: MessageStore) -> None:
     fill(store, "a", "b", "c")
-    (first,) = store.take(1, ALL)
+    (first,) = store.take(1, ALL)[0]
     store.purge()
     fill(store, "d")
-    (last,) = store.take(1, ALL)
+    (last,) = store.take(1, ALL)[0]
     assert last[0] > first[0] + 2
 
 
 def test_settled_messages_do_not_come_back(store: MessageStore) -> None:
     fill(store, "a", "b", "c")
-    a, b, c = store.take(ALL, ALL)
+    a, b, c = store.take(ALL, ALL)[0]
     store.settle([b])
     store.requeue([c, a])
     store.settle([])
-    assert bodies(store.take(ALL, ALL)) == ["a", "c"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["a", "c"]
 
 
 def expiring(store: MessageStore, *times: int) -> None:
@@ -169,7 +169,7 @@ def test_expired_messages_are_taken_from_the_head_only(store: MessageStore) -> N
     assert bodies(store.take_expired(99, ALL)) == ["30"]
     assert bodies(store.take_expired(99, ALL)) == [], "what never expires keeps those behind it"
     assert (store.ready_count, store.ready_bytes) == (2, 3)
-    assert bodies(store.take(ALL, ALL)) == ["0", "10"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["0", "10"]
 
 
 def test_taking_expired_messages_ends_at_its_count(store: MessageStore) -> None:
@@ -182,14 +182,14 @@ def test_taking_expired_messages_ends_at_its_count(store: MessageStore) -> None:
 def test_dropped_messages_are_gone(store: MessageStore) -> None:
     for text in ("a", "bb", "ccc", "dddd", "eeeee"):
         fill(store, text)
-    first, second = store.take(2, ALL)
+    first, second = store.take(2, ALL)[0]
     store.requeue([second])
     assert store.drop(1, ALL) == (1, 2)
     assert store.drop(ALL, 4) == (2, 7), "it ends once the bytes are reached"
     assert (store.ready_count, store.ready_bytes) == (1, 5)
     store.requeue([first])
     assert store.drop(ALL, 1) == (1, 1)
-    assert bodies(store.take(ALL, ALL)) == ["eeeee"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["eeeee"]
     assert store.drop(ALL, ALL) == (0, 0)
 
 
@@ -200,7 +200,7 @@ def test_expired_messages_are_dropped_from_the_head_only(store: MessageStore) ->
     assert store.drop_expired(20, ALL) == (1, 2)
     assert store.drop_expired(99, ALL) == (1, 2)
     assert store.drop_expired(99, ALL) == (0, 0), "what never expires keeps those behind it"
-    assert bodies(store.take(ALL, ALL)) == ["0", "10"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["0", "10"]
 
 
 def test_a_long_queue_is_dropped_in_a_few_calls(store: MessageStore) -> None:
@@ -217,14 +217,14 @@ def test_a_long_queue_is_dropped_in_a_few_calls(store: MessageStore) -> None:
 
 def test_requeued_messages_expire_too(store: MessageStore) -> None:
     expiring(store, 10, 20)
-    store.requeue(store.take(1, ALL))
+    store.requeue(store.take(1, ALL)[0])
     assert [(entry[1].body, entry[2]) for entry in store.take_expired(15, ALL)] == [(b"10", True)]
 
 
 def test_expired_messages_may_return(store: MessageStore) -> None:
     expiring(store, 10, 20)
     store.requeue(store.take_expired(15, ALL))
-    assert bodies(store.take(ALL, ALL)) == ["10", "20"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["10", "20"]
 
 
 def test_close_forgets_everything(store: MessageStore) -> None:
@@ -264,7 +264,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 12), limit=st.integers(1, 100))
     def take(self, count: int, limit: int) -> None:
-        entries = self.store.take(count, limit)
+        entries = self.store.take(count, limit)[0]
         expected: list[tuple[int, Message, bool]] = []
         while self.ready and len(expected) < count and size_of([row[1] for row in expected]) < limit:
             expected.append(self.ready.pop(0))

@@ -43,7 +43,7 @@ def main(path: str, seed: int) -> None:
             message = Message(ENVELOPE, body_of(store.next_seq))
             store.append([message], len(message.body))
         published = store.next_seq - 1
-        entries = store.take(rng.randrange(1, 6), 1 << 20)
+        entries = store.take(rng.randrange(1, 6), 1 << 20)[0]
         rng.shuffle(entries)
         kept = rng.randrange(3)
         store.requeue(entries[:kept])

@@ -87,7 +87,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 12), limit=st.sampled_from([1, 100, ALL]))
     def take(self, count: int, limit: int) -> None:
-        entries = self.store.take(count, limit)
+        entries = self.store.take(count, limit)[0]
         expected: list[int] = []
         while (
             self.ready and len(expected) < count and sum(len(self.rows[seq].message.body) for seq in expected) < limit

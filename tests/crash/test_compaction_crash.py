@@ -39,7 +39,7 @@ class Sparse:
             envelope = TRANSIENT if transient and number % transient == 0 else PERSISTENT
             self.store.append([Message(envelope, body(number))], len(body(number)))
             self.end_turn()
-        entries = self.store.take(ALL, ALL)
+        entries = self.store.take(ALL, ALL)[0]
         self.store.settle([entry for entry in entries if entry[0] % 4 or entry[0] > 110])
         self.left = [entry for entry in entries if not (entry[0] % 4 or entry[0] > 110)]
         self.end_turn()
@@ -60,7 +60,7 @@ def durable(entries: list[Entry]) -> list[int]:
 
 
 def numbers(store: SegmentStore) -> list[int]:
-    entries = store.take(ALL, ALL)
+    entries = store.take(ALL, ALL)[0]
     assert all(entry[1].body == body(entry[0]) for entry in entries)
     return [entry[0] for entry in entries]
 
@@ -109,7 +109,7 @@ def test_nothing_is_lost_wherever_it_ends(end: str, transient: int) -> None:
         assert again == found
         # It goes on from there.
         store = engine.store(engine.queues[1])
-        store.requeue(store.take(1, 1))
+        store.requeue(store.take(1, 1)[0])
         engine.flush()
         assert engine.close()
         assert recovered(sparse.files, sparse.clock)[1] == found
@@ -130,7 +130,7 @@ def test_messages_are_settled_and_read_while_their_segments_are_copied() -> None
             gone, living = living[:count], living[count:]  # noqa: B023
             sparse.store.settle(gone)  # noqa: B023
             sparse.store.requeue(living[:3])  # noqa: B023
-            again = sparse.store.take(3, ALL)  # noqa: B023
+            again = sparse.store.take(3, ALL)[0]  # noqa: B023
             assert [entry[1].body for entry in again] == [entry[1].body for entry in living[:3]]
             sparse.end_turn()  # noqa: B023
 
@@ -170,15 +170,15 @@ def test_a_reader_of_the_old_file_goes_on() -> None:
     sparse.settle_one()
     (job,) = jobs
     sparse.store.requeue(sparse.left[1:])
-    found = sparse.store.take(2, ALL)
+    found = sparse.store.take(2, ALL)[0]
     job.run(lambda size: None)
     sparse.engine._compactor._finish(job)
     assert job.copy in sparse.store.log.segments
     sparse.end_turn()
-    found += sparse.store.take(2, ALL)
+    found += sparse.store.take(2, ALL)[0]
     sparse.clock.now += 100_000_000
     sparse.engine.housekeeping()
-    found += sparse.store.take(ALL, ALL)
+    found += sparse.store.take(ALL, ALL)[0]
     assert [entry[1].body for entry in found] == [body(entry[0]) for entry in sparse.left[1:]]
 
 

@@ -32,7 +32,7 @@ def fill(engine: StorageEngine) -> tuple[Bodies, Bodies]:
         store.append([TimedMessage(envelope, body, 7) if number % 3 == 0 else Message(envelope, body)], len(body))
         engine.flush()
         engine.commit()
-    entries = store.take(6, ALL)
+    entries = store.take(6, ALL)[0]
     store.settle([entries[1], entries[2]])
     engine.flush()
     engine.checkpoint()
@@ -64,7 +64,7 @@ def read(files: SimulatedFiles) -> tuple[StorageEngine, list[tuple[int, bytes]],
     for queue in engine.queues.values():
         store = engine.store(queue)
         count = store.ready_count
-        entries = store.take(ALL, ALL)
+        entries = store.take(ALL, ALL)[0]
         found += [(entry[0], entry[1].body) for entry in entries]
         lost += store.lost_count
         assert len(entries) + store.lost_count == count

@@ -40,5 +40,5 @@ def test_priorities_are_read_with_the_salt_of_their_segments(left: dict[str, byt
     files.restore(contents)
     engine = open_engine(files)
     assert sum("QUEUE.json: is damaged or missing" in line for line in engine.report.lines()) == 2
-    found = [engine.store(queue, 2).take(ALL, ALL)[0][1].body for queue in engine.queues.values()]
+    found = [engine.store(queue, 2).take(ALL, ALL)[0][0][1].body for queue in engine.queues.values()]
     assert found == [b"message 0", b"message 1"]

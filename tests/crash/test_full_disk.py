@@ -69,7 +69,7 @@ class Ledger:
 
 
 def take_all(engine: StorageEngine) -> list[Entry]:
-    return [entry for queue in engine.queues.values() for entry in engine.store(queue).take(1 << 30, ALL)]
+    return [entry for queue in engine.queues.values() for entry in engine.store(queue).take(1 << 30, ALL)[0]]
 
 
 def work(engine: StorageEngine) -> Ledger:
@@ -79,14 +79,14 @@ def work(engine: StorageEngine) -> Ledger:
     for turn in range(12):
         ledger.publish(*[turn * 37 % 250] * 3)
         ledger.end_turn()
-        entries = store.take(3, ALL)
+        entries = store.take(3, ALL)[0]
         store.requeue(entries[:1])
         ledger.settle(entries[1:])
         if turn % 4 == 3:
             engine.housekeeping()
             engine.checkpoint()
         if turn == 7:
-            ledger.settle(store.take(4, ALL))
+            ledger.settle(store.take(4, ALL)[0])
         engine.watch_disk()
         ledger.end_turn()
     return ledger
@@ -169,7 +169,7 @@ def test_a_message_that_moves_while_the_disk_is_full_is_not_lost(how: str) -> No
         assert not engine.flush()
         engine.commit()
         files.room = room
-        entries = source.take(1, ALL)
+        entries = source.take(1, ALL)[0]
         if how == "returned":
             source.append([message], 300)
             source.settle(entries, EventKind.RETURNED)
@@ -196,8 +196,8 @@ def test_what_was_held_back_is_written_once_there_is_room() -> None:
     engine.flush()
     files.room = 250
     target.append([Message(PERSISTENT, b"x" * 300)], 300)
-    source.settle(source.take(1, ALL), EventKind.REJECT, DEAD_LETTERED)
-    source.settle(source.take(1, ALL))
+    source.settle(source.take(1, ALL)[0], EventKind.REJECT, DEAD_LETTERED)
+    source.settle(source.take(1, ALL)[0])
     assert [*engine.flush()] == [target]
     told: list[int] = []
     engine.commit(lambda: told.append(1), events=True)
@@ -246,7 +246,7 @@ def test_a_real_disk_gets_full_and_comes_back(disk: Path) -> None:
     fill(filler)
     store = ledger.store
     for _ in range(40):
-        entries = store.take(25, ALL)
+        entries = store.take(25, ALL)[0]
         assert all(entry[1].body == ledger.written[entry[0]] for entry in entries)
         store.requeue(entries[::5])
         ledger.settle([entry for at, entry in enumerate(entries) if at % 5])
@@ -258,7 +258,7 @@ def test_a_real_disk_gets_full_and_comes_back(disk: Path) -> None:
     filler.unlink()
     ledger.end_turn()
     while store.ready_count > 1000:
-        ledger.settle(store.take(500, ALL))
+        ledger.settle(store.take(500, ALL)[0])
         ledger.end_turn()
         engine.watch_disk()
     assert alarms == [True, False]

@@ -47,7 +47,7 @@ def test_what_was_confirmed_survives_and_what_was_acknowledged_does_not_return(t
         report = engine.report
         assert (report.lost_messages, report.damaged_spans, report.failures) == (0, 0, [])
         store = engine.store(next(iter(engine.queues.values())))
-        entries = store.take(1 << 30, 1 << 40)
+        entries = store.take(1 << 30, 1 << 40)[0]
         assert all(entry[1].body == body_of(entry[0]) and entry[2] for entry in entries)
         found = {entry[0] for entry in entries}
         assert not found & acked

@@ -77,7 +77,7 @@ class Load:
                 body = b"%d.%d:" % (qid, store.next_seq) + b"x" * rng.randrange(200)
                 self.written[qid, store.next_seq] = body
                 store.append([Message(PERSISTENT, body)], len(body))
-            entries = store.take(rng.randrange(1, 4), 1 << 20)
+            entries = store.take(rng.randrange(1, 4), 1 << 20)[0]
             kept = rng.randrange(2)
             store.requeue(entries[:kept])
             store.settle(entries[kept:])
@@ -100,7 +100,7 @@ class Load:
         found = {
             (queue.qid, seq): message.body
             for queue in engine.queues.values()
-            for seq, message, _ in engine.store(queue).take(1 << 30, 1 << 40)
+            for seq, message, _ in engine.store(queue).take(1 << 30, 1 << 40)[0]
         }
         assert all(self.written[key] == body for key, body in found.items())
         assert self.confirmed - self.settled <= found.keys(), "a confirmed message is lost"
@@ -145,7 +145,7 @@ def test_an_event_is_never_on_the_disk_ahead_of_the_dead_letter_it_speaks_of(wha
         other.append([message], 100)
         engine.flush()
         engine.commit(events=True)
-        entries = source.take(1, 1 << 20)
+        entries = source.take(1, 1 << 20)[0]
         letters.append([message], 100)
         source.settle(entries, EventKind.REJECT, DEAD_LETTERED)
         engine.flush()

@@ -42,7 +42,7 @@ def work(engine: StorageEngine, queues: int, turns: int) -> dict[tuple[int, int]
             living[number, store.next_seq] = body
             store.append([Message(PERSISTENT, body)], len(body))
             if turn % 3 == 2:
-                entries = store.take(1, ALL)
+                entries = store.take(1, ALL)[0]
                 store.settle(entries)
                 del living[number, entries[0][0]]
         engine.flush()
@@ -54,7 +54,7 @@ def found_by(engine: StorageEngine) -> dict[tuple[int, int], bytes]:
     return {
         (queue.qid, seq): message.body
         for queue in engine.queues.values()
-        for seq, message, _ in engine.store(queue).take(1 << 30, ALL)
+        for seq, message, _ in engine.store(queue).take(1 << 30, ALL)[0]
     }
 
 

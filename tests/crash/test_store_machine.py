@@ -156,7 +156,7 @@ class DiskMachine(QueueMachine):
         copy = SimulatedFiles()
         copy.restore(self.files.snapshot())
         again = open_engine(copy, self.clock)
-        entries = again.store(again.queues[self.qid]).take(ALL, ALL)
+        entries = again.store(again.queues[self.qid]).take(ALL, ALL)[0]
         found = [entry[0] for entry in entries]
         assert certain <= set(found) <= possible
         assert found == sorted(found)

@@ -60,7 +60,7 @@ def bodies_after_restart(files: SimulatedFiles, qid: int) -> list[bytes]:
     files.stop()
     engine = open_engine(files)
     store = engine.store(engine.queues[qid])
-    found = [entry[1].body for entry in store.take(ALL, ALL)]
+    found = [entry[1].body for entry in store.take(ALL, ALL)[0]]
     assert (store.lost_count, engine.report.lost_messages) == (0, 0)
     return found
 
@@ -84,14 +84,14 @@ def test_half_a_record_is_cut_off_before_the_next_one() -> None:
     assert not engine.flush()
     expected = [b"1", b"2", b"3" * 50, b"4" * 50, b"5"]
     store.set_lazy(True)
-    assert [entry[1].body for entry in store.take(ALL, ALL)] == expected
+    assert [entry[1].body for entry in store.take(ALL, ALL)[0]] == expected
     assert bodies_after_restart(files, 1) == expected
 
 
 def test_half_an_event_is_cut_off_before_the_next_one() -> None:
     files, engine, store = opened()
     publish(store, *[b"%d" % number for number in range(6)])
-    entries = store.take(6, ALL)
+    entries = store.take(6, ALL)[0]
     store.settle(entries[:1])
     assert not engine.flush()
     files.refused = (".log",)
@@ -111,5 +111,5 @@ def test_a_segment_that_could_not_be_begun_nor_removed_is_begun_anew() -> None:
     files.refused = ()
     publish(store, b"2")
     assert not engine.flush()
-    assert [entry[1].body for entry in store.take(ALL, ALL)] == [b"1", b"2"]
+    assert [entry[1].body for entry in store.take(ALL, ALL)[0]] == [b"1", b"2"]
     assert bodies_after_restart(files, 1) == [b"1", b"2"]

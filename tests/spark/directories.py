@@ -59,7 +59,7 @@ class DirectoryBuilder:
 
     def settle(self, store: SegmentStore, count: int, kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
         """Take messages from the head and settle them."""
-        store.settle(store.take(count, 1 << 30), kind, flags)
+        store.settle(store.take(count, 1 << 30)[0], kind, flags)
         self.engine.flush()
 
     def tick(self) -> int:

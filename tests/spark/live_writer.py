@@ -53,7 +53,7 @@ class LiveQueue:
 
     def consume(self, rng: random.Random, count: int) -> None:
         """Take messages, settle some for a reason or other, and give the rest back."""
-        entries = self.store.take(count, 1 << 20)
+        entries = self.store.take(count, 1 << 20)[0]
         rng.shuffle(entries)
         # What is given back before it was written, and need not be, is in no file.
         kept = rng.randrange(3) if self.envelope.persistent else 0

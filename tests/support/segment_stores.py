@@ -47,7 +47,7 @@ class FlushedStore(SegmentStore):
         self.tidy()
         group = CommitGroup()
         self.collect(group)
-        group.commit(_files_of(self))
+        group.commit(files_of(self))
 
 
 def new_flushed_store() -> FlushedStore:
@@ -64,7 +64,8 @@ def new_cached_store() -> FlushedStore:
     return store
 
 
-def _files_of(store: SegmentStore) -> SimulatedFiles:
+def files_of(store: SegmentStore) -> SimulatedFiles:
+    """The disk that a store is on."""
     files = store._place.files
     assert isinstance(files, SimulatedFiles)
     return files

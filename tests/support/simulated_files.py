@@ -77,6 +77,18 @@ class SimulatedFiles:
         """The contents of all files by path."""
         return {path: bytes(inode.octets) for path, inode in sorted(self._names.items())}
 
+    def flip(self, path: str, at: int, bits: int) -> None:
+        """Damage one byte of a file.
+
+        Args:
+            path: The file.
+            at: Which byte.
+            bits: Those that are turned over, 1..255.
+        """
+        inode = self._inode(path)
+        inode.octets[at] ^= bits
+        inode.synced = bytes(inode.octets)
+
     def restore(self, contents: dict[str, bytes]) -> None:
         """Have just these files, all synced."""
         self.stop()

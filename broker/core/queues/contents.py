@@ -133,7 +133,7 @@ class QueueContents(ABC):
             dropped, _ = self.store.drop(count, body_bytes, kind)
             self.counters.dropped[MAXLEN] += dropped
             return dropped
-        entries = self.store.take(count, body_bytes)
+        entries, _ = self.store.take(count, body_bytes)
         self._drop(entries, MAXLEN, kind)
         return len(entries)
 

@@ -116,10 +116,10 @@ class Move:
         source = self._source
         if count <= 0 or not source.ready_count():
             return []
-        entries = source.store.take(count, _STEP_BYTES)
+        entries, body_bytes = source.store.take(count, _STEP_BYTES)
         self.scanned += len(entries)
         source.unacked_count += len(entries)
-        source.unacked_bytes += sum([len(entry[1].body) for entry in entries])
+        source.unacked_bytes += body_bytes
         self._holder.unacked += len(entries)
         return entries
 

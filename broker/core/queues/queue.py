@@ -259,9 +259,7 @@ class Queue(QueueContents):
                 continue
             if len(level) > 1:
                 credit = 1
-            bytes_before = store.ready_bytes
-            entries = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
-            body_bytes = bytes_before - store.ready_bytes
+            entries, body_bytes = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
             if self._timed and not expired_too:
                 entries, expired = split_expired(entries, self.host.timers.now())
                 if expired:
@@ -294,10 +292,11 @@ class Queue(QueueContents):
             holder: Who will settle it; None settles it at once.
         """
         self.lease.renew()
-        if not self.ready_count():
+        # Those that are left may all be damaged.
+        entries, body_bytes = self.store.take(1, 1) if self.ready_count() else ([], 0)
+        if not entries:
             self.counters.got_empty += 1
             return None
-        entries = self.store.take(1, 1)
         self.counters.got += 1
         self.counters.redelivered += entries[0][2]
         if holder is None:
@@ -305,7 +304,7 @@ class Queue(QueueContents):
             self.store.settle(entries, EventKind.AUTO_ACK)
         else:
             self.unacked_count += 1
-            self.unacked_bytes += len(entries[0][1].body)
+            self.unacked_bytes += body_bytes
             holder.unacked += 1
         if self._timed:
             # The message behind it may expire sooner than it would have.

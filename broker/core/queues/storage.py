@@ -141,9 +141,10 @@ class QuorumStore(MemoryStore):
 
     __slots__ = ()
 
-    def take(self, count: int, body_bytes: int) -> list[Entry]:
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head."""
-        return mark_returned(super().take(count, body_bytes))
+        entries, taken_bytes = super().take(count, body_bytes)
+        return mark_returned(entries), taken_bytes
 
 
 def memory_store(request: StorageRequest) -> MessageStore:

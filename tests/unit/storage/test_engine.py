@@ -36,7 +36,7 @@ def add(store: SegmentStore, *bodies: bytes, envelope: Envelope = PERSISTENT) ->
 
 
 def bodies(store: SegmentStore) -> list[bytes]:
-    return [entry[1].body for entry in store.take(ALL, ALL)]
+    return [entry[1].body for entry in store.take(ALL, ALL)[0]]
 
 
 def new_queue(engine: StorageEngine, durable: bool = True) -> SegmentStore:
@@ -147,7 +147,7 @@ def test_what_is_settled_before_it_is_written_never_is(files: SimulatedFiles) ->
     engine = open_engine(files)
     store = new_queue(engine)
     add(store, b"a", b"b")
-    store.settle(store.take(1, 1))
+    store.settle(store.take(1, 1)[0])
     finish(engine)
     assert [(event.seq, event.kind, event.flags) for event in events(files)] == [(1, EventKind.ACK, NEVER_STORED)]
     assert b"\x00\x01q" + bytes(14) + b"b" in files.snapshot()[segments(files)[0]]
@@ -161,9 +161,9 @@ def test_settlements_become_runs(files: SimulatedFiles) -> None:
     add(store, *[b"xx"] * 10)
     engine.flush()
     clock.now += 5_000_000
-    entries = store.take(10, ALL)
+    entries = store.take(10, ALL)[0]
     store.requeue([entries[4]])
-    again = store.take(1, 1)
+    again = store.take(1, 1)[0]
     store.settle([*entries[:4], *again, *entries[5:8]])
     store.settle([entries[8]], EventKind.MAXLEN, DEAD_LETTERED)
     finish(engine)
@@ -182,7 +182,7 @@ def test_a_purge_is_one_event_a_range(files: SimulatedFiles) -> None:
     store = new_queue(engine)
     add(store, *[b"xx"] * 10)
     finish(engine)
-    entries = store.take(4, ALL)
+    entries = store.take(4, ALL)[0]
     store.requeue([entries[1]])
     assert store.purge() == 7
     finish(engine)
@@ -304,17 +304,17 @@ def test_a_stop_is_clean_after_a_log_that_was_cut(files: SimulatedFiles) -> None
     store = new_queue(engine)
     add(store, b"a", b"b")
     engine.flush()
-    store.settle(store.take(1, 1))
+    store.settle(store.take(1, 1)[0])
     finish(engine)
     (log,) = [path for path in files.snapshot() if "/events/" in path]
     files.restore(files.snapshot() | {log: files.snapshot()[log][:-7]})
     engine = open_engine(files)
     assert engine.report.damaged_events == 1
     store = engine.queues[1].stores[0]
-    store.settle(store.take(ALL, ALL))
+    store.settle(store.take(ALL, ALL)[0])
     add(store, b"new")
     assert engine.close()
-    entries = open_engine(files).queues[1].stores[0].take(ALL, ALL)
+    entries = open_engine(files).queues[1].stores[0].take(ALL, ALL)[0]
     assert [(entry[1].body, entry[2]) for entry in entries] == [(b"new", False)]
 
 
@@ -359,7 +359,7 @@ def test_numbers_of_a_priority_that_was_never_written_are_used_up(files: Simulat
     queue = engine.create_queue(True, {"name": "q"})
     store = engine.store(queue, 7)
     add(store, b"gone", b"before it is written")
-    store.settle(store.take(2, 100))
+    store.settle(store.take(2, 100)[0])
     finish(engine)
     files.stop()
     (found,) = open_engine(files).queues.values()
@@ -371,7 +371,7 @@ def test_events_that_cannot_be_written_are_kept(files: SimulatedFiles) -> None:
     store = new_queue(engine)
     add(store, b"a")
     engine.flush()
-    store.settle(store.take(1, 1))
+    store.settle(store.take(1, 1)[0])
     files.room = 0
     told: list[bool] = []
     assert engine.flush() == {}
@@ -418,7 +418,7 @@ def test_events_behind_both_checkpoints_go_after_their_time(files: SimulatedFile
         store = engine.store(engine.queues[1]) if engine.queues else new_queue(engine)
         add(store, b"kept", b"gone")
         finish(engine)
-        entries = store.take(ALL, ALL)
+        entries = store.take(ALL, ALL)[0]
         store.settle([entry for entry in entries if entry[1].body == b"gone"])
         finish(engine)
         clock.now += 2_000_000
@@ -442,7 +442,7 @@ def test_housekeeping_gives_back_files_and_ticks(files: SimulatedFiles) -> None:
     # The reader's file is closed, that of the event log is open.
     assert len(files._handles) == held
     assert [event.kind for event in events(files)] == [EventKind.TICK], "readers learn of messages, once"
-    store.settle(store.take(1, 1))
+    store.settle(store.take(1, 1)[0])
     engine.flush()
     engine.housekeeping()
     assert [event.kind for event in events(files)][-1] == EventKind.TICK
@@ -470,7 +470,7 @@ def test_a_clean_stop_marks_only_what_was_taken(tmp_path: Path) -> None:
     store.take(1, 1)
     assert engine.close()
     engine = StorageEngine(str(tmp_path))
-    entries = engine.queues[1].stores[0].take(ALL, ALL)
+    entries = engine.queues[1].stores[0].take(ALL, ALL)[0]
     assert [(entry[1].body, entry[2]) for entry in entries] == [(b"a", True), (b"b", False), (b"c", False)]
     assert engine.report.messages == 3
     assert engine.close()

@@ -61,12 +61,12 @@ def test_a_segment_whose_file_was_removed_is_no_obstacle(caplog: pytest.LogCaptu
     publish(store, b"2")
     assert not engine.flush()
     engine.commit(events=True)
-    assert [entry[1].body for entry in store.take(ALL, ALL)] == [b"2"]
+    assert [entry[1].body for entry in store.take(ALL, ALL)[0]] == [b"2"]
     assert store.lost_count == 1
     assert "1 messages from number 1 on cannot be read; they are lost" in caplog.text
     files.stop()
     again = open_engine(files)
-    assert [entry[1].body for entry in again.store(again.queues[1]).take(ALL, ALL)] == [b"2"]
+    assert [entry[1].body for entry in again.store(again.queues[1]).take(ALL, ALL)[0]] == [b"2"]
 
 
 def test_times_of_arrival_of_what_is_on_disk_are_not_kept() -> None:
@@ -76,7 +76,7 @@ def test_times_of_arrival_of_what_is_on_disk_are_not_kept() -> None:
         publish(store, b"%d" % number)
         engine.flush()
     assert len(store.ram._arrivals) <= 1
-    taken = store.take(1, ALL)
+    taken = store.take(1, ALL)[0]
     publish(store, b"x")
     engine.flush()
     assert len(store.ram._arrivals) <= 2

@@ -47,7 +47,7 @@ def open_engine(
 
 def bodies(files: SimulatedFiles) -> list[bytes]:
     engine = open_engine(files, SyncMode.ALWAYS, None)
-    return [entry[1].body for entry in engine.queues[1].stores[0].take(1 << 20, 1 << 30)]
+    return [entry[1].body for entry in engine.queues[1].stores[0].take(1 << 20, 1 << 30)[0]]
 
 
 def test_an_interval_lies_between_syncs() -> None:

@@ -254,7 +254,7 @@ class TestWhatTheySay:
         queue, letters = made(vhost, dlx=""), made(vhost, "d")
         publish(queue, *"ab", headers=self.FORGED)
         reject(queue)
-        assert deaths(queue.store.take(2, 100)[1][1]) == [("q", "rejected", counts[0])]
+        assert deaths(queue.store.take(2, 100)[0][1][1]) == [("q", "rejected", counts[0])]
         assert letters.ready_count() == 0
 
     @pytest.mark.parametrize(("trust", "kept"), [(False, ["a"]), (True, [])])
@@ -341,7 +341,7 @@ class TestChains:
         for queue in queues:
             publish(queue, f"from {queue.name}")
         publish(queues[0], "new")
-        heads = [queue.store.take(1, 1)[0][1] for queue in queues]
+        heads = [queue.store.take(1, 1)[0][0][1] for queue in queues]
         assert texts(heads) == ["new", *(f"from {at}" for at in range(self.LENGTH - 1))]
         assert contents(last) == [f"from {self.LENGTH - 1}"]
 

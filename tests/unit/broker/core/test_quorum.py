@@ -92,7 +92,7 @@ class TestTheDeliveryCount:
         loop.run()
         consumer.room = 0
         consumer.requeue(*range(100))
-        envelopes = {entry[1].envelope for entry in queue.store.take(100, 1000)}
+        envelopes = {entry[1].envelope for entry in queue.store.take(100, 1000)[0]}
         assert len(envelopes) == 1
 
 
@@ -113,7 +113,7 @@ class TestRequeue:
         publish(queue, "a")
         returned(queue)
         publish(queue, "b")
-        entries = queue.store.take(2, 100)
+        entries = queue.store.take(2, 100)[0]
         assert [(entry[1].body, entry[2]) for entry in entries] == [(b"a", True), (b"b", False)]
 
     def test_a_redelivery_behind_a_new_message_is_counted(self, vhost: VirtualHost, loop: ManualLoop) -> None:

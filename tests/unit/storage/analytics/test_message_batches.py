@@ -133,7 +133,7 @@ def test_priorities_spilled_messages_and_queues_that_do_not_last(builder: Direct
 def test_redelivered_messages(builder: DirectoryBuilder, tmp_path: Path) -> None:
     store = builder.store(builder.queue("q"))
     builder.publish(store, [b"a", b"b", b"c"])
-    taken = store.take(2, 100)
+    taken = store.take(2, 100)[0]
     store.requeue(taken)
     builder.engine.checkpoint()
     builder.tick()

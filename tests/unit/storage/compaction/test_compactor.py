@@ -45,7 +45,7 @@ class Owner:
             body = b"%d:" % store.next_seq + b"." * 100
             store.append([Message(PERSISTENT, body)], len(body))
         self.engine.flush()
-        self.held |= {entry[0]: entry for entry in store.take(count, ALL)}
+        self.held |= {entry[0]: entry for entry in store.take(count, ALL)[0]}
 
     def acknowledge(self, store: SegmentStore, count: int) -> None:
         store.settle([self.held.pop(seq) for seq in sorted(self.rng.sample([*self.held], count))])
@@ -76,12 +76,12 @@ def test_it_keeps_pace_and_loses_nothing(owner: Owner, tmp_path: Path) -> None:
     size, live_size = store.log.size, store.log.live_size
     assert size <= 2 * live_size + 2 * OPTIONS.segment_bytes
     store.requeue(list(owner.held.values()))
-    again = store.take(ALL, ALL)
+    again = store.take(ALL, ALL)[0]
     assert {entry[0]: entry[1].body for entry in again} == {seq: each[1].body for seq, each in owner.held.items()}
     assert owner.engine.close()
     owner.engine = StorageEngine(str(tmp_path), deliver=owner.calls.put, options=OPTIONS)
     assert (owner.engine.report.failures, owner.engine.report.lost_messages) == ([], 0)
-    found = owner.engine.store(owner.engine.queues[1]).take(ALL, ALL)
+    found = owner.engine.store(owner.engine.queues[1]).take(ALL, ALL)[0]
     assert [entry[0] for entry in found] == sorted(owner.held)
 
 
@@ -113,5 +113,5 @@ def test_a_stop_does_not_wait_for_a_job(owner: Owner, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("q/*/*.tmp"))
     owner.engine = StorageEngine(str(tmp_path), deliver=owner.calls.put, options=OPTIONS)
     assert (owner.engine.report.failures, owner.engine.report.lost_messages) == ([], 0)
-    found = owner.engine.store(owner.engine.queues[1]).take(ALL, ALL)
+    found = owner.engine.store(owner.engine.queues[1]).take(ALL, ALL)[0]
     assert [entry[0] for entry in found] == sorted(owner.held)

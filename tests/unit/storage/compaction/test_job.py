@@ -52,7 +52,7 @@ class Workload:
             self.live_size += record_bytes(message)
             self.published_size += record_bytes(message)
         self.end_turn()
-        self.living |= {entry[0]: entry for entry in self.store.take(count, ALL)}
+        self.living |= {entry[0]: entry for entry in self.store.take(count, ALL)[0]}
 
     def acknowledge(self, seqs: list[int]) -> None:
         entries = [self.living.pop(seq) for seq in sorted(seqs)]
@@ -88,7 +88,7 @@ class Workload:
     def read_all(self) -> None:
         """All that lives can be read, from whatever file it is in now."""
         self.store.requeue(list(self.living.values()))
-        found = {entry[0]: entry for entry in self.store.take(ALL, ALL)}
+        found = {entry[0]: entry for entry in self.store.take(ALL, ALL)[0]}
         assert {seq: each[1].body for seq, each in found.items()} == {
             seq: each[1].body for seq, each in self.living.items()
         }
@@ -185,7 +185,7 @@ def test_a_recovered_store_is_compacted_too() -> None:
     load.store = load.engine.store(load.engine.queues[1])
     load.engine.flush()
     load.check()
-    assert len(load.store.take(ALL, ALL)) == 50
+    assert len(load.store.take(ALL, ALL)[0]) == 50
 
 
 @pytest.mark.parametrize("sizes", [(2000, 16 << 10), (16 << 10, 600), (600, 1 << 20)])
@@ -208,7 +208,7 @@ def test_the_size_of_segments_may_change(sizes: tuple[int, int]) -> None:
             expected += bodies
             engine.flush()
             engine.commit()
-        entries = store.take(ALL, ALL)
+        entries = store.take(ALL, ALL)[0]
         assert [entry[1].body for entry in entries] == expected
         kept = [entry for entry in entries if rng.random() < 0.3]
         kept_numbers = {entry[0] for entry in kept}

@@ -45,7 +45,7 @@ def test_many_queues_in_one_turn_share_a_few_descriptors() -> None:
         engine.commit(events=True)
         assert len(files._handles) - held <= 5 + 3
     for store in stores:
-        assert [entry[1].body for entry in store.take(ALL, ALL)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert [entry[1].body for entry in store.take(ALL, ALL)[0]] == [b"0", b"1", b"2", b"3", b"4"]
         assert len(files._handles) - held <= 5 + 3 + 1
     files.crash(random.Random(1))
     engine = open_engine(files)
@@ -70,7 +70,7 @@ def test_idle_queues_have_no_files_open() -> None:
     for store in stores:
         add(store, b"c")
         engine.flush()
-        assert [entry[1].body for entry in store.take(ALL, ALL)] == [b"b", b"c"]
+        assert [entry[1].body for entry in store.take(ALL, ALL)[0]] == [b"b", b"c"]
     assert engine.close()
     assert not files._handles
 
@@ -113,7 +113,7 @@ def test_idle_files_give_way_where_there_are_no_descriptors_left() -> None:
     engine.commit(events=True)
     files.most = len(files._handles)
     for store in stores:
-        assert [entry[1].body for entry in store.take(1, 1)] == [b"1"]
+        assert [entry[1].body for entry in store.take(1, 1)[0]] == [b"1"]
     add(stores[4], b"2")
     assert not engine.flush()
 

@@ -151,7 +151,7 @@ def test_consumers_are_served_on_and_what_they_settle_is_written(files: Simulate
     add(store, b"refused")
     assert list(engine.flush()) == [store]
     assert alarms == [True]
-    entries = store.take(15, ALL)
+    entries = store.take(15, ALL)[0]
     assert [entry[1].body for entry in entries] == [b"%0100d" % number for number in range(15)]
     store.settle(entries)
     engine.flush()
@@ -160,7 +160,7 @@ def test_consumers_are_served_on_and_what_they_settle_is_written(files: Simulate
     # The power goes while the disk is full: what was settled does not come back.
     files.stop()
     again = open_engine(files, [])
-    found = [entry[1].body for entry in again.queues[queue.qid].stores[0].take(ALL, ALL)]
+    found = [entry[1].body for entry in again.queues[queue.qid].stores[0].take(ALL, ALL)[0]]
     assert found[:5] == [b"%0100d" % number for number in range(15, 20)]
 
 
@@ -178,7 +178,7 @@ def test_it_comes_back_by_itself(files: SimulatedFiles, alarms: list[bool]) -> N
     engine.watch_disk()
     assert BALLAST in files.list_directory(ROOT)
     assert engine.close()
-    assert [entry[1].body for entry in open_engine(files, []).queues[1].stores[0].take(ALL, ALL)] == [
+    assert [entry[1].body for entry in open_engine(files, []).queues[1].stores[0].take(ALL, ALL)[0]] == [
         b"before",
         b"x" * 300,
     ]

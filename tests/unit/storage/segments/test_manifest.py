@@ -31,7 +31,7 @@ def run_empty(engine: StorageEngine, store: SegmentStore, clock: Clock, times: i
     """Have a message come and go, and with it a segment, once a minute."""
     for _ in range(times):
         publish(engine, store, b"x")
-        store.settle(store.take(1, ALL))
+        store.settle(store.take(1, ALL)[0])
         for _ in range(2):
             clock.now += MINUTE // 2
             engine.housekeeping()
@@ -48,7 +48,7 @@ def test_segments_that_have_gone_are_forgotten_after_a_while() -> None:
         left = copy.deepcopy(files)
         left.crash(random.Random(seed))
         again = open_engine(left, Clock(clock.now))
-        assert [entry[1].body for entry in again.store(again.queues[1]).take(ALL, ALL)] == [b"kept"]
+        assert [entry[1].body for entry in again.store(again.queues[1]).take(ALL, ALL)[0]] == [b"kept"]
         assert [*again.report.lines()] == []
 
 
@@ -58,13 +58,13 @@ def test_what_lives_is_said_still() -> None:
     store = engine.store(engine.create_queue(True, {"name": "q"}))
     for number in range(6):
         publish(engine, store, b"%d" % number * 300)
-    held = store.take(6, ALL)
+    held = store.take(6, ALL)[0]
     assert len(store.log.segments) > 2
     run_empty(engine, store, clock, 600)
     assert files.size(PATH) < 400 * EDIT_BYTES
     files.crash(random.Random(1))
     again = open_engine(files, clock)
-    found = again.store(again.queues[1]).take(ALL, ALL)
+    found = again.store(again.queues[1]).take(ALL, ALL)[0]
     assert [entry[1].body for entry in found] == [entry[1].body for entry in held]
     assert [*again.report.lines()] == []
 

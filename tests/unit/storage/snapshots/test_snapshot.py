@@ -59,7 +59,7 @@ def test_a_stop_in_order_is_a_tick(builder: DirectoryBuilder) -> None:
 def test_messages_as_they_were_published(builder: DirectoryBuilder) -> None:
     store = builder.store(builder.queue("q", "v"))
     builder.publish(store, [b"body"], "key", builder.now + 10**9, priority=3)
-    store.requeue(store.take(1, 100))
+    store.requeue(store.take(1, 100)[0])
     builder.engine.checkpoint()
     builder.tick()
     with open_reader(builder.path) as reader:
@@ -130,7 +130,7 @@ def test_what_compaction_has_rewritten_since_is_there_once(builder: DirectoryBui
     store = builder.store(builder.queue("q"))
     builder.publish(store, [b"x" * 60] * 60)
     builder.tick()
-    entries = store.take(60, 1 << 20)
+    entries = store.take(60, 1 << 20)[0]
     store.requeue([entry for entry in entries if entry[0] % 5 == 0])
     store.settle([entry for entry in entries if entry[0] % 5])
     builder.engine.flush()

@@ -23,19 +23,19 @@ def test_the_caller_may_use_its_list_again() -> None:
     messages = [message("a")]
     store.append(messages, 1)
     messages.clear()
-    assert len(store.take(5, 5)) == 1
+    assert len(store.take(5, 5)[0]) == 1
 
 
 def test_many_requeued_one_by_one_in_disorder_keep_their_order() -> None:
     store = MemoryStore()
     messages = [message(str(number)) for number in range(500)]
     store.append(messages, size_of(messages))
-    entries = store.take(500, 1 << 20)
+    entries = store.take(500, 1 << 20)[0]
     random.Random(7).shuffle(entries)
     for entry in entries[:250]:
         store.requeue([entry])
     store.requeue(entries[250:])
-    again = store.take(1000, 1 << 20)
+    again = store.take(1000, 1 << 20)[0]
     assert [entry[1] for entry in again] == messages
     assert all(entry[2] for entry in again)
 
@@ -44,5 +44,5 @@ def test_requeued_messages_go_before_the_deque_in_one_take() -> None:
     store = MemoryStore()
     messages = [message("a"), message("b"), message("c")]
     store.append(messages, 3)
-    store.requeue(store.take(2, 10))
-    assert [(entry[0], entry[2]) for entry in store.take(3, 10)] == [(1, True), (2, True), (3, False)]
+    store.requeue(store.take(2, 10)[0])
+    assert [(entry[0], entry[2]) for entry in store.take(3, 10)[0]] == [(1, True), (2, True), (3, False)]

@@ -36,28 +36,28 @@ def give_back(store: ReturnsStore, entry: Entry) -> None:
 
 def test_returned_messages_come_first_in_the_order_of_their_return(store: ReturnsStore) -> None:
     append(store, "a", "b", "c")
-    first, second = store.take(2, ALL)
+    first, second = store.take(2, ALL)[0]
     give_back(store, second)
     give_back(store, first)
     append(store, "d")
     assert (store.ready_count, store.ready_bytes) == (4, 4)
-    assert bodies(store.take(ALL, ALL)) == ["b", "a", "c", "d"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["b", "a", "c", "d"]
 
 
 def test_each_goes_back_to_where_it_was(store: ReturnsStore) -> None:
     append(store, "a", "b", "c")
-    give_back(store, store.take(1, ALL)[0])
-    entries = store.take(3, ALL)
+    give_back(store, store.take(1, ALL)[0][0])
+    entries = store.take(3, ALL)[0]
     assert bodies(entries) == ["a", "b", "c"]
     store.requeue(entries[:2])
-    assert bodies(store.take(ALL, ALL)) == ["a", "b"]
+    assert bodies(store.take(ALL, ALL)[0]) == ["a", "b"]
     store.settle(entries)
     assert store.ready_count == 0
 
 
 def test_returned_messages_are_dropped_first(store: ReturnsStore) -> None:
     append(store, "a", "b")
-    give_back(store, store.take(1, ALL)[0])
+    give_back(store, store.take(1, ALL)[0][0])
     assert store.drop(1, ALL) == (1, 1)
     head = store.peek()
     assert head is not None
@@ -77,7 +77,7 @@ def test_long_histories() -> None:
             append(store, str(number))
             fresh.append(str(number))
         elif step == 1:
-            taken = store.take(chance.randint(1, 3), ALL)
+            taken = store.take(chance.randint(1, 3), ALL)[0]
             ready = returned + fresh
             assert bodies(taken) == ready[: len(taken)]
             del fresh[: max(0, len(taken) - len(returned))], returned[: len(taken)]
