@@ -14,7 +14,7 @@ from storage.message import Envelope, Message, TimedMessage
 from storage.stores.segment_store import SegmentStore
 from tests.contract.stores import STORES_IN_FILES
 from tests.support.segment_stores import files_of, new_cached_store, new_flushed_store
-from tests.support.simulated_files import SimulatedFiles
+from tests.support.simulated_files import SimulatedFiles, flip
 
 #: More than any test puts into a store, in messages and in bytes.
 ALL = 1 << 20
@@ -67,7 +67,7 @@ def damage_body(parts: Parts, body: bytes) -> None:
     for files, path, _ in parts.segments():
         at = files.snapshot()[path].find(body)
         if at >= 0:
-            files.flip(path, at, 1)
+            flip(files, path, at, 1)
             return
     pytest.fail(f"{body!r} is in no file")
 
@@ -96,7 +96,7 @@ def test_a_store_whose_only_message_is_damaged_is_empty_for_who_looks(kind: str,
     store.append([TimedMessage(ENVELOPES[0], b"the only one", 10)], 12)
     # The head of the record, which those look at too that do not read bodies.
     files, path, _ = parts.segments()[0]
-    files.flip(path, files.snapshot()[path].find(ENVELOPES[0].route) - 40, 0xFF)
+    flip(files, path, files.snapshot()[path].find(ENVELOPES[0].route) - 40, 0xFF)
     looks: dict[str, Callable[[], object]] = {
         "take": lambda: store.take(1, ALL),
         "take_expired": lambda: store.take_expired(10, 1),
@@ -156,7 +156,7 @@ class DamagedStoreMachine(RuleBasedStateMachine):
         segments = self.parts.segments()
         if segments:
             files, path, size = data.draw(st.sampled_from(segments))
-            files.flip(path, data.draw(st.integers(0, size - 1)), bits)
+            flip(files, path, data.draw(st.integers(0, size - 1)), bits)
 
     @rule(count=st.integers(1, 12), limit=st.integers(1, 200))
     def take(self, count: int, limit: int) -> None:

@@ -77,18 +77,6 @@ class SimulatedFiles:
         """The contents of all files by path."""
         return {path: bytes(inode.octets) for path, inode in sorted(self._names.items())}
 
-    def flip(self, path: str, at: int, bits: int) -> None:
-        """Damage one byte of a file.
-
-        Args:
-            path: The file.
-            at: Which byte.
-            bits: Those that are turned over, 1..255.
-        """
-        inode = self._inode(path)
-        inode.octets[at] ^= bits
-        inode.synced = bytes(inode.octets)
-
     def restore(self, contents: dict[str, bytes]) -> None:
         """Have just these files, all synced."""
         self.stop()
@@ -231,6 +219,20 @@ class SimulatedFiles:
         self._synced_directories = {moved(path) for path in self._synced_directories}
         self._names = {moved(path): inode for path, inode in self._names.items()}
         self._synced_names = {moved(path): inode for path, inode in self._synced_names.items()}
+
+
+def flip(files: SimulatedFiles, path: str, at: int, bits: int) -> None:
+    """Damage one byte of a file.
+
+    Args:
+        files: The disk.
+        path: The file.
+        at: Which byte.
+        bits: Those that are turned over, 1..255.
+    """
+    inode = files._inode(path)
+    inode.octets[at] ^= bits
+    inode.synced = bytes(inode.octets)
 
 
 def _after_crash(inode: _Inode, rng: random.Random) -> bytearray:
