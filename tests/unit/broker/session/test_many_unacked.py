@@ -34,7 +34,7 @@ def client(broker: MemoryBroker) -> MemoryClient:
     opened.send(publish(1, "q", b"x") * _MESSAGES)
     opened.call(1, commands.Tx.Commit)
     opened.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"))
-    opened.transport.take()
+    opened.transport.take()[0]
     return opened
 
 
@@ -100,5 +100,5 @@ def test_all_return_in_their_order(
         client.send(method(1, commands.Tx.Commit))
     queue = broker.vhost.queues["q"]
     assert queue.ready_count() == _MESSAGES
-    seqs = [seq for seq, _, _ in queue.store.take(20, 1 << 30)]
+    seqs = [seq for seq, _, _ in queue.store.take(20, 1 << 30)[0]]
     assert seqs == list(range(1, 21))
