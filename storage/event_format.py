@@ -59,6 +59,24 @@ class EventKind(IntEnum):
     TICK = 30
 
 
+#: What counts as lost wherever losses are told of: what left a queue, or never got in, without a consumer's having
+#: taken it. Rejected messages are among them; purged ones, and those of a deleted queue, somebody wanted to be rid of.
+#: Of those that are DEAD_LETTERED only what is told again as DEAD_LETTER_LOST is lost for good.
+LOSSES: Final = frozenset(
+    {
+        EventKind.REJECT,
+        EventKind.EXPIRED,
+        EventKind.MAXLEN,
+        EventKind.MAXLEN_BYTES,
+        EventKind.DELIVERY_LIMIT,
+        EventKind.LOST,
+        EventKind.TRANSIENT_DROPPED,
+        EventKind.REFUSED,
+        EventKind.UNROUTABLE,
+        EventKind.DEAD_LETTER_LOST,
+    }
+)
+
 #: Kinds up to this one remove the messages of their run.
 LAST_REMOVAL: Final = 19
 

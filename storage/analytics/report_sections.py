@@ -133,9 +133,9 @@ def _losses(rows: Mapping[str, Rows], grain: Grain) -> Section:
     return Section(
         "What was dropped, and why",
         "Messages that left a queue without having been consumed, or never got in: because the queue was longer than "
-        "its limit, or full so that the publisher was turned away, or because nobody fetched them in time. What was "
-        "dead-lettered is not lost: it was kept elsewhere, in a dead-letter queue, unless no queue took it, as is "
-        "said then.",
+        "its limit, or full so that the publisher was turned away, because nobody fetched them in time, or because a "
+        "consumer rejected them. What was dead-lettered is not lost: it was kept elsewhere, in a dead-letter queue, "
+        "unless no queue took it, as is said then.",
         losses,
         {
             "minute": grain.name,

@@ -21,7 +21,7 @@ from storage.analytics.jobs.capacity import play
 from storage.analytics.jobs.capacity import run as run_capacity
 from storage.analytics.jobs.report import page
 from storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
-from storage.event_format import EventKind
+from storage.event_format import DEAD_LETTERED, EventKind
 from storage.snapshots.reader import open_reader
 from storage.snapshots.snapshot import Request
 from tests.spark.directories import START, DirectoryBuilder
@@ -78,6 +78,21 @@ def test_what_waits(spark: SparkSession, directory: str) -> None:
     assert columns(rows, *names) == [("dead", "b", "expired", 10, 2)]
     rows = rows_of(duplicates.run(spark, JobOptions(directory, queue="[ab]"))["duplicates"])
     assert columns(rows, "queue", "same", "messages") == [("b", "body", 80)]
+
+
+@pytest.mark.spark
+def test_rejected_messages_are_losses(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DirectoryBuilder(tmp_path)
+    store = builder.store(builder.queue("q"))
+    builder.publish(store, [b"m"] * 10)
+    builder.settle(store, 3, EventKind.REJECT)
+    builder.settle(store, 2, EventKind.REJECT, DEAD_LETTERED)
+    builder.settle(store, 4)
+    builder.settle(store, 1, EventKind.PURGED)
+    builder.tick()
+    builder.close()
+    rows = rows_of(overflow.run(spark, JobOptions(builder.path))["overflow"])
+    assert columns(rows, "queue", "reason", "messages") == [("q", "reject", 3), ("q", "reject+dead_letter", 2)]
 
 
 @pytest.mark.spark

@@ -1,4 +1,4 @@
-"""What was dropped, refused or dead-lettered, by minute and reason."""
+"""What was dropped, refused, rejected or dead-lettered, by minute and reason."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from storage.analytics.job_options import JobOptions, Results
+from storage.event_format import LOSSES
 
 _COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms", "dead_lettered")
-#: Kinds that are a loss, whether they were dead-lettered or not.
-_LOSSES = (
-    "maxlen",
-    "maxlen_bytes",
-    "refused",
-    "delivery_limit",
-    "expired",
-    "unroutable",
-    "lost",
-    "transient_dropped",
-    "dead_letter_lost",
-)
+_LOSSES = sorted(kind.name.lower() for kind in LOSSES)
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:

@@ -39,7 +39,7 @@ JOBS: Final[dict[str, Job]] = {
 #: What each is for, in a line.
 SUMMARIES: Final[dict[str, str]] = {
     "backlog": "what waits in which queue since when, by routing key, and how large messages are",
-    "overflow": "what was dropped, refused or dead-lettered, by minute and reason",
+    "overflow": "what was dropped, refused, rejected or dead-lettered, by minute and reason",
     "latency": "how long messages waited until they were acknowledged",
     "throughput": "how many messages came and went, by minute",
     "duplicates": "messages that wait more than once",
