@@ -17,6 +17,7 @@ from protocol.constants import FRAME_END, FRAME_METHOD
 from protocol.erlang_terms import format_octets
 from protocol.faults import ConnectionFault, WireFault, frame_error
 from protocol.field_table import FieldTable, MalformedTable, decode_table, encode_table
+from protocol.short_strings import encode_shortstr
 from protocol.utf8 import decode_utf8
 
 _FRAME_HEAD: Final = struct.Struct(">BHII")
@@ -157,16 +158,6 @@ def encode_method(channel: int, index: int, *values: Any) -> bytes:
         parts.append(bytes((bits,)))
     arguments = b"".join(parts)
     return _FRAME_HEAD.pack(FRAME_METHOD, channel, len(arguments) + 4, index) + arguments + _END
-
-
-def encode_shortstr(text: str | bytes) -> bytes:
-    """A short string with its length in front.
-
-    Raises:
-        ValueError: Longer than 255 bytes.
-    """
-    octets = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    return bytes((len(octets),)) + octets
 
 
 def _read_number(layout: struct.Struct) -> Callable[[bytes, int], tuple[int, int]]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from protocol.constants import CLASS_BASIC
 from protocol.faults import ConnectionFault, ReplyCode
 from protocol.field_table import MAX_STORED_DEPTH, FieldTable, MalformedTable, decode_table, encode_table
-from protocol.methods import encode_shortstr
+from protocol.short_strings import encode_shortstr
 
 _HEAD: Final = struct.Struct(">HHQH")
 _U32: Final = struct.Struct(">I")

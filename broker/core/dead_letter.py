@@ -17,8 +17,8 @@ from broker.core.routing import route
 from policies.dead_letter import REJECTED, Death, goes_in_circles, record_death
 from protocol import properties
 from protocol.field_table import FieldTable, find, normalize
-from protocol.methods import encode_shortstr
 from protocol.properties import Properties, encode_headers
+from protocol.short_strings import encode_shortstr
 from storage.message import Envelope, Message
 
 if TYPE_CHECKING:

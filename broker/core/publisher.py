@@ -11,8 +11,8 @@ from broker.core.tracing import Origin
 from protocol import properties
 from protocol.faults import access_refused, precondition_failed
 from protocol.field_table import find, normalize
-from protocol.methods import encode_shortstr
 from protocol.properties import Properties, encode_headers
+from protocol.short_strings import encode_shortstr
 from storage.message import Envelope, Message
 
 if TYPE_CHECKING:

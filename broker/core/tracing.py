@@ -14,8 +14,8 @@ from broker.core.routing import route
 from protocol import properties
 from protocol.constants import SHORTSTR_MAX
 from protocol.field_table import FieldTable, FieldValue, longstr, normalize
-from protocol.methods import encode_shortstr
 from protocol.properties import FLAGS, Properties, encode_content_header, encode_headers
+from protocol.short_strings import encode_shortstr
 from storage.interface import Entry
 from storage.message import Envelope, Message
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from broker.core.consumers import Consumer
 from protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
 from protocol.field_table import FieldTable
-from protocol.methods import INDEX, encode_method, encode_shortstr
+from protocol.methods import INDEX, encode_method
+from protocol.short_strings import encode_shortstr
 from storage.interface import Entry
 from storage.message import Envelope, Message
 

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Properties of a message, in the order in which they stand in a content header, with their Spark types.
-#: Headers, the third of them, are columns of their own.
-PROPERTIES: Final[dict[str, str]] = {
-    "content_type": "string",
-    "content_encoding": "string",
-    "delivery_mode": "int",
-    "priority": "int",
-    "correlation_id": "string",
-    "reply_to": "string",
-    "expiration": "string",
-    "message_id": "string",
-    "timestamp": "timestamp",
-    "type": "string",
-    "user_id": "string",
-    "app_id": "string",
-    "cluster_id": "string",
-}
+from protocol.properties import FLAGS
+
+_TYPES: Final = {"delivery_mode": "int", "priority": "int", "timestamp": "timestamp"}
+#: Properties of a message with their Spark types, in the order of the wire. Headers are columns of their own.
+PROPERTIES: Final = {name: _TYPES.get(name, "string") for _, name in FLAGS if name != "headers"}
 
 #: What is made of the headers.
 HEADERS: Final[dict[str, str]] = {

@@ -42,8 +42,8 @@ _OURS: Final = re.compile(
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 _HOW_TO_SHIP: Final = (
-    "this one's is sent to them by --py-files leveret.zip (made by python3 -m zipfile -c leveret.zip storage/), others "
-    "have to be installed there, or sent in an environment by --archives"
+    "this one's is sent to them by --py-files leveret.zip (made by python3 -m zipfile -c leveret.zip storage/ "
+    "protocol/), others have to be installed there, or sent in an environment by --archives"
 )
 #: What Py4J quotes of Java.
 _RAISED_IN_JAVA: Final = re.compile(r"^: (?:\w+\.)*(\w+: .+)", re.MULTILINE)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
+
+from protocol.field_table import MAX_STORED_DEPTH, FieldTable, FieldValue, MalformedTable
+from protocol.field_table import decode_table as decode
 
 
 class TypedValue(NamedTuple):
@@ -21,39 +22,29 @@ class TypedValue(NamedTuple):
     value: Any
 
 
-_NUMBERS: Final = {
-    0x62: ("int8", struct.Struct(">b")),
-    0x42: ("uint8", struct.Struct(">B")),
-    0x73: ("int16", struct.Struct(">h")),
-    0x75: ("uint16", struct.Struct(">H")),
-    0x49: ("int32", struct.Struct(">i")),
-    0x69: ("uint32", struct.Struct(">I")),
-    0x6C: ("int64", struct.Struct(">q")),
-    0x4C: ("int64", struct.Struct(">q")),
-    0x66: ("float", struct.Struct(">f")),
-    0x64: ("double", struct.Struct(">d")),
-    0x54: ("timestamp", struct.Struct(">Q")),
-}
-_DECIMAL: Final = struct.Struct(">Bi")
-_U32: Final = struct.Struct(">I")
+_KINDS: Final = {
+    "t": "bool", "b": "int8", "B": "uint8", "s": "int16", "u": "uint16", "I": "int32", "i": "uint32", "l": "int64",
+    "L": "int64", "f": "float", "d": "double", "D": "decimal", "S": "longstr", "x": "binary", "T": "timestamp",
+    "A": "array", "F": "table", "V": "void",
+}  # fmt: skip
 
 
 def decode_table(octets: bytes) -> dict[str, TypedValue] | None:
-    """Read a field table.
+    """Decode a field table.
 
     Args:
         octets: What follows its length.
     Returns:
-        None if it is malformed. Of names that occur twice the first counts.
+        None if it is malformed. If a name occurs twice, the first value counts.
     """
     try:
-        return _table(octets, 0, len(octets))
-    except (IndexError, struct.error, ValueError, RecursionError):
+        return _table(decode(octets, MAX_STORED_DEPTH))
+    except MalformedTable:
         return None
 
 
 def plain(value: TypedValue) -> Any:
-    """A value without its type, as JSON has it: bytes that are no text in base64."""
+    """Return a value without its type, as JSON has it; bytes that are not text are base64."""
     if value.kind == "table":
         return {name: plain(each) for name, each in value.value.items()}
     if value.kind == "array":
@@ -62,7 +53,7 @@ def plain(value: TypedValue) -> Any:
 
 
 def as_text(value: TypedValue) -> str | None:
-    """A value as one text; None for void."""
+    """Return a value as one text; None for void."""
     found = plain(value)
     if found is None or isinstance(found, str):
         return found
@@ -70,7 +61,7 @@ def as_text(value: TypedValue) -> str | None:
 
 
 def as_json(table: dict[str, TypedValue]) -> str:
-    """A table as JSON: each value is an object of `type` and `value`."""
+    """Return a table as JSON: each value is an object of `type` and `value`."""
     return json.dumps({name: _typed(value) for name, value in table.items()}, ensure_ascii=False)
 
 
@@ -83,90 +74,31 @@ def _typed(value: TypedValue) -> dict[str, Any]:
     return {"type": value.kind, "value": inner}
 
 
-def _table(octets: bytes, at: int, end: int) -> dict[str, TypedValue]:
+def _table(table: FieldTable) -> dict[str, TypedValue]:
     found: dict[str, TypedValue] = {}
-    while at < end:
-        stop = at + 1 + octets[at]
-        name = octets[at + 1 : stop].decode("utf-8", "replace")
-        value, at = _value(octets, stop, end)
-        found.setdefault(name, value)
+    for key, value in table:
+        # Surrogates stand for bytes that are not UTF-8; Spark has no use for them.
+        name = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        if name not in found:
+            found[name] = _value(value)
     return found
 
 
-def _value(octets: bytes, at: int, end: int) -> tuple[TypedValue, int]:
-    kind = octets[at]
-    at += 1
-    number = _NUMBERS.get(kind)
-    if number is not None:
-        name, form = number
-        value, stop = form.unpack_from(octets, at)[0], at + form.size
-        found = TypedValue(name, value)
-    else:
-        found, stop = _OTHERS[kind](octets, at) if kind in _OTHERS else _unknown(kind)
-    if stop > end:
-        raise ValueError("a value is longer than its table")
-    return found, stop
-
-
-def _unknown(kind: int) -> tuple[TypedValue, int]:
-    raise ValueError(f"unknown type {kind:#x}")
-
-
-def _long(octets: bytes, at: int) -> tuple[int, int]:
-    """Where something begins that its length stands before, and where it ends."""
-    start = at + 4
-    end = start + int(_U32.unpack_from(octets, at)[0])
-    if end > len(octets):
-        raise ValueError("a value is longer than its table")
-    return start, end
-
-
-def _longstr(octets: bytes, at: int) -> tuple[TypedValue, int]:
-    start, end = _long(octets, at)
-    try:
-        return TypedValue("longstr", octets[start:end].decode("utf-8")), end
-    except UnicodeDecodeError:
-        return TypedValue("binary", base64.b64encode(octets[start:end]).decode()), end
-
-
-def _binary(octets: bytes, at: int) -> tuple[TypedValue, int]:
-    start, end = _long(octets, at)
-    return TypedValue("binary", base64.b64encode(octets[start:end]).decode()), end
-
-
-def _nested(octets: bytes, at: int) -> tuple[TypedValue, int]:
-    start, end = _long(octets, at)
-    return TypedValue("table", _table(octets, start, end)), end
-
-
-def _array(octets: bytes, at: int) -> tuple[TypedValue, int]:
-    start, end = _long(octets, at)
-    found: list[TypedValue] = []
-    while start < end:
-        value, start = _value(octets, start, end)
-        found.append(value)
-    return TypedValue("array", found), end
-
-
-def _decimal(octets: bytes, at: int) -> tuple[TypedValue, int]:
-    scale, value = _DECIMAL.unpack_from(octets, at)
-    return TypedValue("decimal", value / 10**scale), at + _DECIMAL.size
-
-
-def _bool(octets: bytes, at: int) -> tuple[TypedValue, int]:
-    return TypedValue("bool", octets[at] != 0), at + 1
-
-
-def _void(octets: bytes, at: int) -> tuple[TypedValue, int]:
-    return TypedValue("void", None), at
-
-
-_OTHERS: Final[dict[int, Callable[[bytes, int], tuple[TypedValue, int]]]] = {
-    0x53: _longstr,
-    0x78: _binary,
-    0x46: _nested,
-    0x41: _array,
-    0x44: _decimal,
-    0x74: _bool,
-    0x56: _void,
-}
+def _value(field: FieldValue) -> TypedValue:
+    kind, value = field
+    if kind == "F":
+        value = _table(value)
+    elif kind == "A":
+        value = [_value(each) for each in value]
+    elif kind == "D":
+        scale, unscaled = value
+        # The specification has it signed, RabbitMQ reads it unsigned.
+        value = (unscaled - (1 << 32) if unscaled >> 31 else unscaled) / 10**scale
+    elif kind == "S":
+        try:
+            return TypedValue("longstr", value.decode("utf-8"))
+        except UnicodeDecodeError:
+            return TypedValue("binary", base64.b64encode(value).decode())
+    elif kind == "x":
+        value = base64.b64encode(value).decode()
+    return TypedValue(_KINDS[kind], value)

@@ -8,14 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from protocol.properties import FLAGS
 from storage.analytics.arrow_slices import text_slices, times
-from storage.analytics.columns import PROPERTIES
 from storage.analytics.record_rows import Positions, Rows
 
 #: Class, weight and body size stand before the flags.
 _FLAGS_AT: Final = 12
-#: In the order of the wire.
-_ORDER: Final = ("content_type", "content_encoding", "headers", *list(PROPERTIES)[2:])
 _OCTETS: Final = frozenset({"delivery_mode", "priority"})
 
 
@@ -48,17 +46,17 @@ def property_slices(rows: Rows, wanted: frozenset[str]) -> dict[str, Slices]:
     stop = rows.body_at
     flags = octets[at].astype(np.uint32) << 8 | octets[at + 1]
     at = at + 2
-    for number, name in enumerate(_ORDER):
+    for flag, name in FLAGS:
         if not wanted:
             break
-        present = (flags >> (15 - number) & 1).astype(np.bool_)
+        present = (flags & flag) != 0
         start, length = _measure(octets, np.minimum(at, last), name)
         end = start + length
         present &= end <= stop
         start = np.where(present, start, at)
         end = np.where(present, end, at)
         # Nothing is believed behind a value that is too long.
-        flags = np.where(present | (flags >> (15 - number) & 1 == 0), flags, 0)
+        flags = np.where(present | (flags & flag == 0), flags, 0)
         at = end
         if name in wanted:
             found[name] = Slices(start, end, present)

@@ -7,8 +7,8 @@ from typing import Any
 from broker.core.queues.queue import Queue
 from protocol import properties
 from protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
-from protocol.methods import encode_shortstr
 from protocol.properties import Properties, encode_content_header, encode_headers, encode_text
+from protocol.short_strings import encode_shortstr
 from storage.message import Envelope, Message
 
 

@@ -12,7 +12,8 @@ from pamqp import frame as pamqp_frame
 from protocol.erlang_terms import format_octets
 from protocol.faults import ConnectionFault, WireFault
 from protocol.field_table import decode_table
-from protocol.methods import INDEX, METHODS, Method, decode_arguments, encode_method, encode_shortstr
+from protocol.methods import INDEX, METHODS, Method, decode_arguments, encode_method
+from protocol.short_strings import encode_shortstr
 from tests.support.amqp_strategies import (
     U16,
     any_short_text,

@@ -15,8 +15,8 @@ from broker.core.queues.queue import Queue
 from policies.policy import Policy
 from protocol import properties
 from protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
-from protocol.methods import encode_shortstr
 from protocol.properties import Properties, encode_content_header, encode_text
+from protocol.short_strings import encode_shortstr
 from storage.interface import Entry, MessageStore
 from storage.message import Envelope, Message
 from storage.stores.memory_store import MemoryStore
