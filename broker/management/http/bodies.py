@@ -16,9 +16,14 @@ from protocol.field_table import FieldTable
 
 #: From here on Erlang prints a list on several lines.
 _LINE: Final = 80
+_DIGITS_MAX: Final = 1000
 _NEXT_LINE: Final = "\n "
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _WHITE_SPACE: Final = str.maketrans("", "", " \t\r\n")
+
+
+class IntegerTooLong(ValueError):
+    """An integer of more digits than are read."""
 
 
 def require_keys(document: Mapping[str, Any], *keys: str) -> None:
@@ -51,10 +56,13 @@ def parse_integer(text: str) -> int:
     """An integer as Erlang reads it: sign and digits, no white space, no underscores.
 
     Raises:
+        IntegerTooLong: It has so many digits that reading it takes long; no number of ours has.
         ValueError: It is something else.
     """
     if _INTEGER.fullmatch(text) is None:
         raise ValueError(f"{text!r} is no integer")
+    if len(text) > _DIGITS_MAX:
+        raise IntegerTooLong(f"an integer of {len(text)} digits")
     return int(text)
 
 

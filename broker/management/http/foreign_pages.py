@@ -43,7 +43,15 @@ def is_foreign(request: web.Request, allowed: Collection[str] = ()) -> bool:
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site not in _OWN
-    return origin is not None and urlsplit(origin).netloc.lower() not in _own_hosts(request)
+    return origin is not None and _host(origin) not in _own_hosts(request)
+
+
+def _host(origin: str) -> str:
+    """Host and port of an origin; "" if it has none, such as ``null``."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _own_hosts(request: web.Request) -> set[str]:

@@ -11,8 +11,9 @@ from aiohttp import web
 from broker.core.broker import Broker
 from broker.core.stats.followed import Followed
 from broker.core.stats.history import STEP
-from broker.management.http.bodies import parse_integer
+from broker.management.http.bodies import IntegerTooLong, parse_integer
 from broker.management.http.errors import bad_request
+from protocol.constants import INT64_END
 
 #: More samples than that are refused.
 _SAMPLES_MAX: Final = 500
@@ -122,14 +123,21 @@ def _read_ranges(request: web.Request) -> dict[str, Range]:
     """The ranges that a request names; one that is not complete, or no number, is passed over."""
     ranges = {}
     for kind in _KINDS:
+        texts = [request.query.get(f"{kind}_{name}") for name in ("age", "incr")]
         try:
-            age, increment = (parse_integer(request.query[f"{kind}_{name}"]) for name in ("age", "incr"))
-        except (KeyError, ValueError):
+            age, increment = (parse_integer(text or "") for text in texts)
+        except IntegerTooLong:
+            raise _invalid_range(*texts) from None
+        except ValueError:
             continue
-        if increment <= 0 or age < 0 or age / increment > _SAMPLES_MAX:
-            raise bad_request(f"Invalid range parameters: age {age}, incr {increment}")
+        if not (0 <= age <= _SAMPLES_MAX * increment and 0 < increment < INT64_END and age < INT64_END):
+            raise _invalid_range(age, increment)
         ranges[kind] = Range(age, increment)
     return ranges
+
+
+def _invalid_range(age: object, increment: object) -> web.HTTPException:
+    return bad_request(f"Invalid range parameters: age {age}, incr {increment}")
 
 
 def message_stats(rates: Rates, groups: Sequence[Numbers], row: Sequence[int], followed: Followed) -> dict[str, Any]:

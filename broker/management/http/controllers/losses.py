@@ -10,6 +10,7 @@ from aiohttp import web
 
 from broker.core.stats.losses import DAY, DeletedObjects, LosingCounters
 from broker.core.vhost import VirtualHost
+from broker.management.http.bodies import parse_integer
 from broker.management.http.context import Context
 from broker.management.http.documents.losses import Kind, Loss, State, Window, loss_document, loss_totals, losses_within
 from broker.management.http.errors import bad_request
@@ -59,9 +60,13 @@ def _read_age(request: web.Request) -> int | None:
     text = request.query.get("age")
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= DAY):
+    try:
+        age = parse_integer(text)
+    except ValueError:
+        age = 0
+    if not 1 <= age <= DAY:
         raise bad_request(f"Invalid age: {text}, must be 1 to {DAY} seconds")
-    return int(text)
+    return age
 
 
 def _read_kinds(request: web.Request) -> Sequence[str]:
