@@ -51,8 +51,12 @@ conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any 
 		$(if $(MANAGEMENT_URL),--management-url "$(MANAGEMENT_URL)") $(ARGS)
 
 .PHONY: bench
-bench: $(VENV)/installed-test ## measure speed and memory
-	$(BIN)/python -m tests.bench $(ARGS)
+bench: $(VENV)/installed-test ## measure speed and memory; keep the results in bench-results/, compare with the last ones
+	$(BIN)/python -m tests.bench --results bench-results $(ARGS)
+
+.PHONY: bench-compare
+bench-compare: $(VENV)/installed-test ## compare two files of bench-results/: make bench-compare BEFORE=… AFTER=…
+	$(BIN)/python -m tests.bench.history "$(BEFORE)" "$(AFTER)"
 
 .PHONY: bench-lazy
 bench-lazy: $(VENV)/installed-test ## measure what a backlog costs; needs 5 GB of disk for a while

@@ -1,14 +1,15 @@
-"""The results as a table for people and as JSON for programs."""
+"""The results as a table for people and as a document for programs."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from tests.bench.history import commit
 from tests.bench.measurement import Measures, Run, median
 from tests.bench.scenarios import Scenario
 
@@ -93,14 +94,19 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([*left, *right]).rstrip()
 
 
-def as_json(results: Sequence[Result]) -> str:
-    """Return medians, ratios and single runs, with what they were made on."""
+def document(results: Sequence[Result]) -> dict[str, Any]:
+    """Return medians, ratios and single runs, with commit, time and machine, as JSON can hold them."""
     machine = {
         "system": platform.platform(),
         "python": platform.python_version(),
         "cpus": len(os.sched_getaffinity(0)),
     }
-    return json.dumps({"machine": machine, "scenarios": [_scenario(result) for result in results]}, indent=2)
+    return {
+        "commit": commit(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine,
+        "scenarios": [_scenario(result) for result in results],
+    }
 
 
 def _scenario(result: Result) -> dict[str, Any]:
