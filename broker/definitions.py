@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, Final
 
 from broker.auth.accounts import Accounts
 from broker.auth.definitions import dump as dump_accounts
+from broker.auth.definitions import dump_all
 from broker.auth.definitions import load as load_accounts
+from broker.auth.definitions import restore as restore_accounts
 from broker.config.errors import DefinitionsError
 from broker.config.options import Settings
 from broker.core import export
@@ -24,12 +27,12 @@ from broker.core.definitions import (
     policy_steps,
     topology_steps,
 )
-from broker.core.definitions import restore as restore_broker
 from broker.core.json_text import parse_json
+from broker.core.restoring import restore as restore_broker
 from broker.core.vhost import VirtualHost
 from broker.version import RABBITMQ_VERSION, VERSION
 from policies.invalid_pattern import InvalidPattern
-from storage.definitions import DefinitionsDatabase
+from storage.definitions import DefinitionsDatabase, Key
 
 #: Under which the digest of the file that was imported last is kept.
 _IMPORT: Final = "import"
@@ -37,6 +40,9 @@ _IMPORT: Final = "import"
 _KINDS: Final[Mapping[type, str]] = {
     list: "list", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null",
 }  # fmt: skip
+
+
+log = logging.getLogger("leveret.definitions")
 
 
 class DefinitionsKeeper:
@@ -61,14 +67,22 @@ class DefinitionsKeeper:
         found = not self._database.is_empty()
         if found:
             restore_broker(self._broker, self._database)
-            for _, document in self._database.load("accounts"):
-                load_accounts(self._accounts, document, self._broker.vhosts)
+            for _, document in self._read("accounts"):
+                for refusal in restore_accounts(self._accounts, document, self._broker.vhosts):
+                    log.error("could not be restored: %s; it stays on disk as it is", refusal)
             self._saved = self._accounts.generation
-            for _, noted in self._database.load(_IMPORT):
-                self.imported = noted["digest"]
+            for _, noted in self._read(_IMPORT):
+                self.imported = str(noted.get("digest", ""))
         self._broker.record_to(self._database)
         self._broker.global_parameters.identify()
         return found
+
+    def _read(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
+        for row in self._database.rows(kind):
+            try:
+                yield row.read()
+            except ValueError as error:
+                log.error("%s could not be restored: %s", kind, error)
 
     def note_import(self, digest: str) -> None:
         """Keep what load_definitions() has returned for the next start."""
@@ -80,7 +94,7 @@ class DefinitionsKeeper:
         """Make all changes durable."""
         if self._saved != self._accounts.generation:
             self._saved = self._accounts.generation
-            self._database.put("accounts", (), dump_accounts(self._accounts))
+            self._database.put("accounts", (), dump_all(self._accounts))
         self._database.commit()
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
 #: What identifies a definition of its kind, for example virtual host and name.
@@ -41,6 +41,42 @@ class DefinitionsDamagedError(Exception):
 
 class DefinitionsVersionError(Exception):
     """A newer version has written the database; the text says what to do, in one line."""
+
+
+class Row(NamedTuple):
+    """A definition as it is stored.
+
+    Args:
+        kind: As in Journal.put().
+        key: JSON.
+        value: JSON.
+    """
+
+    kind: str
+    key: str
+    value: str
+
+    def read_key(self) -> Key:
+        """What identifies it.
+
+        Raises:
+            ValueError: It is no list of strings.
+        """
+        key = json.loads(self.key)
+        if not isinstance(key, list) or not all(isinstance(part, str) for part in key):
+            raise ValueError("its key is no list of strings")
+        return tuple(key)
+
+    def read(self) -> tuple[Key, dict[str, Any]]:
+        """What identifies it, and what it says.
+
+        Raises:
+            ValueError: It cannot be read.
+        """
+        value = json.loads(self.value)
+        if not isinstance(value, dict):
+            raise ValueError("it is no JSON object")
+        return self.read_key(), value
 
 
 class Journal(Protocol):
@@ -159,10 +195,17 @@ class DefinitionsDatabase:
         self._changes.clear()
 
     def load(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
-        """All committed definitions of a kind, by key."""
+        """All committed definitions of a kind, by key.
+
+        Raises:
+            ValueError: One cannot be read.
+        """
+        return (row.read() for row in self.rows(kind))
+
+    def rows(self, kind: str) -> Iterator[Row]:
+        """All committed definitions of a kind by key, to be read one by one."""
         rows = self._database.execute("select key, value from definitions where kind = ? order by key", (kind,))
-        for key, value in rows.fetchall():
-            yield tuple(json.loads(key)), json.loads(value)
+        return (Row(kind, key, value) for key, value in rows.fetchall())
 
     def is_empty(self) -> bool:
         """Whether nothing has ever been committed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from broker.auth.attempts import AMQP, AuthAttempts
 from broker.auth.passwords import SHA256, hash_password, verify_password
@@ -45,11 +45,13 @@ class Accounts:
     Attributes:
         generation: Grows with every change, so that others may remember answers.
         attempts: Counts logins.
+        unrestored: Section and entry of definitions that the start could not restore; they are kept as they are.
     """
 
     def __init__(self, loopback_users: Collection[str] = ()) -> None:
         self.generation = 0
         self.attempts = AuthAttempts()
+        self.unrestored: list[tuple[str, dict[str, Any]]] = []
         self._loopback_users = frozenset(loopback_users)
         self._users: dict[str, User] = {}
         self._permissions: dict[tuple[str, str], Permissions] = {}
@@ -123,6 +125,7 @@ class Accounts:
         del self._users[self._user(name).name]
         self._permissions = {key: value for key, value in self._permissions.items() if key[0] != name}
         self._topic_permissions = {key: value for key, value in self._topic_permissions.items() if key[0] != name}
+        self.unrestored = [each for each in self.unrestored if each[1].get("user") != name]
         self._changed()
 
     def authenticate(
@@ -220,6 +223,7 @@ class Accounts:
         """Drop all permissions in a virtual host that has been deleted."""
         self._permissions = {key: value for key, value in self._permissions.items() if key[1] != name}
         self._topic_permissions = {key: value for key, value in self._topic_permissions.items() if key[1] != name}
+        self.unrestored = [each for each in self.unrestored if each[1].get("vhost") != name]
         self._changed()
 
     def permissions(self, username: str, vhost: str) -> Permissions | None:

@@ -39,6 +39,36 @@ def load(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str]
         _set_topic_permissions(accounts, entry, vhosts)
 
 
+def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str]) -> list[str]:
+    """Load what dump() has made, leaving out entries that are wrong; dump_all() keeps them as they are.
+
+    Args:
+        accounts: Where to.
+        document: As dump() makes it.
+        vhosts: Names of the virtual hosts that there are.
+    Returns:
+        What is wrong, a line for each entry.
+    """
+    refusals: list[str] = []
+    loaded: tuple[tuple[str, Callable[[Mapping[str, Any]], None]], ...] = (
+        ("users", lambda entry: _load_user(accounts, entry, SHA256, vhosts)),
+        ("permissions", lambda entry: _set_permissions(accounts, "permissions", entry, vhosts)),
+        ("topic_permissions", lambda entry: _set_topic_permissions(accounts, entry, vhosts)),
+    )
+    for section, load_one in loaded:
+        entries = document.get(section)
+        for entry in entries if isinstance(entries, list) else ():
+            try:
+                if not isinstance(entry, Mapping):
+                    raise DefinitionsError(f"{section}: an entry is no object")
+                load_one(entry)
+            except (DefinitionsError, ValueError, TypeError, KeyError) as error:
+                refusals.append(" ".join(str(error).split()))
+                if isinstance(entry, Mapping):
+                    accounts.unrestored.append((section, dict(entry)))
+    return refusals
+
+
 def _default_algorithm(document: Mapping[str, Any]) -> str:
     release = document.get("rabbitmq_version") or document.get("rabbit_version") or ""
     return MD5 if str(release).startswith(_MD5_RELEASES) else SHA256
@@ -203,6 +233,20 @@ def dump(accounts: Accounts) -> dict[str, Any]:
             for (user, vhost, exchange), granted in accounts.all_topic_permissions.items()
         ],
     }
+
+
+def dump_all(accounts: Accounts) -> dict[str, Any]:
+    """Like dump(), with what restore() has left out, unless it has been replaced since."""
+    document = dump(accounts)
+    for section, entry in accounts.unrestored:
+        identity = _identity(entry)
+        if all(_identity(each) != identity for each in document[section]):
+            document[section].append(entry)
+    return document
+
+
+def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(entry.get(key) for key in ("name", "user", "vhost", "exchange"))
 
 
 def dump_user(user: User) -> dict[str, Any]:

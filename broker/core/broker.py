@@ -16,7 +16,7 @@ from broker.core.turn import Turn
 from broker.core.user_counts import count_down
 from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
-from storage.definitions import Journal, NoJournal
+from storage.definitions import Journal, Key, NoJournal
 
 
 class Broker:
@@ -60,14 +60,32 @@ class Broker:
         self.channel_count = 0
         self.statistics = BrokerStatistics()
         self.last_sample = 0
+        #: What could not be restored, as its virtual host is not there: kind and key by virtual host.
+        self._stray: dict[str, list[tuple[str, Key]]] = {}
 
     def add_vhost(self, name: str) -> VirtualHost:
         """Make a virtual host, or return the one that is there."""
         if name not in self.vhosts:
             vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers, self.storage)
             vhost.recorder.journal = self._journal
+            self._delete_stray(name)
             self.save_vhost(vhost)
         return self.vhosts[name]
+
+    def note_unrestored(self, kind: str, key: Key, reason: str) -> None:
+        """Note a definition that could not be restored; see Unrestored.add()."""
+        vhost = self.vhosts.get(key[0])
+        if vhost is not None:
+            vhost.unrestored.add(kind, key, reason)
+        else:
+            self._stray.setdefault(key[0], []).append((kind, key))
+
+    def _delete_stray(self, vhost_name: str) -> None:
+        """Delete what is left of an earlier virtual host of that name."""
+        for kind, key in self._stray.pop(vhost_name, ()):
+            self._journal.delete(kind, key)
+            if kind == "queue":
+                self.storage.delete_kept(*key[:2])
 
     @property
     def cluster_name(self) -> str:

@@ -6,24 +6,20 @@ Source: https://www.rabbitmq.com/docs/definitions
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any, Final
 
 from broker.config.errors import DefinitionsError
 from broker.core.broker import Broker
-from broker.core.durable import table_from_text
-from broker.core.export import vhost_limits
 from broker.core.json_tables import table_from_json
 from broker.core.json_text import refuse_deep
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
-from broker.core.vhost_metadata import InvalidMetadata, metadata_from_json, read_metadata
+from broker.core.vhost_metadata import InvalidMetadata, read_metadata
 from policies.limits import VHOST_LIMITS, refuse_limits
 from policies.policy import PolicyError, read_policy
 from protocol.constants import SHORTSTR_MAX
 from protocol.faults import AmqpFault, ReplyCode
 from protocol.field_table import FieldTable
-from storage.definitions import DefinitionsDatabase
 
 #: Parameters that are something else here, by component.
 COMPONENTS: Final = ("operator_policy", "vhost-limits")
@@ -156,48 +152,6 @@ def _set_policy(
         reason = str(error) if operator else str(error).replace("<", "&lt;").replace(">", "&gt;")
         raise DefinitionsError(text, f"{reason} ({where})") from None
     return vhost.policies.set_in_steps(policy, operator)[1]
-
-
-def restore(broker: Broker, database: DefinitionsDatabase) -> None:
-    """Make again what an earlier run has kept: virtual hosts, policies, exchanges, queues, bindings, parameters."""
-    for (name,), kept in database.load("global_parameter"):
-        broker.global_parameters.set(name, kept["value"])
-    for (name,), kept in database.load("vhost"):
-        vhost = broker.add_vhost(name)
-        vhost.set_limits(kept["max_connections"], kept["max_queues"])
-        # Earlier versions kept no empty ones.
-        vhost.has_limits = kept.get("has_limits", bool(vhost_limits(vhost)))
-        broker.set_metadata(vhost, metadata_from_json(kept.get("metadata", {})))
-    for kind in ("policy", "operator_policy"):
-        for (vhost_name, name), value in database.load(kind):
-            operator = kind == "operator_policy"
-            broker.vhosts[vhost_name].policies.set(read_policy(name, value, operator), operator)
-    with ExitStack() as stack:
-        # A queue that has more than it may drops it at once, but where it goes may not be there before the end.
-        for vhost in broker.vhosts.values():
-            stack.enter_context(vhost.dead_letters.held())
-        _restore_topology(broker, database)
-
-
-def _restore_topology(broker: Broker, database: DefinitionsDatabase) -> None:
-    for (vhost_name, name), value in database.load("exchange"):
-        arguments = table_from_text(value["arguments"])
-        flags = True, value["auto_delete"], value["internal"]
-        broker.vhosts[vhost_name].declare_exchange(name, value["type"], *flags, arguments)
-    for (vhost_name, name), value in database.load("queue"):
-        arguments = table_from_text(value["arguments"])
-        declaration = QueueDeclaration(name, True, value["auto_delete"], None, None, arguments)
-        vhost, qid = broker.vhosts[vhost_name], value.get("qid")
-        vhost.restore_queue(declaration, qid)
-        found = vhost.queues[name].storage.qid
-        if found != qid:
-            # What it had on disk is gone, or younger than this: the next start has to find what it has from now on.
-            database.put("queue", (vhost_name, name), {**value, "qid": found})
-    for (vhost_name, source, destination_type, destination, key, arguments_text), _ in database.load("binding"):
-        vhost = broker.vhosts[vhost_name]
-        to_queue = destination_type == "queue"
-        end = vhost.queues[destination] if to_queue else vhost.topology.exchanges[destination]
-        vhost.topology.bind(vhost.topology.exchanges[source], end, key, table_from_text(arguments_text))
 
 
 def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:

@@ -67,6 +67,21 @@ class MessageStorage:
             body_bytes: Sum of their body lengths.
         """
 
+    def keep(self, vhost_name: str, name: str, qid: int | None) -> None:
+        """Leave what is on disk of a queue that could not be restored as it is.
+
+        Args:
+            vhost_name: Its virtual host.
+            name: Its name.
+            qid: Its number on disk; None if that is not known.
+        """
+
+    def keep_unknown(self) -> None:
+        """Leave all that is on disk as it is: it is not known which queues could not be restored."""
+
+    def delete_kept(self, vhost_name: str, name: str) -> None:
+        """Delete what keep() has kept of a queue."""
+
     def forget_unknown(self) -> None:
         """Delete what is on disk of queues that were not opened: all that there are have been."""
 
@@ -92,6 +107,9 @@ class DiskStorage(MessageStorage):
         #: With the messages that are left to be looked at.
         self._preloading: dict[DiskQueueStorage, int] = {}
         self._unclaimed = dict(engine.queues)
+        #: Queues that could not be restored, by virtual host and name.
+        self._kept: dict[tuple[str, str], list[StoredQueue]] = {}
+        self._keeps_unknown = False
         engine.on_work = end_turn
 
     def open(self, request: StorageRequest, qid: int | None = None) -> QueueStorage:
@@ -122,8 +140,28 @@ class DiskStorage(MessageStorage):
                 return self._unclaimed.pop(qid)
         return None
 
+    def keep(self, vhost_name: str, name: str, qid: int | None) -> None:
+        """Leave what is on disk of a queue that could not be restored as it is."""
+        kept = self._kept.setdefault((vhost_name, name), [])
+        for each, queue in self._engine.queues.items():
+            attributes = queue.attributes
+            if each == qid or (attributes.get("vhost") == vhost_name and attributes.get("name") == name):
+                self._unclaimed.pop(each, None)
+                kept.append(queue)
+
+    def keep_unknown(self) -> None:
+        """Leave all that is on disk as it is."""
+        self._keeps_unknown = True
+
+    def delete_kept(self, vhost_name: str, name: str) -> None:
+        """Delete what keep() has kept of a queue."""
+        for queue in self._kept.pop((vhost_name, name), ()):
+            self._engine.delete_queue(queue)
+
     def forget_unknown(self) -> None:
         """Delete what is on disk of queues that were not opened."""
+        if self._keeps_unknown:
+            return
         for queue in self._unclaimed.values():
             self._engine.delete_queue(queue)
         self._unclaimed.clear()

@@ -27,6 +27,7 @@ from broker.core.stats.totals import VirtualHostStatistics
 from broker.core.timers import Timers
 from broker.core.topology import Topology
 from broker.core.turn import Turn
+from broker.core.unrestored import Unrestored
 from broker.core.vhost_metadata import VirtualHostMetadata
 from protocol.faults import not_found, precondition_failed
 from protocol.field_table import FieldTable, find
@@ -59,6 +60,7 @@ class VirtualHost:
         policies: Its policies.
         dead_letters: What becomes of messages that its queues drop.
         recorder: Writes what is durable into a journal.
+        unrestored: What of it the start could not restore.
         replies: Channels that consume direct replies, by the name that their requests carry.
         max_connections: Connections allowed at once; None or a negative number for any number.
         max_queues: Queues allowed at once; likewise.
@@ -99,6 +101,7 @@ class VirtualHost:
         self.topology.on_exchange_deleted = self._note_exchange
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self, trust_publishers)
+        self.unrestored = Unrestored(name, self.recorder, self._storage)
         self._owned: dict[int, dict[Queue, None]] = {}
 
     # -- limits -------------------------------------------------------------------------------------------
@@ -138,7 +141,8 @@ class VirtualHost:
             check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange of that name;
                 only called when the queue is new.
         Raises:
-            ChannelFault: RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+            ChannelFault: RESOURCE_LOCKED (405), PRECONDITION_FAILED (406); NOT_FOUND (404) if it is on disk, but could
+                not be restored.
         """
         temporary = declaration.auto_delete or declaration.owner is not None
         arguments = self.metadata.complete(declaration.arguments, declaration.durable, temporary)
@@ -149,6 +153,7 @@ class VirtualHost:
         if existing is not None:
             check_equivalent(existing, declaration)
             return existing
+        self.unrestored.refuse("queue", declaration.name)
         self._check_queue_limit(declaration.name)
         check_arguments(declaration, self.name, check_dead_letter_exchange)
         self.statistics.queue_created += 1
@@ -160,8 +165,17 @@ class VirtualHost:
         Args:
             declaration: What it was declared as.
             qid: Its number on disk; None if it was not there.
+        Raises:
+            AmqpFault: It would be refused today.
         """
-        queue = self._create_queue(declaration, qid)
+        check_arguments(declaration, self.name, lambda _: None)
+        try:
+            queue = self._create_queue(declaration, qid)
+        except Exception:
+            half_made = self.queues.pop(declaration.name, None)
+            if half_made is not None:
+                self.topology.remove_queue(half_made)
+            raise
         if queue.store.ready_count:
             self.turn.deliver_later(queue)
 
@@ -174,6 +188,8 @@ class VirtualHost:
             ChannelFault: See Topology.declare_exchange.
         """
         is_new = name not in self.topology.exchanges
+        if is_new:
+            self.unrestored.refuse("exchange", name)
         exchange = self.topology.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
         if is_new:
             self.policies.apply_to_exchange(exchange)
@@ -187,6 +203,7 @@ class VirtualHost:
             del self._owned[id(queue.owner)][queue]
         self.topology.remove_queue(queue)
         self.recorder.queue_deleted(queue)
+        self.unrestored.delete_bindings("queue", queue.name)
         deleted = queue.delete()
         counters = queue.counters
         counters.deleted = deleted
@@ -239,10 +256,12 @@ class VirtualHost:
             for name in list(self.policies.table(operator)):
                 self.policies.clear(name, operator)
         self.topology.delete_all()
+        self.unrestored.delete_all()
         # A request may still hold it: what that declares must not come back with a virtual host of the same name.
         self.recorder.journal = NoJournal()
 
     def _note_exchange(self, exchange: Exchange) -> None:
+        self.unrestored.delete_bindings("exchange", exchange.name)
         self.deleted_exchanges.note(exchange.name, exchange.counters, self.timers.now() // 1_000_000)
 
     def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:

@@ -70,7 +70,8 @@ def delete(channel: Channel, ticket: int, name: str, if_unused: bool, nowait: bo
     if name.startswith("amq."):
         raise access_refused(f"deletion of system exchange '{name}' in vhost '{channel.vhost.name}' not allowed")
     channel.connection.authorization.check("configure", "exchange", name)
-    topology.delete_exchange(name, if_unused)
+    if not channel.vhost.unrestored.delete("exchange", name):
+        topology.delete_exchange(name, if_unused)
     if not nowait:
         channel.send(_DELETE_OK)
 

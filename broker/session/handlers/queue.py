@@ -169,6 +169,9 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
     channel.connection.authorization.check("configure", "queue", name)
     queue = vhost.queues.get(name)
     if queue is None:
+        if if_empty and vhost.unrestored.has("queue", name):
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
+        vhost.unrestored.delete("queue", name)
         if not nowait:
             channel.send(_DELETE_OK, 0)
         return

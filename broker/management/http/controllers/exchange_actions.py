@@ -80,10 +80,11 @@ class ExchangeActions:
         """Delete an exchange; with if-unused only if it is the source of no binding."""
         user, vhost = self._access.require_vhost_permissions(request)
         name = exchange_name(request.match_info["name"])
-        if name not in vhost.topology.exchanges:
+        if name not in vhost.topology.exchanges and not vhost.unrestored.has("exchange", name):
             raise not_found()
         vhost.topology.refuse_default(name)
         self._access.check(user, vhost.name, "configure", "exchange", name)
+        vhost.unrestored.delete("exchange", name)
         vhost.topology.delete_exchange(name, request.query.get("if-unused") == "true")
         return web.Response(status=204)
 

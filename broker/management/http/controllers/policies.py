@@ -86,7 +86,11 @@ class Policies:
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
         operator, vhost = self._open(request)
-        steps = vhost.policies.clear_in_steps(request.match_info["name"], operator)
+        name = request.match_info["name"]
+        was_kept = vhost.unrestored.delete("operator_policy" if operator else "policy", name)
+        steps = vhost.policies.clear_in_steps(name, operator)
+        if steps is None and was_kept:
+            return web.Response(status=204)
         if steps is None:
             raise not_found()
         await take_slowly(steps)

@@ -58,8 +58,10 @@ class QueueActions:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a queue; with if-empty and if-unused only if it is that."""
-        vhost, queue = self._open(request, "configure")
         if_empty = request.query.get("if-empty") == "true"
+        if self._delete_unrestored(request, if_empty):
+            return web.Response(status=204)
+        vhost, queue = self._open(request, "configure")
         if_unused = request.query.get("if-unused") == "true"
         if (if_empty or if_unused) and not queue.deletes_conditionally:
             raise not_implemented(
@@ -89,6 +91,17 @@ class QueueActions:
         if request.match_info["name"] not in vhost.queues:
             raise not_found()
         return web.Response(status=204)
+
+    def _delete_unrestored(self, request: web.Request, if_empty: bool) -> bool:
+        """Delete the queue that the path names if the start could not restore it; return whether that is so."""
+        user, vhost = self._access.require_vhost_permissions(request)
+        name = request.match_info["name"]
+        if not vhost.unrestored.has("queue", name):
+            return False
+        self._access.check(user, vhost.name, "configure", "queue", name)
+        if if_empty:
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
+        return vhost.unrestored.delete("queue", name)
 
     def _open(self, request: web.Request, kind: str) -> tuple[VirtualHost, Queue]:
         """The queue that the path names, if the user may do something to it."""
