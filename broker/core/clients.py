@@ -43,20 +43,22 @@ class ClientChannel(Protocol):
     Attributes:
         number: 1..65535.
         default_prefetch: Limit of consumers to come; 0 for none.
-        prefetch: Limit of all consumers together; 0 for none.
         counters: What has happened on it.
         tracer: That of its virtual host while tracing is on.
     """
 
     number: int
     default_prefetch: int
-    prefetch: int
     counters: ChannelCounters
     tracer: Tracer | None
 
     @property
     def connection(self) -> ClientConnection:
         """Its connection."""
+
+    @property
+    def prefetch(self) -> int:
+        """Limit of all consumers together; 0 for none."""
 
     @property
     def consumers(self) -> Mapping[str, ClientConsumer]:

@@ -14,6 +14,7 @@ from broker.core.stats.counters import ChannelCounters
 from broker.core.tracing import Origin, Tracer
 from broker.session.confirms import Confirms
 from broker.session.delivery import ChannelConsumer
+from broker.session.shared_prefetch import SharedPrefetch
 from broker.session.transaction import Transaction
 from broker.session.unacked import Held, Unacked
 from protocol.faults import AmqpFault, encode_reply_text, not_found
@@ -45,10 +46,9 @@ class Channel:
         state: Open, or waiting for the client's channel.close-ok.
         next_tag: Delivery tag of the next delivery or get.
         unacked: The messages that the client has yet to acknowledge.
-        consumer_unacked: How many of these were delivered to consumers.
         consumers: By consumer tag.
         default_prefetch: Limit of consumers to come (basic.qos, global=false); 0 for none.
-        prefetch: Limit of all consumers together (global=true); 0 for none.
+        shared_prefetch: Limit of all consumers together (global=true), and how much they hold.
         confirms: Set once the channel is in confirm mode.
         transaction: Set once the channel is in transaction mode.
         reply_consumer: Set while it consumes direct replies.
@@ -62,7 +62,6 @@ class Channel:
         "_getters",
         "confirms",
         "connection",
-        "consumer_unacked",
         "consumers",
         "counters",
         "default_prefetch",
@@ -70,8 +69,8 @@ class Channel:
         "next_tag",
         "number",
         "output",
-        "prefetch",
         "reply_consumer",
+        "shared_prefetch",
         "state",
         "tracer",
         "transaction",
@@ -85,10 +84,9 @@ class Channel:
         self.state = ChannelState.OPEN
         self.next_tag = 1
         self.unacked = Unacked()
-        self.consumer_unacked = 0
         self.consumers: dict[str, ChannelConsumer] = {}
         self.default_prefetch = 0
-        self.prefetch = 0
+        self.shared_prefetch = SharedPrefetch()
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
         self.reply_consumer: ReplyConsumer | None = None
@@ -119,6 +117,11 @@ class Channel:
         return self.last_queue
 
     # -- what others see ----------------------------------------------------------------------------------
+
+    @property
+    def prefetch(self) -> int:
+        """Limit of all consumers together; 0 for none."""
+        return self.shared_prefetch.limit
 
     @property
     def confirming(self) -> bool:
@@ -226,17 +229,9 @@ class Channel:
         """Give credit back: messages of a holder are no longer unacknowledged."""
         if type(holder) is not ChannelConsumer:
             return
-        self.consumer_unacked -= count
-        if self.prefetch:
-            self.unblock_consumers()
-        elif holder.blocked:
+        self.shared_prefetch.release(count)
+        if holder.prefetch and holder.blocked:
             holder.queue.unblock(holder)
-
-    def unblock_consumers(self) -> None:
-        """Let all consumers that had no credit try again."""
-        for consumer in self.consumers.values():
-            if consumer.blocked:
-                consumer.queue.unblock(consumer)
 
     def requeue_all(self) -> None:
         """Put all unacknowledged messages back into their queues (basic.recover)."""
@@ -281,7 +276,7 @@ class Channel:
         if keep_got:
             self.unacked.restore([(tag, held) for tag, held in outstanding if held[0].queue not in left])
         _return_all([held for tag, held in outstanding if tag not in self.unacked])
-        self.consumer_unacked = 0
+        self.shared_prefetch.clear()
         self._getters.clear()
         self.confirms = self.transaction = None
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.core.consumers import Consumer
+from broker.session.shared_prefetch import UNLIMITED
 from protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
 from protocol.field_table import FieldTable
 from protocol.methods import INDEX, encode_method
@@ -25,9 +26,6 @@ _TAG: Final = struct.Struct(">Q")
 _END: Final = bytes((FRAME_END,))
 _DELIVER: Final = INDEX["basic.deliver"]
 _CANCEL: Final = INDEX["basic.cancel"]
-
-#: Credit of a consumer without limits.
-UNLIMITED: Final = 1 << 30
 
 #: Bytes of framing, method and headers counted for a delivery, roughly.
 _DELIVERY_OVERHEAD: Final = 100
@@ -91,11 +89,10 @@ class ChannelConsumer(Consumer):
         if output.congested:
             output.stalled.append(self)
             return 0
-        if self.no_ack:
-            return UNLIMITED
-        credit = self.prefetch - self.unacked if self.prefetch else UNLIMITED
-        if channel.prefetch:
-            credit = min(credit, channel.prefetch - channel.consumer_unacked)
+        shared = channel.shared_prefetch
+        credit = shared.room_for(self) if shared.limit else UNLIMITED
+        if self.prefetch and not self.no_ack:
+            credit = min(credit, self.prefetch - self.unacked)
         return credit
 
     def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
@@ -127,11 +124,12 @@ class ChannelConsumer(Consumer):
             counters.redeliver += sum([entry[2] for entry in entries])
         if self.no_ack:
             counters.deliver_no_ack += len(entries)
+            channel.shared_prefetch.serve(self, 0)
         else:
             counters.deliver += len(entries)
             channel.unacked.update(zip(range(first, tag), [(self, entry) for entry in entries], strict=True))
             self.unacked += len(entries)
-            channel.consumer_unacked += len(entries)
+            channel.shared_prefetch.serve(self, len(entries))
         channel.output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
         if channel.tracer is not None:
             channel.tracer.delivered(channel.origin, self.queue.name, entries)
@@ -139,6 +137,7 @@ class ChannelConsumer(Consumer):
     def cancelled(self) -> None:
         """Learn that the queue is gone: tell the client if it wants to know."""
         self.channel.consumers.pop(self.tag, None)
+        self.channel.shared_prefetch.leave(self)
         if self.channel.connection.capabilities.consumer_cancel_notify:
             self.channel.send(_CANCEL, self.tag, True)
 

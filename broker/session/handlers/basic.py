@@ -43,11 +43,10 @@ def qos(channel: Channel, prefetch_size: int, prefetch_count: int, shared: bool)
     if prefetch_size:
         raise not_implemented(f"prefetch_size!=0 ({prefetch_size})")
     if shared:
-        channel.prefetch = prefetch_count
+        channel.shared_prefetch.change(prefetch_count)
     else:
         channel.default_prefetch = prefetch_count
-        channel.prefetch = 0
-    channel.unblock_consumers()
+        channel.shared_prefetch.change(0)
     channel.send(_QOS_OK)
 
 
@@ -76,7 +75,7 @@ def consume(
         queue = _open_queue(channel, queue_name)
         priority = _read_priority(queue, arguments)
         check_exclusive_use(queue, exclusive)
-        if channel.prefetch and not queue.shares_prefetch:
+        if channel.shared_prefetch.limit and not queue.shares_prefetch:
             raise not_implemented(f"queue '{queue.name}' in vhost '{queue.vhost_name}' does not support global qos")
         _check_consumer_limit(channel)
         tag = tag or generate_name("amq.ctag")
@@ -130,6 +129,7 @@ def cancel(channel: Channel, tag: str, nowait: bool) -> None:
     if not nowait:
         channel.send(_CANCEL_OK, tag)
     if consumer is not None:
+        channel.shared_prefetch.leave(consumer)
         consumer.queue.remove_consumer(consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
         channel.reply_consumer.cancel()
