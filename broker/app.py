@@ -61,8 +61,9 @@ class App:
     def __init__(self, settings: Settings, http_at_once: bool = True) -> None:
         self.settings = settings
         loop = asyncio.get_running_loop()
+        timers = Timers(loop.call_later)
         self.broker = Broker(
-            Turn(loop.call_soon, self._make_durable), Timers(loop.call_later), settings.trust_publisher_x_death
+            Turn(loop.call_soon, self._make_durable, timers.monotonic), timers, settings.trust_publisher_x_death
         )
         self.accounts = Accounts(settings.loopback_users)
         self.server = Server(settings, self.broker, self.accounts, loop)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from broker.core.time_slice import TimeSlice
+
 log = logging.getLogger("leveret.turn")
 
 
@@ -43,22 +45,33 @@ class Turn:
     Args:
         call_soon: The loop's call_soon, or a stand-in that runs the callback later.
         before_writing: Called before connections write: what they tell their clients must be durable by then.
+        clock: Microseconds, for slices of time; without one they are never over.
     """
 
-    __slots__ = ("_again", "_before_writing", "_call_soon", "_connections", "_pending", "_queues")
+    __slots__ = (
+        "_again", "_before_writing", "_call_soon", "_clock", "_connections", "_pending", "_queues", "_slice",
+    )  # fmt: skip
 
     def __init__(
         self,
         call_soon: Callable[[Callable[[], None]], object],
         before_writing: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = lambda: 0,
     ) -> None:
         self._call_soon = call_soon
         self._before_writing = before_writing
+        self._clock = clock
+        #: That of the turn which ends now.
+        self._slice: TimeSlice | None = None
         self._queues: list[Delivering] = []
         self._connections: list[Flushing] = []
         self._pending = False
         #: Another turn has been asked for while this one ends.
         self._again = False
+
+    def slice(self) -> TimeSlice:
+        """The time for what can be left to the next turn: while a turn ends, all its queues share one slice."""
+        return self._slice or TimeSlice(self._clock)
 
     def end_later(self) -> None:
         """Have a turn end soon: there is something to be made durable."""
@@ -91,12 +104,14 @@ class Turn:
         One that fails must not hold up the others: it is a mistake of ours, and logged as such.
         """
         queues, self._queues = self._queues, []
+        self._slice = TimeSlice(self._clock)
         for queue in queues:
             queue.scheduled = False
             try:
                 queue.deliver()
             except Exception:
                 log.exception("internal error while a queue delivered")
+        self._slice = None
         # What asked for it until now is done here.
         self._again = False
         try:

@@ -10,6 +10,7 @@ from broker.core.queues.counters import QueueCounters
 from broker.core.queues.host import QueueHost
 from broker.core.queues.limits import Limits
 from broker.core.queues.storage import QueueStorage
+from broker.core.time_slice import TimeSlice
 from policies.dead_letter import EXPIRED, MAXLEN
 from policies.settings import QueueSettings
 from storage.event_format import DEAD_LETTERED, EventKind
@@ -17,9 +18,8 @@ from storage.interface import Entry, MessageStore
 from storage.message import Message, TimedMessage
 from storage.stores.priority_store import PriorityStore
 
-#: Messages dropped or expired in one turn at the most: about 2 ms with dead-lettering. What is left goes in
-#: the next turns, so that other queues and heartbeats are served in between.
-_DROP_BATCH: Final = 2048
+#: Messages dropped or expired before the time is looked at: dead letters, the slowest, take some milliseconds then.
+_DROP_STEP: Final = 128
 _ALL_BYTES: Final = 1 << 62
 
 #: The latest time at which a message can expire, in microseconds since 1970: a policy may name any number.
@@ -36,7 +36,10 @@ class QueueContents(ABC):
     Attributes:
         store: Its messages.
         settings: What is in force: arguments and policies taken together.
+        scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
     """
+
+    scheduled: bool
 
     __slots__ = (
         "_is_shrinking", "_limits", "_timed", "_untimed_since", "counters", "host", "settings", "storage", "store",
@@ -107,47 +110,55 @@ class QueueContents(ABC):
 
     # -- dropping -----------------------------------------------------------------------------------------
 
-    def _evict_batch(self) -> bool:
-        """Drop the oldest messages while there are too many; return whether that is done."""
+    def _evict(self, time_slice: TimeSlice) -> bool:
+        """Drop the oldest messages while there are too many and time is left; return whether that is done."""
         limits, store = self._limits, self.store
         if limits is None or (limits.refuses and not self._is_shrinking):
             return True
-        budget = _DROP_BATCH
-        while budget > 0 and limits.exceeded(store):
+        while limits.exceeded(store):
+            if time_slice.is_over():
+                return False
             excess = limits.excess_messages(store)
             if excess > 0:
-                budget -= self._drop_oldest(min(excess, budget), _ALL_BYTES, EventKind.MAXLEN)
+                self._drop_oldest(min(excess, _DROP_STEP), _ALL_BYTES, EventKind.MAXLEN)
             else:
-                budget -= self._drop_oldest(budget, limits.excess_bytes(store), EventKind.MAXLEN_BYTES)
-        if limits.exceeded(store):
-            return False
+                self._drop_oldest(_DROP_STEP, limits.excess_bytes(store), EventKind.MAXLEN_BYTES)
         self._is_shrinking = False
         return True
 
-    def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> int:
-        """Drop messages at the head that are too many; return how many that were.
+    def _evict_now(self) -> None:
+        """Drop the oldest messages while there are too many; what takes too long is left to the next turns."""
+        if not self._evict(self.host.turn.slice()):
+            self.host.turn.deliver_later(self)
 
-        Their bodies are not read unless they are dead-lettered.
-        """
+    def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> None:
+        """Drop messages at the head that are too many. Their bodies are not read unless they are dead-lettered."""
         if self.settings.dead_letter_exchange is None:
             dropped, _ = self.store.drop(count, body_bytes, kind)
             self.counters.dropped[MAXLEN] += dropped
-            return dropped
+            return
         entries, _ = self.store.take(count, body_bytes)
         self._drop(entries, MAXLEN, kind)
-        return len(entries)
 
-    def _expire_batch(self) -> bool:
-        """Drop messages at the head that have expired; return whether that is done."""
+    def _expire(self, time_slice: TimeSlice) -> bool:
+        """Drop messages at the head that have expired, while time is left; return whether that is done."""
         now = self.host.timers.now()
+        while not time_slice.is_over():
+            if self._expire_step(now) < _DROP_STEP:
+                return True
+        head = self.store.peek()
+        return head is None or not 0 < head.expires_at <= now
+
+    def _expire_step(self, now: int) -> int:
+        """Drop some messages at the head that have expired; return how many."""
         if self.settings.dead_letter_exchange is None:
-            expired, _ = self.store.drop_expired(now, _DROP_BATCH)
+            expired, _ = self.store.drop_expired(now, _DROP_STEP)
             self.counters.dropped[EXPIRED] += expired
-            return expired < _DROP_BATCH
-        entries = self.store.take_expired(now, _DROP_BATCH)
+            return expired
+        entries = self.store.take_expired(now, _DROP_STEP)
         if entries:
             self._drop(entries, EXPIRED, EventKind.EXPIRED)
-        return len(entries) < _DROP_BATCH
+        return len(entries)
 
     def _drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
         """Remove taken messages for good, by way of the dead-letter exchange if there is one.
@@ -168,11 +179,15 @@ class QueueContents(ABC):
         """Messages as they are dead-lettered."""
         return [entry[1] for entry in entries]
 
-    def _tidy(self) -> bool:
-        """Drop what limits and expiry demand, as much as one turn may; return whether all is done."""
-        if self._limits is not None and not self._evict_batch():
+    def tidy(self, time_slice: TimeSlice) -> bool:
+        """Drop what limits and expiry demand, while time is left; return whether all is done."""
+        if self._limits is not None and not self._evict(time_slice):
             return False
-        return not self._timed or self._expire_batch()
+        return not self._timed or self._expire(time_slice)
+
+    @abstractmethod
+    def deliver(self) -> None:
+        """Drop what must go, then hand ready messages to consumers."""
 
     @abstractmethod
     def _dead_letter(self, letters: Sequence[Message], reason: str) -> None:

@@ -14,6 +14,7 @@ from broker.core.queues.host import QueueHost
 from broker.core.queues.limits import Limits
 from broker.core.queues.storage import QueueStorage, StoreFigures
 from broker.core.queues.time_to_live import split_expired, time_to_live
+from broker.core.time_slice import TimeSlice
 from policies.dead_letter import EXPIRED, MAXLEN, REJECTED
 from policies.policy import Policy
 from policies.settings import QueueSettings, effective_settings
@@ -46,7 +47,6 @@ class Queue(QueueContents):
         unacked_count: Messages delivered and not settled.
         unacked_bytes: Their body bytes.
         retained_count: Dead letters that nobody has taken yet.
-        scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
         deleted: It is gone; whoever still holds its messages settles them into the void.
     """
 
@@ -152,7 +152,7 @@ class Queue(QueueContents):
             self._append(messages, body_bytes, ttl)
             if limits is not None and limits.exceeded(self.store):
                 self._serve_consumers()
-                self._evict_batch()
+                self._evict_now()
         if not self.scheduled and (self.consumers.ring or self._timed):
             self.host.turn.deliver_later(self)
         return taken
@@ -177,7 +177,7 @@ class Queue(QueueContents):
         limits = self._limits
         if limits is not None and limits.exceeded(self.store):
             self._serve_consumers()
-            self._evict_batch()
+            self._evict_now()
         if not self.scheduled and (self.consumers.ring or self._timed):
             self.host.turn.deliver_later(self)
 
@@ -223,7 +223,7 @@ class Queue(QueueContents):
             self._append([message], size, 0)
             self._serve_consumers(expired_too=True)
             if leaves_no_trace:
-                self._expire_batch()
+                self._expire(self.host.turn.slice())
             self.deliver()
         return len(messages)
 
@@ -233,7 +233,7 @@ class Queue(QueueContents):
         """Drop what must go, then hand ready messages to consumers until none has credit or nothing is ready."""
         if self.deleted:
             return
-        if not self._tidy():
+        if not self.tidy(self.host.turn.slice()):
             self.host.turn.deliver_later(self)
             return
         self._serve_consumers()
@@ -314,7 +314,7 @@ class Queue(QueueContents):
     def ready_count(self) -> int:
         """Ready messages once all that is due has been done: eviction, expiry, deliveries."""
         if self.store.ready_count:
-            while not self._tidy():
+            while not self.tidy(TimeSlice(self.host.timers.monotonic)):
                 pass
             self.deliver()
         return self.store.ready_count
@@ -377,7 +377,7 @@ class Queue(QueueContents):
         if not self.deleted:
             self.counters.requeued += len(entries)
             self.put_back(entries)
-            self._evict_batch()
+            self._evict_now()
             self.host.turn.deliver_later(self)
 
     def requeue_abandoned(self, entries: Sequence[Entry]) -> None:
@@ -442,7 +442,7 @@ class Queue(QueueContents):
             # What the overflow of before would have dropped goes, though the new one may refuse instead.
             self._is_shrinking |= self._limits is not None and not self._limits.refuses
         self._set_lazy(new.queue_mode == "lazy")
-        self._evict_batch()
+        self._evict_now()
         self.host.turn.deliver_later(self)
 
     # -- the end ------------------------------------------------------------------------------------------

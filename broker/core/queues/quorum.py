@@ -100,9 +100,9 @@ class QuorumQueue(Queue):
         self._note_returned(returned)
         self.store.settle(returned, EventKind.RETURNED)
         # Unlike with classic queues, limits are for what nobody takes.
-        if not self._timed or self._expire_batch():
+        if not self._timed or self._expire(self.host.turn.slice()):
             self._serve_consumers()
-        self._evict_batch()
+        self._evict_now()
         self.host.turn.deliver_later(self)
 
     def _letters(self, entries: Sequence[Entry]) -> list[Message]:
