@@ -1,4 +1,4 @@
-"""What is wrong with a regular expression."""
+"""What can be wrong with a regular expression."""
 
 from __future__ import annotations
 
@@ -35,3 +35,15 @@ class InvalidPattern(ValueError):
         """
         text = list(self.source.encode("utf-8", "surrogateescape")) if source is None else source
         return ["invalid_regexp", text, [list(self.reason.encode()), self.position]]
+
+
+class SearchLimitExceeded(Exception):
+    """A pattern takes too long to search a text: whether it matches is not known.
+
+    Args:
+        source: The pattern.
+        text: What was searched.
+    """
+
+    def __init__(self, source: str, text: str) -> None:
+        super().__init__(f"the pattern {source!r} takes too long on {text!r}")

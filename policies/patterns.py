@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from policies.invalid_pattern import InvalidPattern
+from policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 
 if TYPE_CHECKING:
     import regex
 
-#: A search that takes longer has met a catastrophic pattern; the event loop stands still meanwhile.
-TIMEOUT_SECONDS: Final = 0.05
+log = logging.getLogger("leveret.policies")
 
+#: A search that takes longer, in seconds, has met a catastrophic pattern, which may try for years: searches of names
+#: take microseconds. RabbitMQ gives up after ten million steps, some 0.2 s, while others go on; here the event loop
+#: stands still meanwhile.
+TIMEOUT_SECONDS: Final = 0.01
+#: Of a pattern that has been too slow before: each time half as much as the time before, down to this.
+_TIMEOUT_MIN_SECONDS: Final = 0.001
+#: Patterns that are kept for those who compile the same once more. Not many: a large one has some megabytes.
+_COMPILED_MAX: Final = 8
+#: Characters of a pattern in the log.
+_SHOWN: Final = 100
 
 #: Patterns that match whatever they are searched in. Most brokers have no others, and start without the library.
 _ALWAYS: Final = frozenset(("", ".*"))
@@ -28,36 +39,61 @@ class Pattern:
         InvalidPattern: It cannot be compiled.
     """
 
-    __slots__ = ("_compiled", "source")
+    __slots__ = ("_compiled", "_timeout", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._compiled = None if source in _ALWAYS else _compiled(source)
+        self._timeout = TIMEOUT_SECONDS
 
     def __repr__(self) -> str:
         return f"Pattern({self.source!r})"
 
     def matches(self, text: str) -> bool:
-        """Whether it matches anywhere in a text; False too when that cannot be found out in time.
+        """Whether it matches anywhere in a text; no, as in RabbitMQ, when that cannot be found out in time.
+
+        The first time that happens is logged.
 
         Args:
             text: Bytes that are no UTF-8 stand as surrogates.
         """
+        is_known = self._timeout < TIMEOUT_SECONDS
+        try:
+            return self.search(text)
+        except SearchLimitExceeded:
+            if not is_known:
+                log.warning(
+                    "pattern %a takes too long on %a: it does not match that, nor whatever else it takes too long on",
+                    self.source[:_SHOWN],
+                    text,
+                )
+            return False
+
+    def search(self, text: str) -> bool:
+        """Like matches(), for those who have to know when it cannot be found out.
+
+        Raises:
+            SearchLimitExceeded: It takes too long.
+        """
         if self._compiled is None:
             return True
         try:
-            return self._compiled.search(_octets(text), timeout=TIMEOUT_SECONDS) is not None
+            return self._compiled.search(_octets(text), timeout=self._timeout) is not None
         except (TimeoutError, MemoryError):
-            return False
+            self._timeout = max(self._timeout / 2, _TIMEOUT_MIN_SECONDS)
+            raise SearchLimitExceeded(self.source[:_SHOWN], text) from None
 
 
+@lru_cache(maxsize=_COMPILED_MAX)
 def _compiled(source: str) -> regex.Pattern[str]:
     import regex
 
     from policies.pcre import Translator
 
     try:
-        return regex.compile(_PREFIX + Translator(source, _octets(source)).translate(), regex.VERSION1)
+        return regex.compile(
+            _PREFIX + Translator(source, _octets(source)).translate(), regex.VERSION1, cache_pattern=False
+        )
     except (regex.error, RecursionError, OverflowError) as error:
         reason = getattr(error, "msg", None) or "nested too deep"
         position = getattr(error, "pos", None) or 0

@@ -17,9 +17,15 @@ import regex
 from policies.invalid_pattern import InvalidPattern
 
 #: Counted repeats are unrolled when a pattern is compiled, ``((a{1000}){1000}){1000}`` to a thousand million
-#: nodes. At some 300 bytes a node this allows 20 MB.
+#: nodes. At some 300 bytes a node this allows 20 MB. PCRE takes what it compiles to 64 KiB, sets of 32 bytes each.
 _NODES_MAX: Final = 65_535
+_SET_NODES: Final = 32
+#: Bytes. What stands for nothing, as comments do, counts here alone.
+_LENGTH_MAX: Final = 65_535
+_TOO_LARGE: Final = "regular expression is too large"
 _REPEATS_MAX: Final = 65_535
+_COUNTS_LENGTH_MAX: Final = 100
+_REPEATED_TOO_OFTEN: Final = "number too big in {} quantifier"
 
 _WORD: Final = r"0-9A-Z_a-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\xff"
 _LOWER: Final = r"a-z\xaa\xb5\xba\xdf-\xf6\xf8-\xff"
@@ -66,6 +72,15 @@ _PROPERTIES: Final = frozenset(
 )
 
 
+#: What may follow at a place, looked for there: a copy of the rest at each step would take its length again and again.
+_FLAGS: Final = regex.compile(r"\(\?([ims]*(?:-[ims]*)?)([:)])")
+_GROUP_NAME: Final = regex.compile(r"\(\?(?:P?<([A-Za-z_]\w*)>|'([A-Za-z_]\w*)')", regex.ASCII)
+_COUNTS: Final = regex.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
+_REFERENCE: Final = regex.compile(r"<(?P<name>\w+)>|'(?P<name>\w+)'|\{(?P<name>\w+)\}", regex.ASCII)
+_PROPERTY: Final = regex.compile(r"\{(?P<name>\^?[A-Za-z&_]+)\}|(?P<name>[A-Z])")
+_HEXADECIMAL: Final = regex.compile(r"\{([0-9A-Fa-f]+)\}")
+_POSIX_CLASS: Final = regex.compile(r"\[:(\^?)([a-z]*):\]")
+
 _NO_CLASS_END: Final = "missing terminating ] for character class"
 
 
@@ -98,6 +113,8 @@ class Translator:
         Raises:
             InvalidPattern: Something in it has no other spelling.
         """
+        if len(self._text) > _LENGTH_MAX:
+            raise self._fail(_TOO_LARGE)
         while self._at < len(self._text):
             character = self._take()
             step = self._STEPS.get(character)
@@ -128,7 +145,7 @@ class Translator:
     def _grow(self, nodes: int) -> None:
         self._nodes[-1] += nodes
         if self._nodes[-1] > _NODES_MAX:
-            raise self._fail("it is too large")
+            raise self._fail(_TOO_LARGE)
 
     # -- outside a class ----------------------------------------------------------------------------------
 
@@ -154,31 +171,31 @@ class Translator:
 
     def _special_group(self) -> str | None:
         """Spell what begins with ``(?``; None if it is no group that stays open."""
-        rest = self._text[self._at - 1 :]
-        if rest.startswith("(?#"):
+        start = self._at - 1
+        if self._text.startswith("(?#", start):
             end = self._text.find(")", self._at)
             if end < 0:
                 raise self._fail("missing ) after comment")
             self._at = end + 1
             return None
-        flags = regex.match(r"\(\?([ims]*(?:-[ims]*)?)([:)])", rest)
+        flags = _FLAGS.match(self._text, start)
         if flags is not None:
-            self._at += flags.end() - 1
+            self._at = flags.end()
             wanted = flags[1].removesuffix("-")
             self._multiline |= "m" in wanted
             if flags[2] == ")":
                 self._emit(f"(?{wanted})" if wanted else "", None)
                 return None
             return f"(?{wanted}:"
-        name = regex.match(r"\(\?(?:P?<([A-Za-z_]\w*)>|'([A-Za-z_]\w*)')", rest, regex.ASCII)
+        name = _GROUP_NAME.match(self._text, start)
         if name is not None:
-            self._at += name.end() - 1
+            self._at = name.end()
             return f"(?P<{name[1] or name[2]}>"
         for group in _GROUPS:
-            if rest.startswith(group):
+            if self._text.startswith(group, start):
                 self._at += len(group) - 1
                 return group
-        raise self._fail(f"{rest[:3]} is not supported")
+        raise self._fail(f"{self._text[start : start + 3]} is not supported")
 
     def _close(self) -> None:
         if len(self._nodes) == 1:
@@ -190,17 +207,20 @@ class Translator:
         self._repeat(self._text[self._at - 1], 1)
 
     def _brace(self) -> None:
-        counts = regex.match(r"\{([0-9]+)(?:,([0-9]*))?\}", self._text[self._at - 1 :])
+        counts = _COUNTS.match(self._text, self._at - 1)
         if counts is None:
             self._emit(_literal("{"))
             return
+        # Python reads no numbers of thousands of digits.
+        if len(counts[0]) > _COUNTS_LENGTH_MAX:
+            raise self._fail(_REPEATED_TOO_OFTEN)
         least = int(counts[1])
         most = int(counts[2]) if counts[2] else least
         if max(least, most) > _REPEATS_MAX:
-            raise self._fail("number too big in {} quantifier")
+            raise self._fail(_REPEATED_TOO_OFTEN)
         if most < least:
             raise self._fail("numbers out of order in {} quantifier")
-        self._at += counts.end() - 1
+        self._at = counts.end()
         self._repeat(counts[0], most)
 
     def _repeat(self, spelled: str, most: int) -> None:
@@ -220,13 +240,13 @@ class Translator:
         elif character == "E":
             pass
         elif character in _ASSERTIONS:
-            self._emit(_ASSERTIONS[character])
+            self._emit(_ASSERTIONS[character], _SET_NODES if character in "bB" else 1)
         elif character in _WILDCARDS and not (character == "N" and self._looking_at("{")):
-            self._emit(_WILDCARDS[character])
+            self._emit(_WILDCARDS[character], _SET_NODES)
         elif character.lower() in _ESCAPED_CLASSES:
-            self._emit(f"[{'^' if character.isupper() else ''}{_ESCAPED_CLASSES[character.lower()]}]")
+            self._emit(f"[{'^' if character.isupper() else ''}{_ESCAPED_CLASSES[character.lower()]}]", _SET_NODES)
         elif character in "pPk":
-            self._emit(self._named_escape(character))
+            self._emit(self._named_escape(character), _SET_NODES)
         elif character in "123456789":
             if self._text[self._at : self._at + 1].isdigit():
                 raise self._fail("only \\1 to \\9 are supported as back references")
@@ -236,18 +256,17 @@ class Translator:
 
     def _named_escape(self, character: str) -> str:
         """What has a name: a Unicode property (of a Latin-1 character), or a reference to a named group."""
-        rest = self._text[self._at :]
         if character == "k":
-            named = regex.match(r"<(?P<name>\w+)>|'(?P<name>\w+)'|\{(?P<name>\w+)\}", rest, regex.ASCII)
+            named = _REFERENCE.match(self._text, self._at)
             spelled, mistake = "(?P={})", "\\k is not followed by a name in braces, angle brackets or quotes"
         else:
-            named = regex.match(r"\{(?P<name>\^?[A-Za-z&_]+)\}|(?P<name>[A-Z])", rest)
+            named = _PROPERTY.match(self._text, self._at)
             spelled, mistake = f"\\{character}{{{{{{}}}}}}", "unknown property name after \\P or \\p"
             if named is not None and named["name"].lstrip("^") not in _PROPERTIES:
                 named = None
         if named is None:
             raise self._fail(mistake)
-        self._at += named.end()
+        self._at = named.end()
         return spelled.format(named["name"])
 
     def _quoted(self) -> str:
@@ -274,10 +293,10 @@ class Translator:
     def _hexadecimal(self) -> str:
         if not self._looking_at("{"):
             return chr(int(self._digits(string.hexdigits, 2) or "0", 16))
-        braced = regex.match(r"\{([0-9A-Fa-f]+)\}", self._text[self._at :])
+        braced = _HEXADECIMAL.match(self._text, self._at)
         if braced is None:
             return "x"
-        self._at += braced.end()
+        self._at = braced.end()
         code = int(braced[1], 16)
         if code > 0xFF:
             raise self._fail("character value in \\x{} is too large")
@@ -304,7 +323,7 @@ class Translator:
         if not inside:
             # \Q\E alone.
             raise self._fail(_NO_CLASS_END)
-        self._emit(f"[{'^' if negated else ''}{inside}]")
+        self._emit(f"[{'^' if negated else ''}{inside}]", _SET_NODES)
 
     def _member(self) -> str:
         """One character, range, escape or POSIX class of a class."""
@@ -324,8 +343,8 @@ class Translator:
 
     def _class_set(self) -> str | None:
         """What stands for a set of characters inside a class; None if a single one comes."""
-        if posix := regex.match(r"\[:(\^?)([a-z]*):\]", self._text[self._at :]):
-            self._at += posix.end()
+        if posix := _POSIX_CLASS.match(self._text, self._at):
+            self._at = posix.end()
             if posix[2] not in _POSIX:
                 raise self._fail("unknown POSIX class name")
             return f"[^{_POSIX[posix[2]]}]" if posix[1] else _POSIX[posix[2]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.core.broker import Broker
+from broker.core.slices import in_slices
 from broker.core.stats.census import Census
-from broker.management.http.listing import in_slices
 
 
 async def count_all(broker: Broker) -> Census:

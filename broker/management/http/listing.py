@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import merge
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from aiohttp import web
 
+from broker.core.slices import in_slices
 from broker.management.http.answers import LongText, encode, select, wanted_columns
 from broker.management.http.bodies import parse_integer
 from broker.management.http.errors import bad_request, failure
-from policies.invalid_pattern import InvalidPattern
+from broker.management.http.patterns import compile_apart
+from policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 from policies.patterns import Pattern
 
 Item = TypeVar("Item")
@@ -24,8 +25,6 @@ _Keyed: TypeAlias = tuple[tuple[int, Any], Any, Item]
 _key: Final = itemgetter(0, 1)
 _UNRANKED: Final = (0, 0)
 
-#: A slice of a list takes so long at the most, in seconds; then everybody else has a turn.
-_SLICE_SECONDS: Final = 0.002
 _PAGE_SIZE: Final = 100
 _PAGE_SIZE_MAX: Final = 500
 #: So many objects are sorted at once.
@@ -73,32 +72,6 @@ class Page:
     matches: Callable[[str], object]
 
 
-async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
-    """The same items; every few milliseconds everybody else has a turn in between."""
-    deadline = time.perf_counter() + _SLICE_SECONDS
-    for item in items:
-        yield item
-        if time.perf_counter() > deadline:
-            await asyncio.sleep(0)
-            deadline = time.perf_counter() + _SLICE_SECONDS
-
-
-async def in_time(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
-    """Like in_slices(), for what comes asynchronously but need not wait for anything."""
-    deadline = time.perf_counter() + _SLICE_SECONDS
-    async for item in items:
-        yield item
-        if time.perf_counter() > deadline:
-            await asyncio.sleep(0)
-            deadline = time.perf_counter() + _SLICE_SECONDS
-
-
-async def take_slowly(steps: Iterable[object]) -> None:
-    """Take all steps of something; every few milliseconds everybody else has a turn in between."""
-    async for _ in in_slices(steps):
-        pass
-
-
 async def list_answer(
     request: web.Request,
     items: Iterable[Item],
@@ -117,6 +90,8 @@ async def list_answer(
     Raises:
         HTTPBadRequest: The page cannot be.
     """
+    if paginated and request.query.get("use_regex") == "true":
+        await compile_apart(_caseless(request.query.get("name", "")))
     page = read_page(request) if paginated else None
     listed = [item async for item in in_slices(items)]
     total = len(listed)
@@ -165,9 +140,25 @@ def read_page(request: web.Request) -> Page | None:
 
 def _filter(name: str, is_regex: bool) -> Callable[[str], object]:
     if is_regex:
-        return Pattern(f"(?i){name}").matches
+        return partial(_search, Pattern(_caseless(name)))
     wanted = name.lower()
     return lambda candidate: wanted in candidate.lower()
+
+
+def _caseless(source: str) -> str:
+    return f"(?i){source}"
+
+
+def _search(pattern: Pattern, name: str) -> bool:
+    """Whether a pattern matches a name.
+
+    Raises:
+        HTTPBadRequest: It takes too long, and would for each of the other names.
+    """
+    try:
+        return pattern.search(name)
+    except SearchLimitExceeded as exceeded:
+        raise bad_request(f"Pagination parameters are invalid: {exceeded}") from None
 
 
 def _out_of_range(page: Page, length: int) -> web.HTTPException:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.invalid_pattern import InvalidPattern
-from policies.patterns import Pattern
+from policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
+from policies.patterns import TIMEOUT_SECONDS, Pattern
 
 OBSERVED: dict[str, Any] = json.loads((Path(__file__).parent / "pcre-3.10.8.json").read_bytes())
 
@@ -49,7 +49,10 @@ def test_names_that_are_no_utf_8_are_matched_by_their_bytes() -> None:
         ("*", "nothing to repeat"),
         ("a{2,1}", "numbers out of order in {} quantifier"),
         ("(?x)a", r"(?x is not supported"),
-        ("(((((a{99}){99}){99}){99}){99})", "it is too large"),
+        ("(((((a{99}){99}){99}){99}){99})", "regular expression is too large"),
+        ("a{" + "1" * 5000 + "}", "number too big in {} quantifier"),
+        ("(?#" + "x" * 70_000 + ")a", "regular expression is too large"),
+        (r"\w" * 10_000, "regular expression is too large"),
         ("(" * 2000 + ")" * 2000, "nested too deep"),
     ],
 )
@@ -78,3 +81,36 @@ def test_whatever_stands_in_a_pattern_it_is_refused_or_searched(source: str, sub
     # Nothing but InvalidPattern may come out.
     with contextlib.suppress(InvalidPattern):
         assert Pattern(source).matches(subject) in (True, False)
+
+
+CATASTROPHIC = r"(a|a|aa)+$"
+
+
+def test_what_a_pattern_takes_too_long_on_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    pattern = Pattern(CATASTROPHIC)
+    for name in ("a" * 200 + "!", "a" * 201 + "!"):
+        with pytest.raises(SearchLimitExceeded):
+            Pattern(CATASTROPHIC).search(name)
+        assert not pattern.matches(name)
+        assert pattern.matches("aaa"), "what it does not take long on is not concerned"
+    (record,) = caplog.records
+    assert CATASTROPHIC in record.getMessage()
+
+
+def test_a_pattern_that_was_too_slow_gets_less_and_less_time() -> None:
+    pattern = Pattern(CATASTROPHIC)
+    started = time.process_time()
+    for _ in range(100):
+        assert not pattern.matches("a" * 200 + "!")
+    # 100 times the first limit would be a second.
+    assert time.process_time() - started < 100 * TIMEOUT_SECONDS
+
+
+@pytest.mark.parametrize(
+    "source", ["(?#x)" * 13_000, "[[:alpha:]]" * 1_900, "(?:a)" * 10_000, r"\x{41}" * 10_000, "a{1}" * 16_000]
+)
+def test_a_long_pattern_is_read_in_a_time_in_proportion_to_it(source: str) -> None:
+    started = time.process_time()
+    with contextlib.suppress(InvalidPattern):
+        Pattern(source)
+    assert time.process_time() - started < 10

@@ -13,12 +13,12 @@ from broker.auth.users import User
 from broker.config.errors import DefinitionsError
 from broker.core.export import for_vhost
 from broker.core.json_text import parse_json
+from broker.core.slices import in_slices, take_slowly
 from broker.definitions import export_steps, import_steps, vhost_export_steps
 from broker.management.http.access import has_tag
 from broker.management.http.answers import encode, json_text_answer
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, missing, not_authorised
-from broker.management.http.listing import in_slices, take_slowly
 from broker.management.http.request_bodies import read_file, read_upload
 from broker.management.http.routes import resource
 

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from broker.core.slices import in_slices
 from broker.core.stats.losses import DAY, DeletedObjects, LosingCounters
 from broker.core.vhost import VirtualHost
 from broker.management.http.bodies import parse_integer
 from broker.management.http.context import Context
 from broker.management.http.documents.losses import Kind, Loss, State, Window, loss_document, loss_totals, losses_within
 from broker.management.http.errors import bad_request
-from broker.management.http.listing import View, in_slices, list_answer
+from broker.management.http.listing import View, list_answer
 from broker.management.http.rates import Rates
 from broker.management.http.routes import resource
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from aiohttp import web
 
+from broker.core.slices import in_slices
 from broker.management.http.answers import object_answer
 from broker.management.http.census import count_all
 from broker.management.http.context import Context
 from broker.management.http.documents.memory import MemoryBreakdown
 from broker.management.http.documents.overview import node_document, short_node
 from broker.management.http.errors import not_found
-from broker.management.http.listing import View, in_slices, list_answer
+from broker.management.http.listing import View, list_answer
 from broker.management.http.rates import Rates
 from broker.management.http.routes import resource
 from broker.management.http.switches import stats_are_disabled

@@ -13,13 +13,15 @@ from aiohttp import web
 
 from broker.auth.users import User
 from broker.core.export import export_parameters, policy_value
+from broker.core.slices import take_slowly
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import object_answer
 from broker.management.http.bodies import check_depth, check_length, require_keys
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, missing, not_authorised, not_found
-from broker.management.http.listing import View, list_answer, take_slowly
+from broker.management.http.listing import View, list_answer
+from broker.management.http.patterns import compile_apart
 from broker.management.http.routes import resource
 from policies.keys import format_json_term
 from policies.limits import VHOST_LIMITS, refuse_limits
@@ -89,6 +91,7 @@ class Parameters:
         if component == "policy":
             raise bad_request("policies may not be set using this method")
         if component == "operator_policy":
+            await compile_apart(value.get("pattern") if isinstance(value, Mapping) else None)
             created, steps = vhost.policies.set_in_steps(_read_operator_policy(name, value), operator=True)
             await take_slowly(steps)
         elif component == "vhost-limits":

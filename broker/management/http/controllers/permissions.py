@@ -13,6 +13,7 @@ from broker.management.http.bodies import read_text, require_keys
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.listing import View, list_answer
+from broker.management.http.patterns import compile_apart
 from broker.management.http.routes import resource
 from policies.invalid_pattern import InvalidPattern
 from policies.permissions import Permissions as Granted
@@ -74,6 +75,8 @@ class Permissions:
         self._check_exist(user, vhost)
         require_keys(document, "configure", "write", "read")
         patterns = [read_text(document, key) for key in ("configure", "write", "read")]
+        for pattern in patterns:
+            await compile_apart(pattern)
         existed = self._accounts.permissions(user, vhost) is not None
         try:
             self._accounts.set_permissions(user, vhost, *patterns)
@@ -111,6 +114,8 @@ class Permissions:
         self._check_exist(user, vhost)
         require_keys(document, "exchange", "write", "read")
         exchange, write, read = (read_text(document, key) for key in ("exchange", "write", "read"))
+        for pattern in (write, read):
+            await compile_apart(pattern)
         existed = bool(self._topic(user, vhost))
         try:
             self._accounts.set_topic_permissions(user, vhost, exchange, write, read)

@@ -11,12 +11,14 @@ from aiohttp import web
 from broker.core.export import describe_policy
 from broker.core.policy_coverage import count_in_force
 from broker.core.policy_preview import Preview, preview_policy
+from broker.core.slices import in_slices, take_slowly
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import encode, json_text_answer, object_answer
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, missing, not_authorised, not_found
-from broker.management.http.listing import View, in_slices, list_answer, take_slowly
+from broker.management.http.listing import View, list_answer
+from broker.management.http.patterns import compile_apart
 from broker.management.http.routes import resource
 from policies.policy import Policy, PolicyError, read_policy
 
@@ -71,6 +73,7 @@ class Policies:
         """Add or replace a policy; with dry_run=true only tell what that would do."""
         operator, vhost = self._open(request)
         document = await read_object(request)
+        await compile_apart(document.get("pattern"))
         try:
             policy = read_policy(request.match_info["name"], document, operator)
         except PolicyError as error:

@@ -10,9 +10,10 @@ from aiohttp import web
 from broker.core.policy_coverage import Covered, covered_exchanges, covered_queues
 from broker.core.queues.explanation import fill_percent
 from broker.core.queues.queue import Queue
+from broker.core.slices import in_slices
 from broker.management.http.context import Context
 from broker.management.http.errors import bad_request, not_found
-from broker.management.http.listing import View, in_slices, list_answer
+from broker.management.http.listing import View, list_answer
 from broker.management.http.routes import resource
 
 _FLAGS: Final = {"true": True, "false": False}

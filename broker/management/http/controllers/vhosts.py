@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from broker.core.slices import take_slowly
 from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from broker.management.http.access import has_tag, read_object
@@ -17,7 +18,7 @@ from broker.management.http.context import Context
 from broker.management.http.controllers.connection_actions import close_connections
 from broker.management.http.documents.overview import vhost_stats
 from broker.management.http.errors import bad_request, not_found
-from broker.management.http.listing import View, list_answer, take_slowly
+from broker.management.http.listing import View, list_answer
 from broker.management.http.rates import Rates
 from broker.management.http.routes import resource
 from broker.management.http.switches import stats_are_disabled

@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
+from broker.core.slices import in_time
 from broker.management.http.compression import accepts_gzip
 from broker.management.http.context import Context
-from broker.management.http.listing import in_time
 from broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.exposition import Exposition

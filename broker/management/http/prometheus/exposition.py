@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from broker.core.broker import Broker
-from broker.management.http.listing import in_slices
+from broker.core.slices import in_slices
 from broker.management.http.prometheus.families import Family, Item
 
 #: Objects whose samples are written at once: a millisecond's work.

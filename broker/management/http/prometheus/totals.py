@@ -10,7 +10,7 @@ from typing import Any, Final
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from broker.core.broker import Broker
-from broker.management.http.listing import in_slices, take_slowly
+from broker.core.slices import in_slices, take_slowly
 from broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.families import Family, add
