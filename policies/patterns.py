@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +10,6 @@ from policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 
 if TYPE_CHECKING:
     import regex
-
-log = logging.getLogger("leveret.policies")
 
 #: A search that takes longer, in seconds, has met a catastrophic pattern, which may try for years: searches of names
 #: take microseconds. RabbitMQ gives up after ten million steps, some 0.2 s, while others go on; here the event loop
@@ -28,6 +26,24 @@ _SHOWN: Final = 100
 _ALWAYS: Final = frozenset(("", ".*"))
 #: Without it a caseless "ss" would match a sharp s.
 _PREFIX: Final = "(?-f)"
+
+
+class _Reporter:
+    """Has what is called the first time that a pattern takes too long."""
+
+    report: Callable[[str, str], None] = staticmethod(lambda source, text: None)
+
+
+_reporter: Final = _Reporter()
+
+
+def report_to(report: Callable[[str, str], None]) -> None:
+    """Set what is called the first time that a pattern takes too long.
+
+    Args:
+        report: Gets the pattern, or its beginning, and the text that it does not match for that reason.
+    """
+    _reporter.report = report
 
 
 class Pattern:
@@ -52,7 +68,7 @@ class Pattern:
     def matches(self, text: str) -> bool:
         """Whether it matches anywhere in a text; no, as in RabbitMQ, when that cannot be found out in time.
 
-        The first time that happens is logged.
+        The first time that happens is reported; see report_to().
 
         Args:
             text: Bytes that are no UTF-8 stand as surrogates.
@@ -62,11 +78,7 @@ class Pattern:
             return self.search(text)
         except SearchLimitExceeded:
             if not is_known:
-                log.warning(
-                    "pattern %a takes too long on %a: it does not match that, nor whatever else it takes too long on",
-                    self.source[:_SHOWN],
-                    text,
-                )
+                _reporter.report(self.source[:_SHOWN], text)
             return False
 
     def search(self, text: str) -> bool:

@@ -9,6 +9,7 @@ from broker.core.alarms import Alarms
 from broker.core.clients import ClientConnection as ClientConnection
 from broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
 from broker.core.message_storage import MessageStorage
+from broker.core.slow_patterns import log_slow_pattern
 from broker.core.stats.totals import BrokerStatistics
 from broker.core.timers import Timers
 from broker.core.tracing import Tracer
@@ -16,6 +17,7 @@ from broker.core.turn import Turn
 from broker.core.user_counts import count_down
 from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
+from policies.patterns import report_to
 from storage.definitions import Journal, Key, NoJournal
 
 
@@ -58,6 +60,7 @@ class Broker:
         self.user_connections: Counter[str] = Counter()
         self.user_channels: Counter[str] = Counter()
         self.channel_count = 0
+        report_to(log_slow_pattern)
         self.statistics = BrokerStatistics()
         self.last_sample = 0
         #: What could not be restored, as its virtual host is not there: kind and key by virtual host.
