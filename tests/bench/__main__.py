@@ -16,13 +16,15 @@ from typing import Any, Final
 from tests.bench.brokers import PEER_VARIABLE, Start, fresh_leveret, peer
 from tests.bench.history import compare, latest, save
 from tests.bench.in_flight import BenchError
+from tests.bench.lavinmq import LAVINMQ_VARIABLE
 from tests.bench.measurement import Extent, Run, measure
 from tests.bench.report import Result, document, table
 from tests.bench.scenarios import SCENARIOS, SIZES, Scenario
 
 _EPILOG: Final = f"""Messages are deliveries, or publishes where nobody consumes. Latency is that of an even 1,000
 publishes a second. The ratio is Leveret's figure over the peer's. The peer is the broker of {PEER_VARIABLE}=amqp://…,
-else a RabbitMQ node of the benchmark's own where rabbitmq-server is installed."""
+else the LavinMQ whose program {LAVINMQ_VARIABLE}=… names, else a RabbitMQ node of the benchmark's own where
+rabbitmq-server is installed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from tests.bench.accounting import ProcessAccount, listening_pid
 from tests.bench.in_flight import BenchError
+from tests.bench.lavinmq import LAVINMQ_VARIABLE, running_lavinmq
 from tests.bench.rabbitmq import find_installation, running_node
 from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import Connection, parse_url
@@ -75,7 +76,7 @@ def fresh_rabbitmq() -> Iterator[Broker]:
 
 @contextmanager
 def peer(environment: Mapping[str, str]) -> Iterator[Start | None]:
-    """Provide the broker to compare with: `BENCH_PEER`, else a RabbitMQ of our own, else None.
+    """Provide the broker to compare with: `BENCH_PEER`, else `LAVINMQ`, else a RabbitMQ of our own, else None.
 
     A node of our own lives as long as the block, as it takes seconds to start. Its peak of memory is counted afresh
     for every run.
@@ -83,6 +84,10 @@ def peer(environment: Mapping[str, str]) -> Iterator[Start | None]:
     if url := environment.get(PEER_VARIABLE):
         broker = given(url)
         yield lambda: nullcontext(broker)
+    elif program := environment.get(LAVINMQ_VARIABLE):
+        with running_lavinmq(program) as url:
+            broker = given(url)
+            yield lambda: nullcontext(broker)
     elif find_installation():
         with fresh_rabbitmq() as broker:
             yield lambda: nullcontext(broker)

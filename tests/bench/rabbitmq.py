@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from tests.bench.in_flight import BenchError
-from tests.support.wire import Connection, ConnectionClosed, ConnectionDropped
+from tests.bench.peer_process import free_ports, start, stop, wait_until_ready
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
@@ -66,7 +62,7 @@ class Node:
     """
 
     def __init__(self, installation: Installation, directory: Path) -> None:
-        port, distribution, mapper = _free_ports(3)
+        port, distribution, mapper = free_ports(3)
         self._installation, self._directory, self._mapper = installation, directory, mapper
         self._environment = _environment(directory, port, distribution, mapper)
         self._running: list[subprocess.Popen[bytes]] = []
@@ -82,8 +78,8 @@ class Node:
         path = self._directory / "node.log"
         with path.open("ab") as log:
             for command in (mapper, [str(self._installation.server)]):
-                self._running.append(_start(command, log, self._environment))
-        _wait_until_ready(self.url, self._running[-1], path)
+                self._running.append(start(command, log, self._environment))
+        wait_until_ready("RabbitMQ", self.url, self._running[-1], path)
 
     def stop(self) -> None:
         """Stop it so that it keeps its data."""
@@ -94,7 +90,7 @@ class Node:
     def kill(self) -> None:
         """End it at once."""
         for process in self._running:
-            _stop(process)
+            stop(process)
         self._running.clear()
 
     def queue_figures(self, queue: str) -> dict[str, int]:
@@ -154,52 +150,8 @@ def _environment(directory: Path, port: int, distribution: int, mapper: int) -> 
     }
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports that stay free over a restart: not those that the system gives to whoever asks for any."""
-    found: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise BenchError("no free ports")
-
-
-def _start(command: list[str], log: IO[bytes], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    # A session of its own, so that the whole group can be ended.
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        start_new_session=True,
-    )
-
-
 def _run(command: list[str], environment: dict[str, str]) -> str:
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise BenchError(f"{command[0]} failed: {done.stderr[-500:]}")
     return done.stdout
-
-
-def _wait_until_ready(url: str, node: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            Connection(url).close()
-        except (OSError, ConnectionDropped, ConnectionClosed) as error:
-            if node.poll() is not None or time.monotonic() > deadline:
-                text = log.read_text(errors="replace")[-2000:]
-                raise BenchError(f"RabbitMQ did not start: {error}\n{text}") from error
-            time.sleep(0.1)
-        else:
-            return
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a program and all of its process group; its data are not wanted any more."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(_STOP_SECONDS)

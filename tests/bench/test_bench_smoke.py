@@ -10,6 +10,7 @@ from tests.bench.accounting import listening_pid
 from tests.bench.brokers import PEER_VARIABLE, Broker, fresh_leveret, given
 from tests.bench.frames import SingleAcks, ack
 from tests.bench.in_flight import BenchError
+from tests.bench.lavinmq import LAVINMQ_VARIABLE
 from tests.bench.load import Load
 from tests.bench.measurement import Extent, Measures, Run, measure, median
 from tests.bench.report import COLUMNS, Result, document, table
@@ -113,6 +114,16 @@ def test_json_has_medians_runs_and_ratios() -> None:
     assert [run["measures"]["server_cpu_us"] for run in scenario["brokers"]["Other 2"]["runs"]] == [4, 4, 50]
     assert scenario["ratio"]["server_cpu_us"] == 0.5
     assert scenario["ratio"]["p50_ms"] is None
+
+
+def test_a_lavinmq_that_does_not_start_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(PEER_VARIABLE, raising=False)
+    for program, text in (("/nowhere/lavinmq", "No such file or directory"), ("/bin/false", "LavinMQ did not start")):
+        monkeypatch.setenv(LAVINMQ_VARIABLE, program)
+        assert main(["--size", "tiny", "--only", "peer"]) == 1
+        assert text in capsys.readouterr().err
 
 
 def test_command_measures_a_given_peer(

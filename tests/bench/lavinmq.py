@@ -1,0 +1,46 @@
+"""A LavinMQ of the benchmark's own, where `LAVINMQ` names its program."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.bench.in_flight import BenchError
+from tests.bench.peer_process import free_ports, start, stop, wait_until_ready
+
+#: Path of LavinMQ's program. It does not sync before it confirms: compare durable scenarios with that in mind.
+LAVINMQ_VARIABLE: Final = "LAVINMQ"
+
+
+@contextmanager
+def running_lavinmq(program: str) -> Iterator[str]:
+    """Run LavinMQ on free loopback ports with an empty data directory; stop it at the end.
+
+    Args:
+        program: path of `lavinmq`.
+
+    Yields:
+        Its AMQP URL.
+
+    Raises:
+        BenchError: it did not start; the text has the end of its log.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-lavinmq-", ignore_cleanup_errors=True) as name:
+        port, http_port = free_ports(2)
+        command = [program, "-D", f"{name}/data", "-b", "127.0.0.1", "-p", str(port), "--http-port", str(http_port)]
+        path = Path(name, "lavinmq.log")
+        try:
+            with path.open("wb") as log:
+                process = start(command, log, dict(os.environ))
+        except OSError as error:
+            raise BenchError(f"{program} cannot be started: {error.strerror}") from None
+        try:
+            url = f"amqp://guest:guest@127.0.0.1:{port}"
+            wait_until_ready("LavinMQ", url, process, path)
+            yield url
+        finally:
+            stop(process)
