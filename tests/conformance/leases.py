@@ -13,10 +13,16 @@ T = TypeVar("T")
 LEASES = (1500, 4500, 10_000)
 
 
-def gone(channel: Channel, queue: str) -> bool:
-    """Return whether a queue is gone; asks by publishing, which renews no lease."""
+def gone(channel: Channel, queue: str, exchange: str = "") -> bool:
+    """Return whether a queue is gone; asks by publishing, which renews no lease.
+
+    Args:
+        channel: To publish on.
+        queue: Its name.
+        exchange: One that it was bound to with its name: what was declared again after its end is not that queue.
+    """
     channel.returns.clear()
-    channel.publish("", queue, mandatory=True)
+    channel.publish(exchange, queue, mandatory=True)
     channel.sync()
     return bool(channel.returns)
 

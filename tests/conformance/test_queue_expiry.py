@@ -56,11 +56,12 @@ def outlives(
     renew: Callable[[], object],
 ) -> bool:
     """Return whether a queue is there for longer than its lease while that is renewed; wait until it is gone."""
+    channel.queue_bind(queue, "amq.direct", queue)
     try:
         outlast(channel, unique, poll, lease, lambda: gaps.ask(renew))
     except ChannelClosed:
         return False
-    alive = not gaps.ask(lambda: gone(channel, queue))
+    alive = not gaps.ask(lambda: gone(channel, queue, "amq.direct"))
     poll(lambda: gone(channel, queue))
     return alive
 
@@ -118,8 +119,10 @@ def test_4_2_1_a_shorter_lease_counts_from_now(
         lambda channel, queue, lease: channel.queue_declare(queue, arguments=expires(lease)),
         lambda channel, queue, _: channel.queue_declare(queue, passive=True),
         lambda channel, queue, _: channel.get(queue),
+        lambda channel, queue, _: channel.get(queue, no_ack=True),
+        lambda channel, queue, _: channel.cancel(channel.consume(queue).consumer_tag),
     ],
-    ids=["declare", "passive declare", "get"],
+    ids=["declare", "passive declare", "get", "get without ack", "consume"],
 )
 def test_4_2_2_what_renews_the_lease(
     channel: Channel, unique: Unique, poll: Poll, renew: Callable[[Channel, str, int], object]
@@ -145,6 +148,58 @@ def test_4_2_2_a_change_of_its_policy_renews_the_lease(
         )
 
     assert alive_in_time(attempt)
+
+
+@pytest.mark.parametrize("passive", [False, True])
+def test_4_2_2_a_declaration_without_an_answer_does_not(
+    channel: Channel, unique: Unique, poll: Poll, passive: bool
+) -> None:
+    lease = 500
+    queue = new_queue(channel, unique, arguments=expires(lease))
+    channel.queue_bind(queue, "amq.direct", queue)
+
+    def declare() -> None:
+        user = channel.connection.channel()
+        arguments = [] if passive else expires(lease)
+        user.queue_declare(queue, passive=passive, nowait=True, arguments=arguments)
+        if not passive:
+            user.close()
+
+    def ended() -> bool:
+        declare()
+        return gone(channel, queue, "amq.direct")
+
+    poll(ended)
+
+
+def test_4_2_2_a_declaration_over_http_does(
+    channel: Channel, unique: Unique, poll: Poll, management: Management, vhost: str
+) -> None:
+    def attempt(lease: int, gaps: Gaps) -> bool:
+        queue = gaps.ask(lambda: new_queue(channel, unique, arguments=expires(lease)))
+        body = {"durable": False, "arguments": {"x-expires": lease}}
+
+        def put() -> None:
+            management.request("PUT", "queues", vhost, queue, body=body)
+
+        return outlives(channel, unique, poll, queue, lease, gaps, put)
+
+    assert alive_in_time(attempt)
+
+
+def test_4_2_2_a_refused_declaration_does_not(channel: Channel, unique: Unique, poll: Poll) -> None:
+    queue = new_queue(channel, unique, arguments=expires(500))
+    channel.queue_bind(queue, "amq.direct", queue)
+
+    def ended() -> bool:
+        user = channel.connection.channel()
+        try:
+            user.queue_declare(queue, arguments=expires(501))
+        except ChannelClosed:
+            pass
+        return gone(channel, queue, "amq.direct")
+
+    poll(ended)
 
 
 def test_4_2_2_publishing_does_not(channel: Channel, unique: Unique, poll: Poll) -> None:

@@ -47,7 +47,6 @@ def declare(
     if passive:
         connection.authorization.check_any("queue", name)
         queue = vhost.queue(name, connection)
-        queue.lease.renew()
     else:
         server_named = not name
         if server_named:
@@ -60,6 +59,8 @@ def declare(
         queue = vhost.declare_queue(declaration, partial(_check_dead_letter_permissions, channel, name))
     channel.last_queue = name
     if not nowait:
+        # What uses the queue is to look what is in it.
+        queue.lease.renew()
         channel.send(_DECLARE_OK, name, queue.ready_count(), _consumer_count(queue))
 
 

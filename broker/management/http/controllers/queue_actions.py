@@ -53,7 +53,8 @@ class QueueActions:
         if not existed and request.match_info["name"]:
             check_unreserved(name)
         self._access.check(user, vhost.name, "configure", "queue", name)
-        vhost.declare_queue(declaration, partial(self._check_dead_letters, user, vhost.name, name))
+        queue = vhost.declare_queue(declaration, partial(self._check_dead_letters, user, vhost.name, name))
+        queue.lease.renew()
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
