@@ -8,7 +8,7 @@ Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/dlx
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -79,14 +79,22 @@ def goes_in_circles(headers: Table, target: str) -> bool:
         headers: With the present death recorded, which is not one by rejection.
         target: Name of the queue that it is routed to.
     """
-    deaths = dict(headers).get(_DEATHS, ("A", ()))
-    for _, entry in deaths[1]:
+    return target in queues_on_the_way(headers)
+
+
+def queues_on_the_way(headers: Table) -> Collection[str | None]:
+    """Names of the queues that a dead letter has been in since somebody last rejected it, the last one first.
+
+    Args:
+        headers: With the present death recorded, which is not one by rejection.
+    """
+    names: dict[str | None, None] = {}
+    for _, entry in dict(headers).get(_DEATHS, ("A", ()))[1]:
         fields = dict(entry)
         if _text(fields.get("reason")) == REJECTED:
-            return False
-        if _text(fields.get("queue")) == target:
-            return True
-    return False
+            break
+        names[_text(fields.get("queue"))] = None
+    return names
 
 
 def _with_death(earlier: list[Table], death: Death) -> list[Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +12,7 @@ from broker.core.exchanges.base import Exchange
 from broker.core.message_storage import MessageStorage
 from broker.core.policies import VirtualHostPolicies
 from broker.core.queues.counters import QueueCounters
+from broker.core.queues.dead_letter_batch import DeadLetterBatch
 from broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
@@ -204,6 +205,7 @@ class VirtualHost:
         self.topology.remove_queue(queue)
         self.recorder.queue_deleted(queue)
         self.unrestored.delete_bindings("queue", queue.name)
+        self.dead_letters.forget()
         deleted = queue.delete()
         counters = queue.counters
         counters.deleted = deleted
@@ -264,6 +266,6 @@ class VirtualHost:
         self.unrestored.delete_bindings("exchange", exchange.name)
         self.deleted_exchanges.note(exchange.name, exchange.counters, self.timers.now() // 1_000_000)
 
-    def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        """Publish messages to the queue's dead-letter exchange, if it has one."""
-        self.dead_letters.publish(queue, messages, reason)
+    def dead_letter(self, batch: DeadLetterBatch) -> None:
+        """Publish messages to their queue's dead-letter exchange; it learns of each by dead_lettered()."""
+        self.dead_letters.publish(batch)

@@ -25,9 +25,9 @@ def table(*entries: tuple[str, str, object]) -> FieldTable:
     return tuple((key, FieldValue(kind, value)) for key, kind, value in entries)
 
 
-def names(destinations: Iterable[Destination]) -> list[str]:
+def names(destinations: Iterable[Destination | None]) -> list[str]:
     """The names of destinations, each once, sorted."""
-    return sorted({destination.name for destination in destinations})
+    return sorted({destination.name for destination in destinations if destination is not None})
 
 
 def bind_named(exchange: Exchange, name: str, key: str = "", arguments: FieldTable = ()) -> Binding:

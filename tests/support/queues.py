@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from broker.core.consumers import Holder
@@ -42,9 +42,15 @@ class ManualTimers(Timers):
         return round(self._loop.now * 1_000_000)
 
 
-def new_vhost(loop: ManualLoop, name: str = "v") -> VirtualHost:
-    """A virtual host without queues, with the exchanges that every one has."""
-    return VirtualHost(name, Turn(loop.call_soon), ManualTimers(loop))
+def new_vhost(loop: ManualLoop, name: str = "v", clock: Callable[[], int] = lambda: 0) -> VirtualHost:
+    """A virtual host without queues, with the exchanges that every one has.
+
+    Args:
+        loop: Moves it.
+        name: Its name.
+        clock: For slices of time; by default they are never over.
+    """
+    return VirtualHost(name, Turn(loop.call_soon, clock=clock), ManualTimers(loop))
 
 
 def declare(

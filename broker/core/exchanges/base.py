@@ -30,6 +30,7 @@ class Exchange(ABC):
     Attributes:
         type_name: What declarations call the type.
         uses_headers: Whether message headers decide, so that routes cannot be remembered by routing key.
+        uses_keys: Whether routing keys decide: if not, a message with thousands of them is looked at once.
         alternate: Name of the exchange that gets what no binding matches; None if there is none. It need not exist.
             The argument sets it; Topology.set_alternate changes it.
         bindings: Those that start here, by identity.
@@ -44,6 +45,7 @@ class Exchange(ABC):
 
     type_name: ClassVar[str]
     uses_headers: ClassVar[bool] = False
+    uses_keys: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -113,12 +115,13 @@ class Exchange(ABC):
         """Take a binding out of the index; it is the object that was added."""
 
     @abstractmethod
-    def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:
         """Where a message goes from here.
 
         Args:
             routing_key: One of the message's keys.
             headers: The message's headers; empty is fine for types that do not use them.
         Returns:
-            Destinations of the bindings it matches; one that several bindings lead to may come several times.
+            Destinations of the bindings it matches; one that several bindings lead to may come several times. Where
+            finding them takes long, a None comes in between now and then: others may have their turn.
         """

@@ -37,4 +37,4 @@ class DirectExchange(Exchange):
     def destinations(self, routing_key: str, headers: FieldTable) -> Collection[Destination]:
         """Destinations bound with exactly this key."""
         bound = self._by_key.get(routing_key)
-        return bound.values() if bound is not None else ()
+        return tuple(bound.values()) if bound is not None else ()

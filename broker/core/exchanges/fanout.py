@@ -20,6 +20,7 @@ class FanoutExchange(Exchange):
     __slots__ = ()
 
     type_name: ClassVar[str] = "fanout"
+    uses_keys: ClassVar[bool] = False
 
     # The bindings themselves are the index.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from broker.core.exchanges.base import Exchange
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _ALL: Final = b"all"
 #: The forms of x-match, and whether they look at headers that start with ``x-``.
 _FORMS: Final = {_ALL: False, b"any": False, b"all-with-x": True, b"any-with-x": True}
+
+#: Bindings that are looked at in one step.
+_STEP: Final = 500
 
 #: A header: its name, and how many of that name come before it in the table.
 _Header: TypeAlias = tuple[str, int]
@@ -67,6 +70,7 @@ class HeadersExchange(Exchange):
 
     type_name: ClassVar[str] = "headers"
     uses_headers: ClassVar[bool] = True
+    uses_keys: ClassVar[bool] = False
 
     def _create_index(self) -> None:
         self._patterns: dict[BindingIdentity, _Pattern] = {}
@@ -78,10 +82,22 @@ class HeadersExchange(Exchange):
     def _remove(self, binding: Binding) -> None:
         del self._patterns[binding.identity]
 
-    def destinations(self, routing_key: str, headers: FieldTable) -> list[Destination]:
+    def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:
         """Destinations whose arguments the headers fit."""
         present = {header: to_term(field) for header, field in _number(headers)}
-        return [pattern.destination for pattern in self._patterns.values() if pattern.matches(present)]
+        patterns = list(self._patterns.values())
+        if len(patterns) <= _STEP:
+            return [pattern.destination for pattern in patterns if pattern.matches(present)]
+        return _match_slowly(patterns, present)
+
+
+def _match_slowly(patterns: Sequence[_Pattern], present: Mapping[_Header, Term]) -> Iterator[Destination | None]:
+    """The destinations of very many bindings, with a None after each step."""
+    for start in range(0, len(patterns), _STEP):
+        for pattern in patterns[start : start + _STEP]:
+            if pattern.matches(present):
+                yield pattern.destination
+        yield None
 
 
 def _match_form(arguments: FieldTable) -> bytes:

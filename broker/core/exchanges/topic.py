@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from broker.core.exchanges.base import Exchange
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _ONE_WORD: Final = "*"
 _ANY_WORDS: Final = "#"
+
+#: Nodes that are looked at in one step.
+_STEP: Final = 1000
 
 
 class _Node:
@@ -64,22 +67,45 @@ class TopicExchange(Exchange):
             node, word = way.pop()
             del node.children[word]
 
-    def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:
         """Destinations whose pattern matches the key.
 
         All nodes that the words so far may have led to are advanced together, each one once: the time taken is
         bounded by words times nodes that match, however many ``#`` a pattern has.
         """
-        # Dictionaries as ordered sets.
         reached: dict[_Node, None] = {}
         _enter(reached, self._root)
-        for word in _words(routing_key):
+        words = _words(routing_key)
+        looks = 0
+        for place, word in enumerate(words):
+            looks += len(reached)
+            if looks > _STEP:
+                return _match_slowly(reached, words[place:])
             before, reached = reached, {}
             for node in before:
                 _advance(reached, node, word)
             if not reached:
                 return ()
         return [destination for node in reached for destination in node.bound.values()]
+
+
+def _match_slowly(reached: dict[_Node, None], words: Sequence[str]) -> Iterator[Destination | None]:
+    """The destinations where very many nodes have to be looked at, with a None after each step.
+
+    Args:
+        reached: Nodes that the words so far may have led to.
+        words: Those that follow.
+    """
+    looks = 0
+    for word in words:
+        before, reached = reached, {}
+        for node in before:
+            _advance(reached, node, word)
+            looks += 1
+            if looks % _STEP == 0:
+                yield None
+    for node in reached:
+        yield from tuple(node.bound.values())
 
 
 def _words(text: str) -> list[str]:

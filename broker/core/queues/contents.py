@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.core.queues.counters import QueueCounters
+from broker.core.queues.dead_letter_batch import DeadLetterBatch
 from broker.core.queues.host import QueueHost
 from broker.core.queues.limits import Limits
 from broker.core.queues.storage import QueueStorage
@@ -37,9 +38,11 @@ class QueueContents(ABC):
         store: Its messages.
         settings: What is in force: arguments and policies taken together.
         scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
+        deleted: It is gone; whoever still holds its messages settles them into the void.
     """
 
     scheduled: bool
+    deleted: bool
 
     __slots__ = (
         "_is_shrinking", "_limits", "_timed", "_untimed_since", "counters", "host", "settings", "storage", "store",
@@ -170,10 +173,14 @@ class QueueContents(ABC):
         """
         self.counters.dropped[reason] += len(entries)
         if self.settings.dead_letter_exchange is not None:
-            self._dead_letter(self._letters(entries), reason)
-            self.store.settle(entries, kind, DEAD_LETTERED)
+            self._dead_letter(self._letters(entries), reason, entries, kind)
         else:
             self.store.settle(entries, kind)
+
+    def dead_letters_sent(self, batch: DeadLetterBatch) -> None:
+        """Learn that all of a batch have been published, as far as they could be: forget them."""
+        if batch.entries and not self.deleted:
+            self.store.settle(batch.entries, batch.kind, DEAD_LETTERED)
 
     def _letters(self, entries: Sequence[Entry]) -> list[Message]:
         """Messages as they are dead-lettered."""
@@ -190,5 +197,7 @@ class QueueContents(ABC):
         """Drop what must go, then hand ready messages to consumers."""
 
     @abstractmethod
-    def _dead_letter(self, letters: Sequence[Message], reason: str) -> None:
-        """Publish messages to the dead-letter exchange."""
+    def _dead_letter(
+        self, letters: Sequence[Message], reason: str, entries: Sequence[Entry] = (), kind: EventKind = EventKind.MAXLEN
+    ) -> None:
+        """Publish messages to the dead-letter exchange; for the arguments see DeadLetterBatch."""

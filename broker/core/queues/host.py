@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from broker.core.queues.dead_letter_batch import DeadLetterBatch
 from broker.core.timers import Timers
 from broker.core.turn import Turn
-from storage.message import Message
 
 if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
@@ -26,8 +25,8 @@ class QueueHost(Protocol):
     turn: Turn
     timers: Timers
 
-    def dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        """Publish messages to the queue's dead-letter exchange, if it has one."""
+    def dead_letter(self, batch: DeadLetterBatch) -> None:
+        """Publish messages to their queue's dead-letter exchange; it learns of each by dead_lettered()."""
 
     def delete_queue(self, queue: Queue) -> int:
         """Delete a queue that nobody needs any more."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from broker.core.consumers import Consumer, ConsumerGroup, Consumers, Holder
 from broker.core.queues.contents import QueueContents
+from broker.core.queues.dead_letter_batch import DeadLetterBatch
 from broker.core.queues.expiry import HeadTimer, Lease
 from broker.core.queues.host import QueueHost
 from broker.core.queues.limits import Limits
@@ -47,7 +48,6 @@ class Queue(QueueContents):
         unacked_count: Messages delivered and not settled.
         unacked_bytes: Their body bytes.
         retained_count: Dead letters that nobody has taken yet.
-        deleted: It is gone; whoever still holds its messages settles them into the void.
     """
 
     __slots__ = (
@@ -201,7 +201,7 @@ class Queue(QueueContents):
             dead = limits.dead_letters_refused and self.settings.dead_letter_exchange is not None
             self.store.note(EventKind.REFUSED, len(refused), size * len(refused), DEAD_LETTERED if dead else 0)
             if limits.dead_letters_refused:
-                self.host.dead_letter(self, refused, MAXLEN)
+                self._dead_letter(refused, MAXLEN)
         return taken
 
     def _publish_at_once(self, messages: Sequence[Message]) -> int:
@@ -319,9 +319,12 @@ class Queue(QueueContents):
             self.deliver()
         return self.store.ready_count
 
-    def _dead_letter(self, letters: Sequence[Message], reason: str) -> None:
-        """Publish messages to the dead-letter exchange."""
-        self.host.dead_letter(self, letters, reason)
+    def _dead_letter(
+        self, letters: Sequence[Message], reason: str, entries: Sequence[Entry] = (), kind: EventKind = EventKind.MAXLEN
+    ) -> None:
+        """Publish messages to the dead-letter exchange, if there is one."""
+        if self.settings.dead_letter_exchange is not None:
+            self.host.dead_letter(DeadLetterBatch(self, letters, reason, self.settings, entries, kind))
 
     def dead_lettered(self, messages: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
         """Learn which dead letters have arrived; the others are lost, as dead-lettering is at-most-once here.

@@ -132,7 +132,7 @@ class QuorumQueue(Queue):
         self._under_way.update(
             (id(letter), (letter, entry, kind)) for letter, entry in zip(letters, entries, strict=True)
         )
-        self.host.dead_letter(self, letters, reason)
+        self._dead_letter(letters, reason)
 
     def dead_lettered(self, messages: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
         """Learn which dead letters have arrived: the others are kept, and sent again later."""
@@ -180,7 +180,7 @@ class QuorumQueue(Queue):
             if self.settings.dead_letter_exchange is None:
                 self._settle_letters(messages)
             else:
-                self.host.dead_letter(self, messages, reason)
+                self._dead_letter(messages, reason)
 
     # -- inside -------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, publish
 from tests.support.queues import declare, new_vhost
+from tests.support.stepping_clock import SteppingClock
 
 
 @pytest.fixture
@@ -259,9 +260,8 @@ class TestExchanges:
 
 class TestALargeShrink:
     @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
-    def test_it_is_spread_over_turns_and_comes_to_its_end(
-        self, vhost: VirtualHost, loop: ManualLoop, overflow: str
-    ) -> None:
+    def test_it_is_spread_over_turns_and_comes_to_its_end(self, loop: ManualLoop, overflow: str) -> None:
+        vhost = new_vhost(loop, clock=SteppingClock())
         queue = made(vhost)
         publish(queue, *["x"] * 10_000)
         put(vhost, {"max-length": 10, "overflow": overflow})

@@ -17,6 +17,7 @@ from protocol.field_table import FieldTable, FieldValue
 from storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
+from tests.support.stepping_clock import SteppingClock
 
 _LETTERS = (
     ("x-dead-letter-exchange", FieldValue("S", b"")),
@@ -25,23 +26,12 @@ _LETTERS = (
 _MESSAGES = 5000
 
 
-class Clock:
-    """Every look at it is a millisecond later."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        self.now += 1_000
-        return self.now
-
-
 class Steps:
     """A loop of which a test sees every turn."""
 
     def __init__(self) -> None:
         self.loop = ManualLoop()
-        self.turn = Turn(self.loop.call_soon, clock=Clock())
+        self.turn = Turn(self.loop.call_soon, clock=SteppingClock())
         self.vhost = VirtualHost("v", self.turn, ManualTimers(self.loop))
 
     def counts(self, *queues: Queue) -> list[list[int]]:
