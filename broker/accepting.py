@@ -14,6 +14,14 @@ log = logging.getLogger("leveret.connection")
 _PAUSE: Final = 1.0
 
 
+class Refused(asyncio.Protocol):
+    """A connection that is closed at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
+
+
 class Acceptor:
     """Accepts what comes in on sockets.
 

@@ -65,6 +65,7 @@ class App:
         self.broker = Broker(
             Turn(loop.call_soon, self._make_durable, timers.monotonic), timers, settings.trust_publisher_x_death
         )
+        self.broker.sockets.store_files = settings.storage.append_files + settings.storage.read_files
         self.accounts = Accounts(settings.loopback_users)
         self.server = Server(settings, self.broker, self.accounts, loop)
         self._listener = Listener(self.server)
@@ -115,12 +116,12 @@ class App:
     def _make_management(self) -> HttpServer:
         from broker.management.http.server import HttpServer, management_app
 
-        return HttpServer(management_app(self._context), self.settings)
+        return HttpServer(management_app(self._context), self.settings, self.broker.sockets.http)
 
     def _make_prometheus(self) -> HttpServer:
         from broker.management.http.server import HttpServer, prometheus_app
 
-        return HttpServer(prometheus_app(self._context), self.settings)
+        return HttpServer(prometheus_app(self._context), self.settings, self.broker.sockets.http)
 
     @cached_property
     def _context(self) -> Context:

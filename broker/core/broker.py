@@ -10,6 +10,7 @@ from broker.core.clients import ClientConnection as ClientConnection
 from broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
 from broker.core.message_storage import MessageStorage
 from broker.core.slow_patterns import log_slow_pattern
+from broker.core.socket_budget import SocketBudget
 from broker.core.stats.totals import BrokerStatistics
 from broker.core.timers import Timers
 from broker.core.tracing import Tracer
@@ -42,6 +43,7 @@ class Broker:
         channel_count: Open channels in all.
         statistics: What has happened.
         last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
+        sockets: How many clients there may be.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Broker:
         self.last_sample = 0
         #: What could not be restored, as its virtual host is not there: kind and key by virtual host.
         self._stray: dict[str, list[tuple[str, Key]]] = {}
+        self.sockets = SocketBudget()
 
     def add_vhost(self, name: str) -> VirtualHost:
         """Make a virtual host, or return the one that is there."""

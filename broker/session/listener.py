@@ -8,8 +8,7 @@ import socket
 from functools import partial
 from typing import Final
 
-from broker.accepting import Acceptor
-from broker.core.stats.node import sockets_max
+from broker.accepting import Acceptor, Refused
 from broker.session.connection import Connection
 from broker.session.consumer_timeout import ConsumerTimeout
 from broker.session.proxied import read_header
@@ -28,14 +27,6 @@ _SHUTDOWN: Final = "broker forced connection closure with reason 'shutdown'"
 _ANSWER_SECONDS: Final = 0.5
 
 
-class Refused(asyncio.Protocol):
-    """A connection that is closed at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()
-
-
 class Listener:
     """Accepts AMQP connections over TCP.
 
@@ -48,7 +39,8 @@ class Listener:
         self._listening: list[asyncio.Server] = []
         self._consumer_timeout: ConsumerTimeout | None = None
         self._acceptors: list[Acceptor] = []
-        self._was_full = False
+        self._clients = server.broker.sockets.amqp
+        self._clients.open = lambda: len(server.sockets)
 
     async def start(self, sock: socket.socket, tls: Tls | None = None) -> None:
         """Listen, on one more socket if it has been called before.
@@ -69,22 +61,20 @@ class Listener:
             self._consumer_timeout = ConsumerTimeout(self._server, settings.consumer_timeout)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        return Refused() if self._is_full() else Connection(self._server)
-
-    def _is_full(self) -> bool:
-        """Whether there are as many clients as there may be: the store needs file descriptors too."""
-        most = sockets_max()
-        is_full = len(self._server.sockets) >= most
-        if is_full and not self._was_full:
-            log.error("refusing AMQP connections: there are %d, and no file descriptors for more", most)
-        self._was_full = is_full
-        return is_full
+        return Refused() if self._clients.refuse() else Connection(self._server)
 
     async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
         """Make a connection of an accepted socket, through what comes before AMQP."""
-        if self._is_full():
+        if self._clients.refuse(with_handshake=True):
             sock.close()
             return
+        self._clients.handshakes += 1
+        try:
+            await self._connect(tls, sock)
+        finally:
+            self._clients.handshakes -= 1
+
+    async def _connect(self, tls: Tls | None, sock: socket.socket) -> None:
         settings, name = self._server.settings, describe(sock)
         proxied: ProxiedEnds | None = None
         try:

@@ -16,7 +16,7 @@ import pytest
 
 _READY = re.compile(
     r"leveret (?P<version>\S+) ready amqp=\S+:(?P<amqp>\d+) management=\S+:(?P<management>\d+)"
-    r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+)? data=(?P<data>.+)"
+    r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+)?(?: management-tls=\S+)? data=(?P<data>.+)"
 )
 _START_DEADLINE = 180.0
 _STOP_DEADLINE = 180.0

@@ -6,13 +6,10 @@ import gc
 import os
 import resource
 import threading
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from broker.core.memory import used_memory
 from broker.core.stats.followed import Followed
-
-#: File descriptors that are not for clients, where there are more than twice as many.
-_RESERVED_FILES: Final = 100
 
 
 class NodeStatistics(Followed):
@@ -36,7 +33,7 @@ class NodeStatistics(Followed):
         """The numbers, by FIELDS.
 
         Args:
-            sockets: Client connections open.
+            sockets: File descriptors of clients.
             disk_free: Bytes free where the data lies.
         """
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -64,9 +61,3 @@ def open_files() -> int:
 def open_files_max() -> int:
     """File descriptors that the process may use."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
-def sockets_max() -> int:
-    """Clients' sockets that there may be at once: some file descriptors are not for them."""
-    files = open_files_max()
-    return max(files - _RESERVED_FILES, files // 2)

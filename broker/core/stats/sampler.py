@@ -67,7 +67,7 @@ class Sampler:
         totals = broker.statistics
         totals.look(now, totals.never_less(totals.row(census.total())), retention=GLOBAL)
         node = self._node
-        measured = node.statistics.row(len(broker.connections), node.disk_free())
+        measured = node.statistics.row(broker.sockets.used, node.disk_free())
         node.statistics.look(now, measured, retention=GLOBAL, from_zero=False)
         yield
         broker.last_sample = now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from socket import socket
 from typing import Final, Protocol
@@ -11,10 +12,11 @@ from typing import Final, Protocol
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from broker.accepting import Acceptor
+from broker.accepting import Acceptor, Refused
 from broker.addresses import written
 from broker.auth.attempts import LoginThrottle
 from broker.config.options import Settings
+from broker.core.socket_budget import Clients
 from broker.management.http.context import Context
 from broker.management.http.controllers.aliveness import Aliveness
 from broker.management.http.controllers.binding_actions import BindingActions
@@ -56,6 +58,7 @@ from broker.management.http.prometheus.controller import Metrics
 from broker.management.http.protocol_log import protocol_log
 from broker.management.http.switches import SETTINGS
 from broker.management.http.tools_page import ToolsPage
+from broker.management.http.watch import KEEP_ALIVE_SECONDS, ConnectionWatch
 from broker.tls import Tls
 from broker.tls_handshake import HandshakeFailed, encrypt
 
@@ -113,10 +116,15 @@ class HttpServer:
     Args:
         app: The application.
         settings: The configuration.
+        clients: Counts what connects.
     """
 
-    def __init__(self, app: web.Application, settings: Settings) -> None:
+    def __init__(self, app: web.Application, settings: Settings, clients: Clients) -> None:
         self._settings = settings
+        self._clients = clients
+        self._watch = ConnectionWatch()
+        others = clients.open
+        clients.open = lambda: others() + len(self._watch)
         # To aiohttp 0 is for ever.
         timeout = max(settings.shutdown_timeout, 1) / 1000
         self._runner = web.AppRunner(
@@ -127,6 +135,7 @@ class HttpServer:
             shutdown_timeout=timeout,
             # A small body inflates to a thousand times its size.
             auto_decompress=False,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
         )
         self._listening: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
@@ -155,6 +164,10 @@ class HttpServer:
             sock: The connection's, closed in the end.
         """
         make, peer = await self._ready(), "?"
+        if tls is not None and self._clients.refuse(with_handshake=True):
+            sock.close()
+            return
+        self._clients.handshakes += tls is not None
         try:
             peer = written(*sock.getpeername()[:2])
             if tls is None:
@@ -166,14 +179,27 @@ class HttpServer:
         except OSError:
             # It has gone again.
             sock.close()
+        finally:
+            self._clients.handshakes -= tls is not None
 
-    async def _ready(self) -> web.Server:
+    async def _ready(self) -> Callable[[], asyncio.Protocol]:
         """What makes the protocols of connections."""
         async with self._setting_up:
             if self._runner.server is None:
                 await self._runner.setup()
+                assert self._runner.server is not None
+                self._runner.server.request_handler = self._watch.handler(self._runner.server.request_handler)
+        return self._protocol
+
+    def _protocol(self) -> asyncio.Protocol:
         assert self._runner.server is not None
-        return self._runner.server
+        return Refused() if self._is_full() else self._watch.protocol(self._runner.server())
+
+    def _is_full(self) -> bool:
+        """Whether there is no room for a client, not even by closing a connection on which nothing goes on."""
+        if self._clients.is_full and self._watch.make_room():
+            return False
+        return self._clients.refuse()
 
     async def stop(self) -> None:
         """Listen no more, and end what is under way within the shutdown timeout."""
@@ -181,6 +207,7 @@ class HttpServer:
             listening.close()
         for acceptor in self._acceptors:
             await acceptor.stop()
+        self._watch.stop()
         await self._runner.cleanup()
 
 

@@ -12,7 +12,7 @@ from broker.core.broker import Broker
 from broker.core.exchanges.registry import EXCHANGE_TYPES
 from broker.core.node import Node
 from broker.core.stats.census import Census
-from broker.core.stats.node import NodeStatistics, open_files_max, sockets_max
+from broker.core.stats.node import NodeStatistics, open_files_max
 from broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
 from broker.management.http.documents.constants import RATES_MODE, RETENTION
 from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
@@ -201,7 +201,7 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
         "processors": os.cpu_count() or 1,
         "run_queue": 0,
         "fd_total": files,
-        "sockets_total": sockets_max(),
+        "sockets_total": broker.sockets.total,
         "proc_total": 1_048_576,
         "mem_limit": node.memory_limit,
         "mem_alarm": "memory" in alarms,
@@ -230,7 +230,7 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
     for name in _ABSENT_NODE:
         document[name] = 0.0 if name.endswith("avg_time") else 0
         document[f"{name}_details"] = {"rate": 0.0}
-    row = node.statistics.row(len(broker.connections), node.disk_free())
+    row = node.statistics.row(broker.sockets.used, node.disk_free())
     rates.show(document, _NODE, row, node.statistics, "node_stats")
     return rates.show(document, _CHURN, churn, broker.statistics, "node_stats")
 

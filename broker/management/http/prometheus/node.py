@@ -14,7 +14,7 @@ from broker.core.broker import Broker
 from broker.core.global_parameters import CLUSTER_ID
 from broker.core.memory import used_memory
 from broker.core.node import Node
-from broker.core.stats.node import open_files, open_files_max, sockets_max
+from broker.core.stats.node import open_files, open_files_max
 from broker.management.http.context import Context
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.families import Metric, add, counter, gauge
@@ -75,7 +75,7 @@ def node_families(context: Context, prefix: str) -> Iterator[tuple[str, MetricFa
     for group, metrics, values in (
         ("connection_churn_metrics", _CHURN, _churn(broker)),
         ("node_coarse_metrics", _COARSE, _use(broker, node)),
-        ("node_metrics", _LIMITS, _limits(node)),
+        ("node_metrics", _LIMITS, _limits(broker, node)),
     ):
         for metric, value in zip(metrics, values, strict=True):
             yield group, metric.single(prefix, value)
@@ -147,14 +147,14 @@ def _churn(broker: Broker) -> tuple[float, ...]:
 
 
 def _use(broker: Broker, node: Node) -> tuple[float, ...]:
-    return open_files(), len(broker.connections), used_memory(), node.disk_free()
+    return open_files(), broker.sockets.used, used_memory(), node.disk_free()
 
 
-def _limits(node: Node) -> tuple[float, ...]:
+def _limits(broker: Broker, node: Node) -> tuple[float, ...]:
     files = open_files_max()
     return (
         files,
-        sockets_max(),
+        broker.sockets.total,
         node.memory_limit,
         node.disk_free_limit,
         node.uptime() / 1000,
