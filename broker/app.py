@@ -20,6 +20,7 @@ from broker.core.disk import Disk, DiskError, disk_free_limit, unusable
 from broker.core.memory import MemoryMonitor, available_memory
 from broker.core.node import Node
 from broker.core.paging import Pager
+from broker.core.stats.loss_record import LossRecord
 from broker.core.stats.sampler import Sampler
 from broker.core.timers import Timers
 from broker.core.turn import Turn
@@ -81,6 +82,7 @@ class App:
         self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, collect_everything)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._disk: Disk | None = None
+        self._losses: LossRecord | None = None
         self._tls: Tls | None = None
         #: Definitions have changed that could not be saved.
         self._unsaved = False
@@ -105,6 +107,9 @@ class App:
         keeper = self._definitions
         keeper.note_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
         keeper.save()
+        self._losses = LossRecord(self.broker, self._disk.engine, self._disk.write, self.settings.data_dir)
+        self._losses.restore()
+        self._losses.start()
         self.server.watch = self._look_at_memory
         self._watch_memory()
         if not self.settings.management_agent.disable_metrics_collector:
@@ -158,6 +163,8 @@ class App:
         await asyncio.gather(self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds))
         if self._disk is not None:
             self._save_definitions()
+            if self._losses is not None:
+                self._losses.close()
             self._disk.close()
             self._disk = None
         if self._definitions is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -19,8 +19,8 @@ from storage.disk.files import DiskFiles, Files, sync_files
 from storage.disk.space import DiskSpace
 from storage.disk.trash import Trash
 from storage.engine_options import EngineOptions
-from storage.event_format import EventKind
-from storage.event_log import EventLog
+from storage.event_format import Event, EventKind
+from storage.event_log import EventLog, EventPosition, read_events
 from storage.recovery.checkpointer import Checkpointer
 from storage.recovery.report import RecoveryReport
 from storage.recovery.restart import Restart
@@ -31,7 +31,7 @@ from storage.stores.segment_store import SegmentStore, StoreState
 from storage.stores.stored_queue import StoredQueue
 from storage.uncommitted import Uncommitted
 
-__all__ = ["EngineOptions", "StorageEngine", "StoredQueue"]
+__all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "events_since"]
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: More than this of a store is not left for the next commit: the disk would stall the write after it for long.
@@ -221,6 +221,11 @@ class StorageEngine:
             body_bytes: Sum of their body lengths.
         """
         self._events.add(0, 0, 0, count, EventKind.UNROUTABLE, 0, 0, body_bytes)
+
+    @property
+    def events_end(self) -> EventPosition | None:
+        """Where the next event will stand; None while there is something for flush()."""
+        return None if self._dirty or self._refused or self._events.waiting else self._events.position
 
     def commit(self, callback: Callable[[], None] | None = None, events: bool = False) -> None:
         """Have all that flush() wrote synced, as the sync mode will have it.
@@ -472,6 +477,13 @@ class StorageEngine:
             self._committer.submit(group)
         else:
             group.commit(self._files, self._redo)
+
+
+def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Event]:
+    """The events in the log of an engine from a position on."""
+    directory = engine._directory
+    log = read_events(engine._files, directory.events, directory.store_id, position)
+    return (event for event in log if event is not None)
 
 
 def _ignore(alarm: bool) -> None:

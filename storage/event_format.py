@@ -9,7 +9,7 @@ Event log file: a header of 40 bytes, then records of 40 bytes.
     36 u32 crc of 0..35
 
      0 u64 seq | 8 i64 time | 16 u32 qid | 20 u32 count: seqs in a row | 24 u32 wait in ms, the longest of the run
-    28 u8 kind | 29 u8 priority | 30 u16 flags, from bit 8 on the number of redeliveries | 32 u32 body bytes
+    28 u8 kind | 29 u8 priority | 30 u16 flags, see below, from bit 8 on redeliveries | 32 u32 body bytes
     36 u32 crc of 0..35 XOR crc(store id)
 
 A reader skips kinds of events and flags that it does not know.
@@ -85,6 +85,9 @@ DEAD_LETTERED: Final = 1
 ARCHIVED: Final = 2
 #: The message was settled before it was written.
 NEVER_STORED: Final = 4
+#: Of DEAD_LETTER_LOST, in the bits 4 to 6: why the messages were dead-lettered, as 1 maxlen, 2 expired, 3 rejected,
+#: 4 delivery_limit; 0 in older files.
+LETTER_REASON_SHIFT: Final = 4
 #: One redelivery, in the bits from 8 on.
 REDELIVERED_ONCE: Final = 1 << 8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections import Counter
 
 from broker.core.alarms import Alarms
@@ -44,6 +45,7 @@ class Broker:
         statistics: What has happened.
         last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
         sockets: How many clients there may be.
+        losses_since: When counting of losses began, in seconds since 1970; perhaps by an earlier run.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Broker:
         report_to(log_slow_pattern)
         self.statistics = BrokerStatistics()
         self.last_sample = 0
+        self.losses_since = int(time.time())
         #: What could not be restored, as its virtual host is not there: kind and key by virtual host.
         self._stray: dict[str, list[tuple[str, Key]]] = {}
         self.sockets = SocketBudget()

@@ -145,10 +145,10 @@ class QueueCounters(LosingCounters):
     @property
     def has_losses(self) -> bool:
         """Whether it may have lost anything; a counter that is there may still be 0."""
-        return bool(self.dropped or self.refused or self.deleted)
+        return bool(self.dropped or self.refused or self.deleted or self.earlier)
 
-    def loss_row(self, retained: int = 0) -> tuple[int, ...]:
-        """The losses, by LOSS_FIELDS.
+    def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
+        """The losses of this run, by LOSS_FIELDS.
 
         Purged messages, and those of a deleted queue, are gone because somebody wanted that: they are not in the sum.
         """
@@ -194,3 +194,4 @@ class QueueCounters(LosingCounters):
         self.dead_letters_lost.update(other.dead_letters_lost)
         self.dead_letters_arrived += other.dead_letters_arrived
         self.deleted += other.deleted
+        self.add_earlier(other.earlier)

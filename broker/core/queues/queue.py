@@ -16,11 +16,11 @@ from broker.core.queues.limits import Limits
 from broker.core.queues.storage import QueueStorage, StoreFigures
 from broker.core.queues.time_to_live import split_expired, time_to_live
 from broker.core.time_slice import TimeSlice
-from policies.dead_letter import EXPIRED, MAXLEN, REJECTED
+from policies.dead_letter import EXPIRED, MAXLEN, REASONS, REJECTED
 from policies.policy import Policy
 from policies.settings import QueueSettings, effective_settings
 from protocol.field_table import FieldTable, find, plain_values
-from storage.event_format import DEAD_LETTERED, EventKind
+from storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
 from storage.interface import Entry
 from storage.message import Message
 
@@ -340,7 +340,8 @@ class Queue(QueueContents):
             self.counters.dead_letters_lost[reason] += len(messages) - arrived
             if not self.deleted:
                 body_bytes = sum([len(message.body) for message in messages[arrived:]])
-                self.store.note(EventKind.DEAD_LETTER_LOST, len(messages) - arrived, body_bytes)
+                why = (REASONS.index(reason) + 1) << LETTER_REASON_SHIFT
+                self.store.note(EventKind.DEAD_LETTER_LOST, len(messages) - arrived, body_bytes, why)
 
     def figures(self) -> StoreFigures:
         """Where its messages are; cheap enough to be asked of ten thousand queues in a row."""

@@ -107,10 +107,10 @@ class ExchangeCounters(LosingCounters):
     @property
     def has_losses(self) -> bool:
         """Whether it has lost anything."""
-        return bool(self.drop_unroutable or self.return_unroutable)
+        return bool(self.drop_unroutable or self.return_unroutable or self.earlier)
 
-    def loss_row(self, retained: int = 0) -> tuple[int, ...]:
-        """The losses, by LOSS_FIELDS."""
+    def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
+        """The losses of this run, by LOSS_FIELDS."""
         return self.drop_unroutable + self.return_unroutable, self.drop_unroutable, self.return_unroutable
 
     def lose(self, count: int, returned: bool) -> None:
@@ -126,6 +126,7 @@ class ExchangeCounters(LosingCounters):
         self.publish_out += other.publish_out
         self.drop_unroutable += other.drop_unroutable
         self.return_unroutable += other.return_unroutable
+        self.add_earlier(other.earlier)
 
 
 class ConnectionCounters(Followed):

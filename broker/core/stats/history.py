@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 #: Seconds between samples.
 STEP: Final = 5
@@ -85,9 +85,25 @@ class _Level:
             del self._rows[: excess * self._width]
             self._has_forgotten = True
 
+    def newest(self) -> Sequence[int]:
+        """The newest row; empty if there is none."""
+        return self._rows[-self._width :]
+
     def last(self) -> int:
         """The time of the newest row."""
         return self._times[-1]
+
+    def dump(self) -> list[Any]:
+        """All of it, for JSON."""
+        return [self._has_forgotten, self._times.tolist(), self._rows.tolist()]
+
+    def load(self, dumped: Sequence[Any]) -> None:
+        """Take the place of what was dumped."""
+        forgotten, times, rows = dumped
+        if len(rows) != len(times) * self._width:
+            raise ValueError("the rows of a history have another width")
+        self._has_forgotten = bool(forgotten)
+        self._times, self._rows = array("q", times), array("q", rows)
 
     def at(self, time: int) -> Sequence[int] | None:
         """What the numbers were at a time, as far as that is known; None before the first row there ever was."""
@@ -126,6 +142,25 @@ class History:
         """
         for level in self._levels:
             level.add(at, row)
+
+    def dump(self) -> list[Any]:
+        """All but the finest level, for JSON."""
+        return [level.dump() for level in self._levels[1:]]
+
+    def load(self, dumped: Sequence[Any], now: int) -> None:
+        """Take the place of one that was dumped, with the same retention.
+
+        Args:
+            dumped: As dump() returned it.
+            now: Seconds since 1970; of the finest level only what the numbers were last is known, as of now.
+        Raises:
+            ValueError: It is of another form.
+        """
+        if len(dumped) != len(self._levels) - 1:
+            raise ValueError("a history has other levels")
+        for level, each in zip(self._levels[1:], dumped, strict=True):
+            level.load(each)
+        self._levels[0].add(now, self._levels[1].newest() or self._zeros)
 
     def rates(self, now: int) -> list[float]:
         """Changes per second over the last step.

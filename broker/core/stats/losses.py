@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Generic, Self, TypeVar
+from operator import add
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from broker.core.stats.followed import Followed
-from broker.core.stats.history import LOSSES, LOSSES_SPARSE, STEP
+from broker.core.stats.history import LOSSES, LOSSES_SPARSE, STEP, History
 
 #: The longest that a window reaches back, in seconds; deleted objects are known by name for as long.
 DAY: Final = 86_400
@@ -28,10 +30,11 @@ class LosingCounters(Followed):
 
     Attributes:
         losses: When it lost them; None until a sample has found any.
-        since: When counting began, in seconds since 1970. Counters do not outlive the broker.
+        since: When counting of losses began, in seconds since 1970; perhaps by an earlier run.
+        earlier: What was lost in earlier runs, by LOSS_FIELDS; empty if nothing was. The other counters begin at 0.
     """
 
-    __slots__ = ("losses", "since")
+    __slots__ = ("earlier", "losses", "since")
 
     #: Names of the numbers in a row of losses; the first is the sum of what is lost for good.
     LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost",)
@@ -40,6 +43,7 @@ class LosingCounters(Followed):
         super().__init__()
         self.losses: LossHistory | None = None
         self.since = int(time.time())
+        self.earlier: tuple[int, ...] = ()
 
     @property
     @abstractmethod
@@ -47,16 +51,41 @@ class LosingCounters(Followed):
         """Whether it may have lost anything; cheap."""
 
     @abstractmethod
+    def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
+        """The losses of this run, by LOSS_FIELDS; see loss_row()."""
+
     def loss_row(self, retained: int = 0) -> tuple[int, ...]:
-        """The losses, by LOSS_FIELDS.
+        """The losses of this run and of earlier ones, by LOSS_FIELDS.
 
         Args:
             retained: Dead letters that wait for somebody to take them: not lost yet.
         """
+        row = self.current_loss_row(retained)
+        return tuple(map(add, row, self.earlier)) if self.earlier else row
 
     @abstractmethod
     def absorb(self, other: Self) -> None:
         """Add those of an object that has gone."""
+
+    def add_earlier(self, row: Sequence[int]) -> None:
+        """Add losses of an earlier run, by LOSS_FIELDS."""
+        if any(row):
+            self.earlier = tuple(map(add, self.earlier, row)) if self.earlier else tuple(row)
+
+    def restore_history(self, dumped: Sequence[Any], now: int) -> None:
+        """Take over the samples of an earlier run.
+
+        Args:
+            dumped: As History.dump() returned them.
+            now: Seconds since 1970, a multiple of the step of histories.
+        Raises:
+            ValueError: They are of another form.
+        """
+        retention = LOSSES if len(dumped) == len(LOSSES) - 1 else LOSSES_SPARSE
+        history = History(len(self.LOSS_FIELDS), retention)
+        history.load(dumped, now)
+        self.losses = LossHistory()
+        self.losses.history = history
 
     def look_at_losses(self, now: int, detailed: bool, retained: int = 0) -> None:
         """Take a sample of the losses.
@@ -124,7 +153,11 @@ class DeletedObjects(Generic[Counters]):
             self.others.absorb(counters)
             return
         counters.look_at_losses(now // STEP * STEP + STEP, detailed=False)
-        self.recent.append(Deleted(name, counters, now))
+        self.restore(name, counters, now)
+
+    def restore(self, name: str, counters: Counters, deleted_at: int) -> None:
+        """Put one behind all others; see note()."""
+        self.recent.append(Deleted(name, counters, deleted_at))
         if len(self.recent) > _DELETED_MAX:
             self.others.absorb(self.recent.popleft().counters)
 

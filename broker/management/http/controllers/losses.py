@@ -32,7 +32,6 @@ class Losses:
     def __init__(self, context: Context) -> None:
         self._broker = context.broker
         self._access = context.access
-        self._node = context.node
 
     def routes(self) -> list[web.RouteDef]:
         """The paths and their handlers."""
@@ -53,7 +52,7 @@ class Losses:
             order=lambda loss: (-loss.lost, loss.vhost, loss.kind, loss.name or "", loss.deleted_at),
             name=lambda loss: loss.name or "",
         )
-        totals = {"totals": loss_totals(losses, self._node.started_at // 1000, now, age)}
+        totals = {"totals": loss_totals(losses, self._broker.losses_since, now, age)}
         return await list_answer(request, losses, view, paginated=True, extra=totals)
 
 

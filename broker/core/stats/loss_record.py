@@ -1,0 +1,281 @@
+"""Keeps what was lost over restarts, in the file `losses.json` of the data directory.
+
+The file has the losses of all queues and exchanges with their histories, and of each queue how far into the event log
+they go. It is written every few seconds where something has been lost, and when the broker stops. After a crash the
+events since then are added, so that of queues nothing is missing; of exchanges, the last seconds before the crash are.
+It is worth no more than that: a file that cannot be read is told of, and counting begins again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from broker.core.queues.counters import QueueCounters
+from broker.core.stats.counters import ExchangeCounters
+from broker.core.stats.history import STEP
+from broker.core.stats.loss_events import rows_of_events
+from broker.core.stats.losses import LosingCounters
+from storage.directory.checked_json import crc_of, pack_checked
+from storage.disk.files import DiskFiles, replace_file
+from storage.engine import StorageEngine, events_since
+from storage.event_log import EventPosition
+
+if TYPE_CHECKING:
+    from broker.core.broker import Broker
+    from broker.core.timers import Timer
+    from broker.core.vhost import VirtualHost
+
+log = logging.getLogger("leveret.statistics")
+
+FILE: Final = "losses.json"
+_FORMAT: Final = 1
+#: Objects that are looked at in a row, and how long everybody else has a turn then, in seconds.
+_PIECE: Final = 100
+_PAUSE_SECONDS: Final = 0.002
+#: Also where nothing was lost the file is written once the event log has grown by this, or a restart would read it all.
+_EVENT_BYTES: Final = 4 << 20
+#: The share of the time that may go into writing.
+_BUSY_SHARE: Final = 0.02
+
+_Entry: TypeAlias = "dict[str, Any]"
+_Counters: TypeAlias = "QueueCounters | ExchangeCounters"
+_KINDS: Final[dict[str, type[QueueCounters] | type[ExchangeCounters]]] = {
+    "queue": QueueCounters,
+    "exchange": ExchangeCounters,
+}
+
+
+class LossRecord:
+    """The losses of a broker in a file.
+
+    Args:
+        broker: Whose they are.
+        engine: Has the event log.
+        write: Writes what queues were given, and the events.
+        data_dir: Where the file is.
+    """
+
+    def __init__(self, broker: Broker, engine: StorageEngine, write: Callable[[], object], data_dir: Path) -> None:
+        self._broker = broker
+        self._engine = engine
+        self._write_events = write
+        self._data_dir = data_dir
+        self._pool = ThreadPoolExecutor(1, "losses")
+        self._writing: Future[float] | None = None
+        self._timer: Timer | None = None
+        self._work: Iterator[None] = iter(())
+        #: Where the event log ended when the present piece of work began.
+        self._position: EventPosition | None = None
+        #: What was lost, and where the event log ended, when the file was last written.
+        self._written: tuple[list[tuple[int, ...]], EventPosition] | None = None
+
+    # --- at the start -------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Take up what the file and the events after it say; queues and exchanges have been restored."""
+        found = self._read()
+        now = self._broker.timers.now() // 1_000_000 // STEP * STEP
+        if found is not None:
+            self._broker.losses_since = int(found["since"])
+            by_qid: dict[int, tuple[EventPosition, LosingCounters]] = {}
+            # What is noted as deleted only now comes after what was deleted before.
+            for entry in sorted(found["objects"], key=lambda each: str(each["state"])):
+                try:
+                    self._restore_entry(entry, now, by_qid)
+                except (ValueError, KeyError, TypeError, OverflowError) as error:
+                    log.warning("%s: an entry is passed over: %r", self._data_dir / FILE, error)
+            self._add_events(EventPosition(*found["events"]), by_qid)
+        self.save()
+
+    def _read(self) -> dict[str, Any] | None:
+        path = self._data_dir / FILE
+        try:
+            fields: dict[str, Any] = json.loads(path.read_bytes())
+            if fields.pop("crc") == crc_of(fields) and fields["format"] == _FORMAT:
+                return fields
+            log.warning("%s is damaged, or of a newer version: losses are counted from now on", path)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("%s cannot be read (%s): losses are counted from now on", path, error)
+        return None
+
+    def _restore_entry(self, entry: _Entry, now: int, by_qid: dict[int, tuple[EventPosition, LosingCounters]]) -> None:
+        vhost = self._broker.vhosts.get(entry["vhost"])
+        if vhost is None:
+            return
+        counters = _KINDS[entry["kind"]]()
+        counters.since = int(entry["since"])
+        counters.add_earlier([int(entry["row"].get(name, 0)) for name in counters.LOSS_FIELDS])
+        if entry["history"]:
+            counters.restore_history(entry["history"], now)
+        if entry["qid"] is not None:
+            by_qid[entry["qid"]] = EventPosition(*entry["at"]), counters
+        self._place(vhost, entry, counters)
+
+    def _place(self, vhost: VirtualHost, entry: _Entry, counters: _Counters) -> None:
+        """Give counters of an earlier run to what they are of: an object, or one that is there no more."""
+        state, name = entry["state"], entry["name"]
+        deleted: Any = vhost.deleted_queues if entry["kind"] == "queue" else vhost.deleted_exchanges
+        if state in ("others", "earlier"):
+            _take_over(getattr(deleted, state), counters)
+            return
+        there: LosingCounters | None = None
+        if state == "present" and isinstance(counters, QueueCounters):
+            queue = vhost.queues.get(name)
+            # Another one of the same name may have been declared since.
+            there = queue.counters if queue is not None and queue.storage.qid == entry["qid"] else None
+        elif state == "present":
+            exchange = vhost.topology.exchanges.get(name)
+            there = exchange.counters if exchange is not None else None
+        if there is None:
+            deleted.restore(name, counters, entry["deleted_at"] or int(time.time()))
+        else:
+            _take_over(there, counters)
+
+    def _add_events(self, start: EventPosition, by_qid: dict[int, tuple[EventPosition, LosingCounters]]) -> None:
+        """Add what was lost after the file was written."""
+        queues = {
+            queue.storage.qid: queue.counters
+            for vhost in self._broker.vhosts.values()
+            for queue in vhost.queues.values()
+        }
+        positions = {at for at, _ in by_qid.values()} | {start}
+        for position in positions:
+            for qid, row in rows_of_events(events_since(self._engine, position)).items():
+                at, counters = by_qid.get(qid, (start, None))
+                found = queues.get(qid) or counters
+                if at == position and found is not None:
+                    found.add_earlier(row)
+                    if counters is None:
+                        found.since = self._broker.losses_since
+
+    # --- while it runs ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Write the file every few seconds from now on."""
+        self._later(STEP)
+
+    def close(self) -> None:
+        """Write it for the last time; the engine has written everything, and is open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._pool.shutdown(wait=True)
+        self.save()
+
+    def save(self) -> None:
+        """Write it now, in this thread."""
+        for _ in self._steps(at_once=True):
+            pass
+
+    def _later(self, seconds: float) -> None:
+        self._timer = self._broker.timers.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        try:
+            next(self._work)
+            self._later(_PAUSE_SECONDS)
+        except StopIteration:
+            busy = self._writing.result() if self._writing is not None and self._writing.done() else 0.0
+            self._work = self._steps(at_once=False)
+            self._later(max(STEP, busy / _BUSY_SHARE))
+        except Exception:
+            log.exception("internal error while losses were noted")
+            self._work = self._steps(at_once=False)
+            self._later(STEP)
+
+    def _steps(self, at_once: bool) -> Iterator[None]:
+        """Collect what was lost, some objects at a time, and have it written if it has changed."""
+        if self._writing is not None and not self._writing.done() and not at_once:
+            return
+        begin = self._position = self._end_of_events()
+        entries: list[_Entry] = []
+        for looked_at, _ in enumerate(self._broker_objects(entries), 1):
+            if looked_at % _PIECE == 0 and not at_once:
+                yield
+                # Events and counters of one piece have to tell of the same moment.
+                self._position = self._end_of_events()
+            if self._position is None or begin is None:
+                # There is more to write first: the next time.
+                return
+        if begin is None:
+            return
+        rows = [tuple(entry["row"].values()) for entry in entries]
+        if self._written is not None and self._written[0] == rows and not _has_grown(self._written[1], begin):
+            return
+        self._written = rows, begin
+        fields = {"format": _FORMAT, "since": self._broker.losses_since, "events": begin, "objects": entries}
+        if at_once:
+            self._write(fields)
+        else:
+            self._writing = self._pool.submit(self._write, fields)
+
+    def _end_of_events(self) -> EventPosition | None:
+        """How far the log goes, with all that has happened; None if not all of it can be written now."""
+        self._write_events()
+        return self._engine.events_end
+
+    def _broker_objects(self, entries: list[_Entry]) -> Iterator[None]:
+        """Add an entry for each object that has lost something; a step is one object."""
+        for vhost in list(self._broker.vhosts.values()):
+            for queue in list(vhost.queues.values()):
+                if queue.counters.has_losses and not queue.deleted:
+                    entry = _entry("queue", vhost.name, "present", queue.name, queue.counters, queue.retained_count)
+                    entries.append(entry | {"qid": queue.storage.qid, "at": self._position})
+                yield
+            for exchange in list(vhost.topology.exchanges.values()):
+                if exchange.counters.has_losses:
+                    entries.append(_entry("exchange", vhost.name, "present", exchange.name, exchange.counters))
+                yield
+            both: list[tuple[str, Any]] = [("queue", vhost.deleted_queues), ("exchange", vhost.deleted_exchanges)]
+            for kind, deleted in both:
+                for each in list(deleted.recent):
+                    gone = _entry(kind, vhost.name, "deleted", each.name, each.counters)
+                    entries.append(gone | {"deleted_at": each.deleted_at})
+                    yield
+                sums = {"others": deleted.others, "earlier": deleted.earlier}
+                entries += [
+                    _entry(kind, vhost.name, state, None, each) for state, each in sums.items() if each.has_losses
+                ]
+
+    def _write(self, fields: dict[str, Any]) -> float:
+        """Write the file; return how many seconds that took."""
+        started = time.perf_counter()
+        try:
+            replace_file(DiskFiles(), str(self._data_dir), FILE, pack_checked(fields))
+        except OSError as error:
+            self._written = None
+            log.warning("%s cannot be written: %s", self._data_dir / FILE, error.strerror or error)
+        return time.perf_counter() - started
+
+
+def _entry(kind: str, vhost: str, state: str, name: str | None, counters: LosingCounters, retained: int = 0) -> _Entry:
+    history = None if counters.losses is None else counters.losses.history
+    return {
+        "kind": kind,
+        "vhost": vhost,
+        "state": state,
+        "name": name,
+        "qid": None,
+        "since": counters.since,
+        "row": dict(zip(counters.LOSS_FIELDS, counters.loss_row(retained), strict=True)),
+        "history": [] if history is None else history.dump(),
+        "deleted_at": 0,
+    }
+
+
+def _take_over(target: LosingCounters, source: LosingCounters) -> None:
+    """Give counters what an earlier run counted."""
+    target.add_earlier(source.earlier)
+    target.since = min(target.since, source.since)
+    target.losses = source.losses
+
+
+def _has_grown(before: EventPosition, now: EventPosition) -> bool:
+    return now.file != before.file or now.offset - before.offset > _EVENT_BYTES
