@@ -19,6 +19,7 @@ from broker.core.queues.declaration import (
     check_equivalent,
     check_locked,
 )
+from broker.core.queues.priority import PriorityQueue
 from broker.core.queues.queue import Queue
 from broker.core.queues.quorum import QuorumQueue
 from broker.core.queues.storage import StorageRequest
@@ -232,7 +233,7 @@ class VirtualHost:
         priorities = find(declaration.arguments, "x-max-priority")
         max_priority = priorities.value if priorities is not None and not is_quorum else 0
         request = StorageRequest(self.name, declaration.name, durable, max_priority, keeps_all=is_quorum)
-        queue_class = QuorumQueue if is_quorum else Queue
+        queue_class = QuorumQueue if is_quorum else PriorityQueue if max_priority else Queue
         queue = queue_class(
             self,
             declaration.name,

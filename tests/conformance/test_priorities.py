@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.fixtures import Unique
+from tests.conformance.fixtures import Connect, Unique
 from tests.conformance.http_answers import ask
 from tests.conformance.operator_policies import NAME, USER, of, refusal
 from tests.conformance.reply_texts import invalid_argument
@@ -41,6 +41,47 @@ def test_4_3_1_consumers_too(channel: Channel, unique: Unique) -> None:
     channel.consume(queue, no_ack=True)
     expected = sorted(range(1, 13), key=lambda number: (-(number % 4), number))
     assert bodies(channel.deliveries(12)) == [b"%d" % number for number in expected]
+
+
+def burst(channel: Channel, queue: str, priorities: list[int]) -> None:
+    """Publish messages with these priorities, which are their bodies too, in one write."""
+    with channel.connection.wire.gathering():
+        for priority in priorities:
+            channel.publish("", queue, b"%d" % priority, {"priority": priority})
+    channel.sync(queue)
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "expected"),
+    [(1, [1, 9, 8, 7, 5, 5, 2]), (3, [1, 5, 9, 8, 7, 5, 2]), (0, [1, 5, 9, 2, 8, 7, 5])],
+)
+def test_4_3_1_an_idle_consumer_gets_what_comes_first(
+    channel: Channel, connect: Connect, unique: Unique, prefetch: int, expected: list[int]
+) -> None:
+    queue = new_queue(channel, unique, arguments=levels(10))
+    channel.qos(prefetch)
+    channel.consume(queue)
+    burst(connect().channel(), queue, [1, 5, 9, 2, 8, 7, 5])
+    found = []
+    for _ in expected:
+        delivery = channel.next_delivery()
+        found.append(int(delivery.body))
+        channel.ack(delivery.delivery_tag)
+    assert found == expected
+
+
+def test_4_3_1_idle_consumers_take_turns(channel: Channel, connect: Connect, unique: Unique) -> None:
+    queue = new_queue(channel, unique, arguments=levels(10))
+    channel.qos(2)
+    for tag in "ab":
+        channel.consume(queue, tag)
+    burst(connect().channel(), queue, [1, 2, 3, 4, 9, 8])
+    deliveries = channel.deliveries(4)
+    assert [(found.consumer_tag, found.body) for found in deliveries] == [
+        ("a", b"1"), ("b", b"2"), ("a", b"3"), ("b", b"4"),
+    ]  # fmt: skip
+    channel.ack(deliveries[0].delivery_tag)
+    assert channel.next_delivery().body == b"9"
 
 
 def test_4_3_1_equal_priorities_are_a_fifo(channel: Channel, unique: Unique) -> None:

@@ -6,7 +6,8 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -88,6 +89,7 @@ class Wire:
         self.timeout = timeout
         self.last_sent = time.monotonic()
         self._buffer = bytearray()
+        self._gathered: list[bytes] | None = None
 
     def __enter__(self) -> Wire:
         return self
@@ -101,12 +103,23 @@ class Wire:
 
     def send_bytes(self, data: bytes) -> None:
         """Send bytes as they are. A peer that is gone shows at the next read, not here."""
+        if self._gathered is not None:
+            self._gathered.append(data)
+            return
         self.last_sent = time.monotonic()
         self.socket.settimeout(self.timeout)
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             pass
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Send all that is sent inside the block in one write at its end."""
+        self._gathered = []
+        yield
+        gathered, self._gathered = self._gathered, None
+        self.send_bytes(b"".join(gathered))
 
     def send_frame(self, frame_type: int, channel: int, payload: bytes, *, end: int = 0xCE) -> None:
         """Send one frame of any type and payload."""
