@@ -21,6 +21,7 @@ from broker.core.vhost import VirtualHost
 from broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
 from policies.patterns import report_to
 from storage.definitions import Journal, Key, NoJournal
+from storage.disk.file_counts import FileCounts
 
 
 class Broker:
@@ -45,6 +46,7 @@ class Broker:
         statistics: What has happened.
         last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
         sockets: How many clients there may be.
+        file_counts: How often files of messages were read, written and synced.
         losses_since: When counting of losses began, in seconds since 1970; perhaps by an earlier run.
     """
 
@@ -68,6 +70,7 @@ class Broker:
         self.statistics = BrokerStatistics()
         self.last_sample = 0
         self.losses_since = int(time.time())
+        self.file_counts = FileCounts()
         #: What could not be restored, as its virtual host is not there: kind and key by virtual host.
         self._stray: dict[str, list[tuple[str, Key]]] = {}
         self.sockets = SocketBudget()

@@ -17,7 +17,7 @@ from broker.core.message_storage import DiskStorage
 from broker.core.timers import Timer
 from storage.commit.committer import SyncMode
 from storage.directory.directory_format import DataDirectoryError
-from storage.disk.files import DirectoryInUseError
+from storage.disk.files import DirectoryInUseError, DiskFiles
 from storage.engine import EngineOptions, StorageEngine
 
 log = logging.getLogger("leveret.storage")
@@ -65,7 +65,9 @@ class Disk:
     ) -> None:
         self._path = settings.data_dir
         self._timers = broker.timers
-        self.engine = _open(self._path, settings, call_soon_threadsafe, _disk_alarm(broker.alarms))
+        files = DiskFiles()
+        broker.file_counts = files.counts
+        self.engine = _open(self._path, files, settings, call_soon_threadsafe, _disk_alarm(broker.alarms))
         options = settings.storage
         self._storage = DiskStorage(
             self.engine, broker.turn.end_later, options.preload_messages, options.embed_bodies_below
@@ -99,13 +101,14 @@ class Disk:
 
 def _open(
     path: Path,
+    files: DiskFiles,
     settings: Settings,
     call_soon_threadsafe: Callable[[Callable[[], None]], object],
     on_disk_alarm: Callable[[bool], None],
 ) -> StorageEngine:
     try:
         return StorageEngine(
-            str(path), call_soon_threadsafe, _die, options=_options(settings), on_disk_alarm=on_disk_alarm
+            str(path), call_soon_threadsafe, _die, files, options=_options(settings), on_disk_alarm=on_disk_alarm
         )
     except (DirectoryInUseError, DataDirectoryError) as error:
         raise DiskError(f"cannot use the data directory {path}: {error}") from error

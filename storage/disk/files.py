@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from time import perf_counter
 from typing import Protocol
+
+from storage.disk.file_counts import FileCounts
 
 
 class DirectoryInUseError(Exception):
@@ -87,12 +90,18 @@ class Files(Protocol):
 
 
 class DiskFiles:
-    """The operating system's files. It implements Files."""
+    """The operating system's files. It implements Files.
 
-    __slots__ = ("appended",)
+    Attributes:
+        appended: See Files.
+        counts: What has been done with open files.
+    """
+
+    __slots__ = ("appended", "counts")
 
     def __init__(self) -> None:
         self.appended = 0
+        self.counts = FileCounts()
 
     def open(self, path: str, create: bool = False) -> int:
         """Open a file for reading and appending; return its handle."""
@@ -105,13 +114,18 @@ class DiskFiles:
 
     def append(self, handle: int, octets: bytes) -> int:
         """Write at the end of a file; return how many bytes were written."""
+        started = perf_counter()
         written = os.write(handle, octets)
+        self.counts.written(written, perf_counter() - started)
         self.appended += written
         return written
 
     def pread(self, handle: int, size: int, offset: int) -> bytes:
         """Read from a place in a file; less than asked for only at its end."""
-        return os.pread(handle, size, offset)
+        started = perf_counter()
+        octets = os.pread(handle, size, offset)
+        self.counts.read(len(octets), perf_counter() - started)
+        return octets
 
     def truncate(self, handle: int, size: int) -> None:
         """Cut a file."""
@@ -128,7 +142,9 @@ class DiskFiles:
 
     def fdatasync(self, handle: int) -> None:
         """Return once the contents are on the disk."""
+        started = perf_counter()
         os.fdatasync(handle)
+        self.counts.synced(perf_counter() - started)
 
     def size(self, path: str) -> int:
         """The length of a file in bytes."""

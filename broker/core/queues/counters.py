@@ -31,6 +31,7 @@ class QueueCounters(LosingCounters):
         dead_letters_lost: Dead letters that no queue has taken, by reason: the exchange is not there, routes them
             nowhere, or to full queues only.
         dead_letters_arrived: Dead letters that a queue has taken.
+        dead_letters_confirmed: Of these, the ones that were sent at least once, and all queues have taken.
         deleted: Messages that were ready when the queue was deleted.
         capacity: Share of the recent time in which consumers could have taken more at once, 0.0 to 1.0.
         disk_reads: Messages read from disk, by the last look.
@@ -77,6 +78,7 @@ class QueueCounters(LosingCounters):
         "capacity",
         "dead_lettered",
         "dead_letters_arrived",
+        "dead_letters_confirmed",
         "dead_letters_lost",
         "deleted",
         "delivered",
@@ -109,6 +111,7 @@ class QueueCounters(LosingCounters):
         self.dead_lettered: Counter[str] = Counter()
         self.dead_letters_lost: Counter[str] = Counter()
         self.dead_letters_arrived = 0
+        self.dead_letters_confirmed = 0
         self.deleted = 0
         self.capacity = 1.0
         self.disk_reads = 0
@@ -193,5 +196,6 @@ class QueueCounters(LosingCounters):
         self.dead_lettered.update(other.dead_lettered)
         self.dead_letters_lost.update(other.dead_letters_lost)
         self.dead_letters_arrived += other.dead_letters_arrived
+        self.dead_letters_confirmed += other.dead_letters_confirmed
         self.deleted += other.deleted
         self.add_earlier(other.earlier)

@@ -140,6 +140,7 @@ class QuorumQueue(Queue):
             super().dead_lettered(messages, taken, arrived, reason)
             return
         self.counters.dead_letters_arrived += taken
+        self.counters.dead_letters_confirmed += taken
         self._settle_letters(messages[:taken])
         retained = [message for message in messages[taken:] if id(message) in self._under_way]
         if not retained:

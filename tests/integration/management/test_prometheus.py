@@ -7,6 +7,7 @@ any more fails.
 from __future__ import annotations
 
 import gzip
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ import pytest
 from tests.integration.management.comparison import unexplained, unused
 from tests.integration.management.scene import VHOST, Traffic, make
 from tests.integration.management.scrapes import OPENMETRICS, families, label_names, scrape, types, value, values
+from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import Connection
@@ -29,16 +31,15 @@ SAMPLES: Final = Path(__file__).parent / "samples"
 #: What differs, and why.
 NAMES: Final = {
     "missing rabbitmq*_process_reductions_total": "work of Erlang processes",
-    "missing rabbitmq_erlang_processes_*": "Erlang processes",
-    "missing rabbitmq_erlang_gc_*": "Erlang's garbage collector",
-    "missing rabbitmq_erlang_scheduler_*": "Erlang's schedulers",
+    "missing rabbitmq_erlang_processes_limit": "Erlang processes",
+    "missing rabbitmq_erlang_gc_reclaimed_bytes_total": "Python does not tell",
+    "missing rabbitmq_erlang_scheduler_run_queue": "Erlang's schedulers",
     "missing rabbitmq_erlang_net_ticktime_seconds": "there is one node",
-    "missing rabbitmq_io_*": "what files are read and written is not counted",
+    "missing rabbitmq_io_seek_*": "files are read by offset and written at their end",
+    "missing rabbitmq_io_reopen_ops_total": "Erlang's file handle cache",
     "missing rabbitmq_schema_db_*": "Mnesia, Erlang's database",
-    "missing rabbitmq_msg_store_*": "queues share no store; rabbitmq_queue_disk_* count what they read and write",
     "missing rabbitmq_queue_index_*": "queues have no index beside their messages",
     "missing rabbitmq_raft_*": "quorum queues have one member, and no Raft",
-    "missing rabbitmq_global_messages_dead_lettered_confirmed_total": "dead letters at least once are not told apart",
     "missing erlang_*": "Erlang's virtual machine, and its database",
     "missing telemetry_*": "how long scrapes take, as RabbitMQ's exporter measures itself",
     "added leveret_queue_dropped_total": "messages that left otherwise than by being acknowledged, by reason",
@@ -307,3 +308,43 @@ def test_objects_may_be_the_default(leveret_process: Callable[..., LeveretProces
     process = leveret_process(settings={"prometheus.return_per_object_metrics": "true"})
     Management(process.http_url).request("PUT", "queues", "/", "q", body={"durable": True})
     assert value(scrape(process), "rabbitmq_queue_messages_ready", vhost="/", queue="q") == 0
+
+
+def test_missing_metrics_are_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "management.md").read_text("utf-8")
+    rows = text[text.index("Missing are metrics of what Leveret does not have") :].splitlines()
+    named = re.findall(r"`([a-z_*]+)`", " ".join(row.split("|")[1] for row in rows if row.startswith("| `")))
+    missing = {name.removeprefix("missing ") for name in NAMES if name.startswith("missing ")}
+    assert set(named) == {name.replace("rabbitmq*", "rabbitmq_*") for name in missing}
+
+
+def test_what_files_and_dead_letters_are_counted(leveret_process: Callable[..., LeveretProcess]) -> None:
+    process = leveret_process()
+    before = scrape(process)
+    with Connection(process.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("letters", durable=True)
+        arguments = [
+            ("x-queue-type", "S", "quorum"),
+            ("x-overflow", "S", "reject-publish"),
+            ("x-dead-letter-strategy", "S", "at-least-once"),
+            ("x-dead-letter-exchange", "S", ""),
+            ("x-dead-letter-routing-key", "S", "letters"),
+        ]
+        channel.queue_declare("q", durable=True, arguments=arguments)
+        channel.confirm_select()
+        for _ in range(3):
+            channel.publish("", "q", bytes(1000), {"delivery_mode": 2})
+        assert channel.wait_for_confirms(3) == [True] * 3
+        for _ in range(2):
+            delivery = channel.get("q")
+            assert delivery is not None
+            channel.reject(delivery.delivery_tag, requeue=False)
+        channel.sync("q")
+        wait_until(lambda: channel.queue_declare("letters", passive=True).message_count == 2, "dead letters arrive")
+    after = scrape(process)
+    for name in ("write_ops", "write_time_seconds", "sync_ops", "sync_time_seconds"):
+        assert value(after, f"rabbitmq_io_{name}_total") > value(before, f"rabbitmq_io_{name}_total"), name
+    assert value(after, "rabbitmq_io_write_bytes_total") - value(before, "rabbitmq_io_write_bytes_total") > 3000
+    labels = {"queue_type": "rabbit_quorum_queue", "dead_letter_strategy": "at_least_once"}
+    assert value(after, "rabbitmq_global_messages_dead_lettered_confirmed_total", **labels) == 2

@@ -129,6 +129,9 @@ _DEAD: Final = (
         ),
     ),
 )
+_CONFIRMED: Final = counter(
+    "messages_dead_lettered_confirmed_total", "Total number of messages dead-lettered and confirmed by target queues"
+)
 _CONSUMERS: Final = gauge("consumers", "Current number of consumers")
 _PUBLISHERS: Final = gauge("publishers", "Current number of publishers")
 
@@ -166,6 +169,8 @@ def _dead_letters(counted: Counted) -> Iterator[MetricFamily]:
             # Letters that are sent again because they did not arrive count each time.
             add(family, (_label(queue_type), "disabled"), max(0, counters.dropped[reason] - letters))
         yield family
+    confirmed = counted.queues["quorum"].dead_letters_confirmed
+    yield _CONFIRMED.single(_PREFIX, confirmed, queue_type=_label("quorum"), dead_letter_strategy="at_least_once")
 
 
 def _label(queue_type: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import platform
+import threading
 from collections.abc import Iterator
 from importlib.metadata import version
+from resource import RUSAGE_SELF, getrusage
 from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
@@ -39,6 +42,22 @@ _COARSE: Final = (
     gauge("process_open_tcp_sockets", "Open TCP sockets"),
     gauge("process_resident_memory_bytes", "Memory used in bytes"),
     gauge("disk_space_available_bytes", "Disk space available in bytes"),
+    # What the HTTP API, too, shows under these names.
+    gauge("erlang_processes_used", "Erlang processes used"),
+    counter("erlang_gc_runs_total", "Total number of Erlang garbage collector runs"),
+    counter("erlang_scheduler_context_switches_total", "Total number of Erlang scheduler context switches"),
+)
+_FILES: Final = (
+    counter("io_read_ops_total", "Total number of I/O read operations"),
+    counter("io_read_bytes_total", "Total number of I/O bytes read"),
+    counter("io_read_time_seconds_total", "Total I/O read time"),
+    counter("io_write_ops_total", "Total number of I/O write operations"),
+    counter("io_write_bytes_total", "Total number of I/O bytes written"),
+    counter("io_write_time_seconds_total", "Total I/O write time"),
+    counter("io_sync_ops_total", "Total number of I/O sync operations"),
+    counter("io_sync_time_seconds_total", "Total I/O sync time"),
+    counter("msg_store_read_total", "Total number of Message Store read operations"),
+    counter("msg_store_write_total", "Total number of Message Store write operations"),
 )
 _LIMITS: Final = (
     gauge("process_max_fds", "Open file descriptors limit"),
@@ -75,6 +94,7 @@ def node_families(context: Context, prefix: str) -> Iterator[tuple[str, MetricFa
     for group, metrics, values in (
         ("connection_churn_metrics", _CHURN, _churn(broker)),
         ("node_coarse_metrics", _COARSE, _use(broker, node)),
+        ("node_persister_metrics", _FILES, _files(broker)),
         ("node_metrics", _LIMITS, _limits(broker, node)),
     ):
         for metric, value in zip(metrics, values, strict=True):
@@ -147,7 +167,34 @@ def _churn(broker: Broker) -> tuple[float, ...]:
 
 
 def _use(broker: Broker, node: Node) -> tuple[float, ...]:
-    return open_files(), broker.sockets.used, used_memory(), node.disk_free()
+    usage = getrusage(RUSAGE_SELF)
+    return (
+        open_files(),
+        broker.sockets.used,
+        used_memory(),
+        node.disk_free(),
+        threading.active_count(),
+        sum(generation["collections"] for generation in gc.get_stats()),
+        usage.ru_nvcsw + usage.ru_nivcsw,
+    )
+
+
+def _files(broker: Broker) -> tuple[float, ...]:
+    """What was done with files, and how many messages stores have read and written."""
+    counts = broker.file_counts
+    vhosts = [broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())]
+    return (
+        counts.reads,
+        counts.read_bytes,
+        counts.read_seconds,
+        counts.writes,
+        counts.written_bytes,
+        counts.write_seconds,
+        counts.syncs,
+        counts.sync_seconds,
+        sum(vhost.disk_reads for vhost in vhosts),
+        sum(vhost.disk_writes for vhost in vhosts),
+    )
 
 
 def _limits(broker: Broker, node: Node) -> tuple[float, ...]:
