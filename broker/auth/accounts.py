@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from broker.auth.attempts import AMQP, AuthAttempts
+from broker.auth.attempts import AMQP, AuthAttempts, LoginThrottle
 from broker.auth.passwords import SHA256, hash_password, verify_password
 from broker.auth.users import User
 from policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
@@ -45,12 +45,14 @@ class Accounts:
     Attributes:
         generation: Grows with every change, so that others may remember answers.
         attempts: Counts logins.
+        throttle: Says how long the answers to failed ones are held back.
         unrestored: Section and entry of definitions that the start could not restore; they are kept as they are.
     """
 
     def __init__(self, loopback_users: Collection[str] = ()) -> None:
         self.generation = 0
         self.attempts = AuthAttempts()
+        self.throttle = LoginThrottle()
         self.unrestored: list[tuple[str, dict[str, Any]]] = []
         self._loopback_users = frozenset(loopback_users)
         self._users: dict[str, User] = {}

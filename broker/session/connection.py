@@ -293,6 +293,17 @@ class Connection(asyncio.BufferedProtocol):
         self.reader.deafen()
         self.close_later(_SILENCE_SECONDS)
 
+    def hold_back(self, seconds: float, then: Callable[[], object]) -> None:
+        """Listen to nothing more of the client, and go on after a while; a handshake still takes no longer than it may.
+
+        Args:
+            seconds: How long.
+            then: Called afterwards, unless the connection is gone.
+        """
+        self.reader.deafen()
+        most = self.server.settings.handshake_timeout / 1000
+        self._set_timer(min(seconds, most), then if seconds <= most else self.drop)
+
     def close_later(self, seconds: float | None = None) -> None:
         """Drop the socket after a while, unless a later call sets another time.
 

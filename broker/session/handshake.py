@@ -7,6 +7,7 @@ passwords takes time, and is dropped without a word.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.session.capabilities import Capabilities
@@ -152,9 +153,15 @@ class Handshake:
                 connection.refuse(f"malformed response of mechanism {mechanism}: {malformed}")
                 return
             user = accounts.authenticate(username, password, from_loopback)
+        address = connection.peer[0]
         if user is None:
-            self._refuse_login(username, mechanism)
+            seconds = accounts.throttle.failed(address, username, connection.server.loop.time())
+            if seconds:
+                connection.hold_back(seconds, partial(self._refuse_login, username, mechanism))
+            else:
+                self._refuse_login(username, mechanism)
             return
+        accounts.throttle.succeeded(address, username)
         self._user = user
         connection.auth_mechanism = mechanism
         self._connection.move(ConnectionInput.START_OK)

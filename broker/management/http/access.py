@@ -21,6 +21,7 @@ from broker.core.vhost import VirtualHost
 from broker.management.http.accepted import require_json_accepted
 from broker.management.http.browser_sessions import BrowserSessions, session_token
 from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
+from broker.management.http.login_delay import FAILED_LOGIN
 from broker.management.http.request_bodies import read_body
 
 #: A tag includes the rights of those behind it.
@@ -93,7 +94,9 @@ class Access:
         if user is None and not loopback and self._accounts.authenticate(name, octets, True, None) is not None:
             raise not_authorised("User can only log in via localhost")
         if user is None:
+            request[FAILED_LOGIN] = name
             raise login_failed()
+        self._accounts.throttle.succeeded(remote, name)
         if not has_tag(user, "management"):
             raise not_authorised(_REFUSALS["management"])
         return user

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.auth.attempts import LoginThrottle
 
-#: Set by who has found a name and a password right that did not come in the header for them.
-LOGGED_IN: Final = web.RequestKey("logged_in", bool)
+#: The user whose password was wrong, set by who has found that out.
+FAILED_LOGIN: Final = web.RequestKey("failed_login", str)
+#: Set while the answer is held back.
+HELD_BACK: Final = web.RequestKey("held_back", bool)
+#: So often it is looked whether the client is still there, in seconds.
+_LOOK_SECONDS: Final = 1.0
 
 
 def slow_logins(throttle: LoginThrottle) -> Middleware:
@@ -23,17 +27,23 @@ def slow_logins(throttle: LoginThrottle) -> Middleware:
 
     @web.middleware
     async def hold_back(request: web.Request, handler: Handler) -> web.StreamResponse:
-        source = request.remote or ""
         try:
-            response = await handler(request)
-        except web.HTTPUnauthorized as refusal:
-            # Only a wrong name or password is answered with a challenge; rights that are missing are not. Without
-            # a body none were sent: browsers ask so before they know that a password is wanted.
-            if hdrs.WWW_AUTHENTICATE in refusal.headers and refusal.body:
-                await asyncio.sleep(throttle.failed(source, asyncio.get_running_loop().time()))
-            raise
-        if hdrs.AUTHORIZATION in request.headers or request.get(LOGGED_IN):
-            throttle.succeeded(source)
-        return response
+            return await handler(request)
+        finally:
+            username = request.get(FAILED_LOGIN)
+            if username is not None:
+                request[HELD_BACK] = True
+                await _wait(request, throttle.failed(request.remote or "", username, _now()))
 
     return hold_back
+
+
+async def _wait(request: web.Request, seconds: float) -> None:
+    """Wait, as long as the client does."""
+    end = _now() + seconds
+    while request.transport is not None and (left := end - _now()) > 0:  # noqa: ASYNC110 - nobody says when it goes
+        await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -14,7 +14,6 @@ from aiohttp.typedefs import Middleware
 
 from broker.accepting import Acceptor, Refused
 from broker.addresses import written
-from broker.auth.attempts import LoginThrottle
 from broker.config.options import Settings
 from broker.core.socket_budget import Clients
 from broker.management.http.context import Context
@@ -230,7 +229,7 @@ def _middlewares(context: Context) -> list[Middleware]:
     """What every request goes through, the outermost first."""
     cors = context.settings.management.cors
     foreign = refuse_foreign_pages(cors.allow_origins)
-    return [allow_origins(cors), in_form, foreign, slow_logins(LoginThrottle()), saving(context.save)]
+    return [allow_origins(cors), in_form, foreign, slow_logins(context.accounts.throttle), saving(context.save)]
 
 
 def prometheus_app(context: Context) -> web.Application:

@@ -17,6 +17,8 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
+from broker.management.http.login_delay import HELD_BACK
+
 #: Time for the head of a first request, and for that of a later one from its first byte on; in seconds.
 HEAD_SECONDS: Final = 5.0
 #: Time without a byte of a body, or without one that is taken of an answer.
@@ -85,8 +87,8 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is neither a request nor an answer under way."""
-        return self._request is None and self._unread == 0
+        """Whether there is neither a request nor an answer under way, or just the answer to a wrong login."""
+        return (self._request is None or HELD_BACK in self._request) and self._unread == 0
 
     def look(self, now: float) -> None:
         """Close the connection if nothing has gone on for too long."""

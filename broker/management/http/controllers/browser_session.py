@@ -9,7 +9,6 @@ from broker.management.http.answers import json_answer
 from broker.management.http.browser_sessions import cookie_name, session_token
 from broker.management.http.context import Context
 from broker.management.http.errors import login_failed
-from broker.management.http.login_delay import LOGGED_IN
 from broker.management.http.request_bodies import read_form
 from broker.management.http.routes import resource
 
@@ -47,7 +46,6 @@ class BrowserSession:
         if name is None or password is None:
             raise login_failed()
         user = self._access.authenticate(request, name, password)
-        request[LOGGED_IN] = True
         self._sessions.end(session_token(request) or "")
         answer = json_answer({"name": user.name, "tags": list(user.tags)})
         answer.headers[hdrs.SET_COOKIE] = _cookie(request, self._sessions.start(user))

@@ -31,41 +31,62 @@ class TestAttempts:
 
 class TestThrottle:
     def test_the_first_failures_cost_nothing_and_then_each_one_more(self) -> None:
-        throttle = LoginThrottle()
-        delays = [throttle.failed("a", 100.0) for _ in range(20)]
+        throttle, now = LoginThrottle(), 100.0
+        delays = []
+        for _ in range(20):
+            delays.append(throttle.failed("a", "guest", now))
+            now += delays[-1]
         assert delays[:3] == [0.0, 0.0, 0.0]
         assert 0 < delays[3] < 1
-        assert all(later == min(2 * earlier, 3.0) for earlier, later in pairwise(delays[3:]))
-        assert delays[-1] == 3.0
+        assert delays[4:] == pytest.approx([min(2 * earlier, 3.0) for earlier in delays[3:-1]])
+        assert delays[-1] == pytest.approx(3.0)
 
-    def test_sources_do_not_disturb_each_other(self) -> None:
+    def test_answers_leave_one_after_the_other_however_many_connections_there_are(self) -> None:
+        throttle = LoginThrottle()
+        answered = [throttle.failed("a", "guest", 100.0) for _ in range(20)]
+        assert all(later - earlier == 3.0 for earlier, later in pairwise(answered[8:]))
+
+    def test_nobody_waits_for_ever(self) -> None:
+        throttle = LoginThrottle()
+        assert max(throttle.failed("a", "guest", 100.0) for _ in range(10_000)) == 600.0
+
+    @pytest.mark.parametrize(("address", "username"), [("b", "guest"), ("a", "other")])
+    def test_users_and_addresses_do_not_disturb_each_other(self, address: str, username: str) -> None:
         throttle = LoginThrottle()
         for _ in range(10):
-            throttle.failed("a", 100.0)
-        assert throttle.failed("b", 100.0) == 0.0
+            throttle.failed("a", "guest", 100.0)
+        throttle.succeeded(address, username)
+        assert throttle.failed(address, username, 100.0) == 0.0
+        assert throttle.failed("a", "guest", 100.0) > 0.0
+
+    def test_an_address_is_the_same_inside_ipv6(self) -> None:
+        throttle = LoginThrottle()
+        for _ in range(10):
+            throttle.failed("127.0.0.1", "guest", 100.0)
+        assert throttle.failed("::ffff:127.0.0.1", "guest", 100.0) > 0.0
 
     def test_a_login_that_is_let_in_forgives_all(self) -> None:
         throttle = LoginThrottle()
         for _ in range(10):
-            throttle.failed("a", 100.0)
-        throttle.succeeded("a")
-        throttle.succeeded("never seen")
-        assert throttle.failed("a", 100.0) == 0.0
+            throttle.failed("a", "guest", 100.0)
+        throttle.succeeded("a", "guest")
+        throttle.succeeded("never seen", "guest")
+        assert throttle.failed("a", "guest", 100.0) == 0.0
 
     @pytest.mark.parametrize(("later", "forgiven"), [(59.0, False), (61.0, True)])
     def test_so_does_a_minute(self, later: float, forgiven: bool) -> None:
         throttle = LoginThrottle()
         for _ in range(10):
-            throttle.failed("a", 100.0)
-        assert (throttle.failed("a", 100.0 + later) == 0.0) is forgiven
+            throttle.failed("a", "guest", 100.0)
+        assert (throttle.failed("a", "guest", 100.0 + later) == 0.0) is forgiven
 
     def test_who_failed_longest_ago_is_forgotten_when_there_are_too_many(self) -> None:
         throttle = LoginThrottle()
         for _ in range(10):
-            throttle.failed("old", 100.0)
+            throttle.failed("old", "guest", 100.0)
         for number in range(4095):
-            throttle.failed(f"{number}", 100.0)
-        assert throttle.failed("old", 100.0) > 0, "it failed again just now"
+            throttle.failed(f"{number}", "guest", 100.0)
+        assert throttle.failed("old", "guest", 100.0) > 0, "it failed again just now"
         for number in range(4096, 8192):
-            throttle.failed(f"{number}", 100.0)
-        assert throttle.failed("old", 100.0) == 0.0
+            throttle.failed(f"{number}", "guest", 100.0)
+        assert throttle.failed("old", "guest", 100.0) == 0.0

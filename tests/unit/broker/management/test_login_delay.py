@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from broker.auth.attempts import LoginThrottle
 from broker.management.http.errors import CHALLENGE, login_failed, not_authorised
-from broker.management.http.login_delay import slow_logins
+from broker.management.http.login_delay import FAILED_LOGIN, slow_logins
 
 RIGHT, WRONG = "Basic right", "Basic wrong"
 
@@ -21,20 +21,17 @@ class CountingThrottle(LoginThrottle):
         super().__init__()
         self.log: list[str] = []
 
-    def failed(self, source: str, now: float) -> float:
+    def failed(self, address: str, username: str, now: float) -> float:
         """Remember it."""
-        self.log.append("failed")
+        self.log.append(f"{username} failed")
         return 0.0
-
-    def succeeded(self, source: str) -> None:
-        """Remember it."""
-        self.log.append("succeeded")
 
 
 async def answer(request: web.Request) -> web.Response:
     if "authorization" not in request.headers:
         raise web.HTTPUnauthorized(headers=CHALLENGE, text="")
     if request.headers["authorization"] == WRONG:
+        request[FAILED_LOGIN] = "guest"
         raise login_failed()
     if request.path == "/forbidden":
         raise not_authorised("Not administrator user")
@@ -63,14 +60,14 @@ async def ask(url: str, authorization: str | None, path: str = "x") -> int:
 async def test_only_wrong_passwords_count_as_failures(url: str, throttle: CountingThrottle) -> None:
     assert [await ask(url, each) for each in (WRONG, None, RIGHT)] == [401, 401, 200]
     assert await ask(url, RIGHT, "forbidden") == 401
-    assert throttle.log == ["failed", "succeeded"]
+    assert throttle.log == ["guest failed"]
 
 
 async def test_who_waits_holds_nobody_up(url: str, throttle: CountingThrottle) -> None:
     held = asyncio.Event()
 
     class Slow(CountingThrottle):
-        def failed(self, source: str, now: float) -> float:
+        def failed(self, address: str, username: str, now: float) -> float:
             held.set()
             return 60.0
 
