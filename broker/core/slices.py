@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Generator, Iterable
+from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 #: What all long work together takes between two looks at the sockets, in seconds, if each step of it is short.
 SLICE_SECONDS: Final = 0.005
@@ -111,3 +112,26 @@ async def take_slowly(steps: Iterable[object]) -> None:
     """Take all steps of something; everybody else has a turn in between whenever a slice of time is over."""
     async for _ in in_slices(steps):
         pass
+
+
+async def result_of(steps: Generator[object, None, Result]) -> Result:
+    """Take all steps of something like take_slowly(), and return what it returns."""
+    returned = _Returned(steps)
+    await take_slowly(returned)
+    return returned.value
+
+
+class _Returned(Iterable[object], Generic[Result]):
+    """Steps, and what they return in the end.
+
+    Args:
+        steps: The steps.
+    """
+
+    value: Result
+
+    def __init__(self, steps: Generator[object, None, Result]) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Generator[object, None, None]:
+        self.value = yield from self._steps

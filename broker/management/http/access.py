@@ -16,7 +16,8 @@ from broker.auth.accounts import Accounts
 from broker.auth.attempts import HTTP
 from broker.auth.users import User
 from broker.core.broker import Broker
-from broker.core.json_text import parse_json
+from broker.core.long_json import parse_json_in_steps
+from broker.core.slices import result_of
 from broker.core.vhost import VirtualHost
 from broker.management.http.accepted import require_json_accepted
 from broker.management.http.browser_sessions import BrowserSessions, session_token
@@ -236,7 +237,7 @@ async def read_object(request: web.Request) -> Mapping[str, Any]:
     if not body:
         return {}
     try:
-        read = parse_json(body)
+        read = await result_of(parse_json_in_steps(body))
     except ValueError:
         raise bad_request("not_json") from None
     if isinstance(read, str):

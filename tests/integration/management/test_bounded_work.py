@@ -92,3 +92,19 @@ def test_policies_that_try_for_years_match_nothing_and_hold_nobody_up(broker: Le
 
 def _queue(name: str) -> dict[str, object]:
     return {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"arguments":{"x":[' + b",".join([b"[]"] * 2_500_000) + b"]}}",
+        b'{"x":[' + b",".join([b'{"a":1}'] * 900_000) + b"]}",
+        b'{"arguments":' * 100_000 + b"1" + b"}" * 100_000,
+    ],
+    ids=["wide", "objects", "deep"],
+)
+def test_long_bodies_hold_nobody_up(broker: LeveretProcess, api: HttpApi, body: bytes) -> None:
+    with Bystander(broker.url) as bystander:
+        reply = api.ask("PUT", path("queues", "/", "from-a-long-body"), body)
+    assert reply.status in (201, 400)
+    assert bystander.longest < _PATIENCE

@@ -12,8 +12,8 @@ from aiohttp import web
 from broker.auth.users import User
 from broker.config.errors import DefinitionsError
 from broker.core.export import for_vhost
-from broker.core.json_text import parse_json
-from broker.core.slices import in_slices, take_slowly
+from broker.core.long_json import parse_json_in_steps
+from broker.core.slices import in_slices, result_of, take_slowly
 from broker.definitions import export_steps, import_steps, vhost_export_steps
 from broker.management.http.access import has_tag
 from broker.management.http.answers import encode, json_text_answer
@@ -152,7 +152,7 @@ async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
     else:
         body = await read_file(request)
     try:
-        document = parse_json(body) if body else {}
+        document = await result_of(parse_json_in_steps(body)) if body else {}
     except ValueError:
         raise bad_request(_MALFORMED) from None
     if not isinstance(document, dict):
