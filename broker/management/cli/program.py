@@ -25,6 +25,7 @@ from broker.management.cli.faults import (
 from broker.management.cli.formatters.look import Look
 from broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
 from broker.management.cli.options import Scan, scan
+from broker.printable import in_a_line, in_lines
 
 URL_VARIABLE: Final = "LEVERET_URL"
 DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
@@ -183,7 +184,7 @@ def _print_banner(command: Command, context: Context, name: str, streams: Stream
         return
     banner = command.banner(context)
     if banner:
-        streams.out.write(f"{banner}\n")
+        streams.out.write(f"{in_a_line(banner)}\n")
         streams.out.flush()
 
 
@@ -215,7 +216,7 @@ def _print_fault(fault: CommandFault, scanned: Scan, streams: Streams) -> int:
 
         streams.error(encoded(fault.json))
         return fault.json_status
-    streams.error(fault.text)
+    streams.error(in_lines(fault.text))
     return fault.status
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from broker.management.cli.command import Outcome, Rows
 from broker.management.cli.formatters.look import Look
-from broker.management.cli.formatters.table import cell
+from broker.management.cli.formatters.table import text_of
 
 
 def record(fields: Sequence[str]) -> str:
@@ -21,7 +21,7 @@ def rows(listing: Rows, look: Look) -> Iterator[str]:
         if first:
             yield record(listing.columns)
         first = False
-        yield record([cell(row.get(column)) for column in listing.columns])
+        yield record([text_of(row.get(column)) for column in listing.columns])
 
 
 def outcome(result: Outcome, look: Look) -> Iterator[str]:

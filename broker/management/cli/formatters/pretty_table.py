@@ -8,8 +8,9 @@ from typing import Any
 
 from broker.management.cli.command import Outcome, Rows
 from broker.management.cli.formatters.look import Look
-from broker.management.cli.formatters.table import cell as plain_cell
+from broker.management.cli.formatters.table import text_of
 from broker.management.cli.terms import Arguments, entries
+from broker.printable import in_lines
 
 Block = list[str]
 
@@ -19,10 +20,10 @@ def cell(value: Any) -> str:
     if isinstance(value, Arguments):
         return "".join(entries(value))
     if isinstance(value, list):
-        return ", ".join(plain_cell(each) for each in value)
+        return ", ".join(text_of(each) for each in value)
     if isinstance(value, dict):
-        return "".join(f"{{{key},{plain_cell(each)}}}" for key, each in value.items())
-    return plain_cell(value)
+        return "".join(f"{{{key},{text_of(each)}}}" for key, each in value.items())
+    return text_of(value)
 
 
 def width(text: str) -> int:
@@ -57,7 +58,7 @@ def outcome(result: Outcome, look: Look) -> Iterator[str]:
 
 def _block(text: str) -> Block:
     # Whatever would move the cursor would break the boxes.
-    return [line.expandtabs(4) for line in text.splitlines()] or [""]
+    return [in_lines(line).expandtabs(4) for line in text.split("\n")] or [""]
 
 
 def _boxed(columns: Sequence[str], body: list[list[Block]], look: Look) -> Iterator[str]:

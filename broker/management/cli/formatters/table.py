@@ -8,10 +8,16 @@ from typing import Any
 from broker.management.cli.command import Outcome, Rows
 from broker.management.cli.formatters.look import Look
 from broker.management.cli.terms import Arguments, number, plain
+from broker.printable import in_a_line, in_lines
 
 
 def cell(value: Any) -> str:
-    """Return a value as one cell."""
+    """Return a value as one cell of one line, whatever characters a name in it has."""
+    return in_a_line(text_of(value))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -23,10 +29,10 @@ def cell(value: Any) -> str:
     if isinstance(value, Arguments):
         return plain(value)
     if isinstance(value, tuple):
-        return f"{{{','.join(cell(each) for each in value)}}}"
+        return f"{{{','.join(text_of(each) for each in value)}}}"
     if isinstance(value, list):
-        return f"[{', '.join(cell(each) for each in value)}]"
-    return f"[{', '.join(f'{{{key}, {cell(each)}}}' for key, each in value.items())}]"
+        return f"[{', '.join(text_of(each) for each in value)}]"
+    return f"[{', '.join(f'{{{key}, {text_of(each)}}}' for key, each in value.items())}]"
 
 
 def rows(listing: Rows, look: Look) -> Iterator[str]:
@@ -46,4 +52,4 @@ def rows(listing: Rows, look: Look) -> Iterator[str]:
 def outcome(result: Outcome, look: Look) -> Iterator[str]:
     """Give the lines of what is no listing."""
     if result.text:
-        yield result.text
+        yield in_lines(result.text)

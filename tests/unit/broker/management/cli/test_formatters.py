@@ -161,3 +161,14 @@ def test_boxes_are_straight(rows: list[dict[str, Any]]) -> None:
     lines = shown("pretty_table", Rows(("a", "b"), rows)).removesuffix("\n").split("\n")
     assert len({width(line) for line in lines}) == 1
     assert all(line[0] in "┌│├└" and line[-1] in "┐│┤┘" for line in lines)
+
+
+@pytest.mark.parametrize("name", ["table", "pretty_table"])
+def test_names_cannot_move_the_cursor(name: str) -> None:
+    text = shown(name, listing({**ROW, "name": "a\x1b[2Jb\u202ec"}))
+    assert r"a\x1b[2Jb\u202ec" in text
+    assert text.replace("\n", "").replace("\t", "").isprintable()
+
+
+def test_names_cannot_forge_rows() -> None:
+    assert len(shown("table", listing({**ROW, "name": "a\nb\tc"})).splitlines()) == 2
