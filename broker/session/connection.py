@@ -19,7 +19,9 @@ from broker.session.intake import Intake
 from broker.session.output import Output
 from broker.session.peer_certificate import TlsSession, tls_session
 from broker.session.remembered_routes import RememberedRoutes
+from broker.session.route_search import RouteSearch
 from broker.session.sockets import disable_delay, ends, name_of
+from broker.session.unfinished import Unfinished
 from protocol.events import Event, MethodReceived
 from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from protocol.field_table import FieldTable
@@ -68,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         output: Its outgoing half.
         channels: Its channels.
         routes: Where its publishes go.
+        route_search: Finds that out.
         capabilities: What the client can do.
         client_properties: As the client sent them.
         frame_max: Largest frame in bytes, framing included.
@@ -97,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self.reader.handle_channels(ChannelFrames.REFUSED)
         self.channels = Channels(self)
         self.routes = RememberedRoutes()
+        self.route_search = RouteSearch(server.broker.turn)
         self.capabilities = Capabilities()
         self.client_properties: FieldTable = ()
         self.frame_max = self.reader.frame_max
@@ -179,6 +183,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._handshake.receive(event)
             else:
                 self._handle_closing(event)
+        except Unfinished as work:
+            self.intake.work(work.go_on)
         except AmqpFault as fault:
             self.fail(fault, method_of(event))
         except WireFault as fault:
@@ -345,6 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_open = False
             self.channels.end()
             self.routes.forget()
+            self.route_search.forget()
             self.output.confirming.clear()
             self.vhost.delete_queues_of(self)
             self.server.broker.unregister(self)

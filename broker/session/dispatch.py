@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from broker.session.handlers.basic import acknowledge_run
 from broker.session.handlers.registry import HANDLERS
 from broker.session.publishing import publish_run, publish_varied
+from broker.session.unfinished import Unfinished
 from protocol.constants import BASIC_ACK, BASIC_PUBLISH
 from protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from protocol.faults import ChannelFault, ConnectionFault, ReplyCode
@@ -30,6 +31,9 @@ _ON_A_QUEUE: Final = frozenset(
     INDEX[name] for name in ("queue.bind", "queue.unbind", "queue.purge", "queue.delete", "basic.consume", "basic.get")
 )
 
+#: Those whose answer depends on how many messages there are; the queue is their second argument too.
+_WANTS_SETTLED: Final = frozenset(INDEX[name] for name in ("queue.declare", "queue.purge", "queue.delete", "basic.get"))
+
 
 def dispatch(connection: Connection, event: Event) -> None:
     """Handle one event of a running connection.
@@ -37,6 +41,7 @@ def dispatch(connection: Connection, event: Event) -> None:
     Raises:
         ConnectionFault: Whatever closes the connection.
         WireFault: Whatever drops it.
+        Unfinished: It takes long, and is to be handled again later.
     """
     if type(event) is PublishRun or type(event) is VariedRun:
         _publish(connection, event)
@@ -94,10 +99,26 @@ def _handle(connection: Connection, event: MethodReceived) -> None:
     handler = HANDLERS.get(index)
     if handler is None:
         raise ConnectionFault(ReplyCode.COMMAND_INVALID, "unimplemented method")
+    if index in _WANTS_SETTLED:
+        _wait_until_tidy(channel, event.arguments[1] or channel.last_queue)
     try:
         handler(channel, *event.arguments)
     except ChannelFault as fault:
         channel.fail(fault, index)
+
+
+def _wait_until_tidy(channel: Channel, name: str | None) -> None:
+    """Have a queue drop what it must before somebody is told how much is in it.
+
+    Raises:
+        Unfinished: That takes long.
+    """
+    queue = None if name is None else channel.vhost.queues.get(name)
+    if queue is None:
+        return
+    tidy, new_slice = queue.tidy, channel.vhost.turn.slice
+    if not tidy(new_slice()):
+        raise Unfinished(lambda: tidy(new_slice()))
 
 
 def _find(connection: Connection, event: MethodReceived) -> Channel:

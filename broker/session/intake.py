@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -14,8 +16,13 @@ if TYPE_CHECKING:
     from broker.session.connection import Connection
 
 _PUBLISHES: Final = (PublishRun, VariedRun)
+log = logging.getLogger("leveret.connection")
+
 _BLOCKED: Final = INDEX["connection.blocked"]
 _UNBLOCKED: Final = INDEX["connection.unblocked"]
+
+#: Events after which the time is looked at; as a rule they are runs, and take some microseconds each.
+_LOOK_EVERY: Final = 8
 
 
 class Intake:
@@ -29,7 +36,7 @@ class Intake:
         blocked: An alarm holds it: it has published while one was set.
     """
 
-    __slots__ = ("_held", "_is_read", "_overfull", "_owner", "_transport", "blocked")
+    __slots__ = ("_held", "_is_read", "_overfull", "_owner", "_transport", "_work", "blocked")
 
     def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
         # Else the two would hold each other until the garbage collector looks.
@@ -38,6 +45,8 @@ class Intake:
         self._held: list[Event] = []
         self._is_read = True
         self._overfull = False
+        #: What has to be done before the first of the held events.
+        self._work: Callable[[], bool] | None = None
         self.blocked = False
 
     @property
@@ -50,7 +59,8 @@ class Intake:
         """Have the connection handle what there is to read, until something holds it."""
         connection = self._connection
         output, reader, alarms = connection.output, connection.reader, connection.server.broker.alarms
-        while not (self.blocked or self._overfull):
+        time_slice = connection.server.broker.turn.slice()
+        while self._work is None and not (self.blocked or self._overfull):
             events = self._held or reader.events()
             if not events:
                 if alarms.any and reader.is_inside_content():
@@ -62,14 +72,51 @@ class Intake:
                     self._wait_for_room(connection)
                 elif not (alarms.any and type(event) in _PUBLISHES and self._must_wait(connection)):
                     connection.handle(event)
-                    continue
+                    if self._work is None:
+                        is_running = connection.state is ConnectionState.RUNNING
+                        if position % _LOOK_EVERY or not is_running or not time_slice.is_over():
+                            continue
+                        self.work(_nothing)
+                        self._held = events[position + 1 :]
+                        return
                 self._held = events[position:]
                 return
+
+    # -- events that take long ----------------------------------------------------------------------------
+
+    def work(self, go_on: Callable[[], bool]) -> None:
+        """Have some work done before anything else of this connection, with others served in between.
+
+        Args:
+            go_on: Does a slice of it; returns whether all is done.
+        """
+        connection = self._connection
+        self._work = go_on
+        self._read_or_not()
+        connection.server.loop.call_soon(self._go_on_working)
+
+    def _go_on_working(self) -> None:
+        connection = self._owner()
+        if connection is None or self._work is None:
+            return
+        try:
+            is_done = self._work()
+        except Exception:
+            # The event itself fails then, and with it this connection.
+            log.exception("AMQP connection %s: internal error", connection.name)
+            is_done = True
+        if not is_done:
+            connection.server.loop.call_soon(self._go_on_working)
+            return
+        self._work = None
+        self._read_or_not()
+        self.process()
 
     def release(self) -> None:
         """Forget what has not been handled, and read on: the connection is over, and waits for its end only."""
         connection = self._connection
         self._held = []
+        self._work = None
         self.blocked = self._overfull = False
         connection.server.broker.alarms.forget(connection)
         connection.output.resume = None
@@ -112,7 +159,7 @@ class Intake:
 
     def _read_or_not(self) -> None:
         """Read from the socket, or do not, as things are now."""
-        reads = not (self.blocked or self._overfull)
+        reads = self._work is None and not (self.blocked or self._overfull)
         if reads is self._is_read or self._transport.is_closing():
             return
         self._is_read = reads
@@ -122,3 +169,8 @@ class Intake:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+
+def _nothing() -> bool:
+    """No work: only others have their turn."""
+    return True

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 from broker.core.published import read_expiration, read_extra_keys
 from broker.core.queues.queue import Queue
-from broker.core.routing import route as find_route
 from broker.session.delivery import send_message
 from broker.session.direct_reply import REPLY_QUEUE
 from protocol import properties
@@ -90,6 +89,7 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
         ConnectionFault: NOT_IMPLEMENTED (540), INTERNAL_ERROR (541).
+        Unfinished: Finding the queues takes long.
     Spec: AMQP 0-9-1 basic.publish; the order of the checks is RabbitMQ's.
     """
     publish = run.publish
@@ -379,7 +379,11 @@ def _find(
     channel: Channel, route: PublishRoute, keys: list[str], headers: FieldTable
 ) -> tuple[tuple[Queue, ...], bool]:
     """Queues for these keys and headers, and whether the headers did not matter."""
-    found = find_route(channel.vhost.topology, route.exchange, keys, headers)
+    search = channel.connection.route_search
+    found = search.find(channel.vhost.topology, route.exchange, keys, headers)
+    if search.is_outdated:
+        # Good for this message, which came before the change; the next one looks again.
+        route.generation = -1
     channel.connection.routes.count(len(found.queues))
     return cast("tuple[Queue, ...]", found.queues), found.cacheable
 
