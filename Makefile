@@ -24,9 +24,17 @@ help: ## list the commands
 run: $(VENV)/installed ## start the broker on port 5672 (ARGS="--port 0" and the like are passed on)
 	@exec $(BIN)/leveret $(ARGS)
 
+.PHONY: setup
+setup: needs-java needs-chromium $(VENV)/installed-test needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium
+
 .PHONY: test
-test: needs-java needs-chromium $(VENV)/installed-test needs-rabbitmqadmin ## run the whole test suite; installs JDK 17+, Maven and Chromium where it can
+test: setup ## run the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: test-fast
+test-fast: $(VENV)/installed-test ## run what finds most faults in a few minutes: unit, contract and conformance tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract tests/conformance tests/tidy \
+		-m "not spark and not docker" $(ARGS)
 
 .PHONY: test-python
 test-python: $(VENV)/installed-test needs-rabbitmqadmin ## run the test suite without what needs a JDK (the Java client, Spark) or Chromium

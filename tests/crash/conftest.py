@@ -10,7 +10,7 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the kill loop."""
     group = parser.getgroup("crash")
-    group.addoption("--kill-rounds", type=int, help="times that the broker is killed; default: $KILL_ROUNDS, or 20")
+    group.addoption("--kill-rounds", type=int, help="times that the broker is killed; default: $KILL_ROUNDS, or 12")
     group.addoption("--kill-seed", type=int, help="seed of the load; default: $KILL_SEED, or 1")
 
 
@@ -23,7 +23,7 @@ def _number(config: pytest.Config, option: str, variable: str, default: int) -> 
 @pytest.fixture
 def kill_rounds(pytestconfig: pytest.Config) -> int:
     """Times that the broker is killed."""
-    return _number(pytestconfig, "--kill-rounds", "KILL_ROUNDS", 20)
+    return _number(pytestconfig, "--kill-rounds", "KILL_ROUNDS", 12)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def kill_seed(pytestconfig: pytest.Config) -> int:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give the kill loop the time that its rounds need."""
-    rounds = _number(config, "--kill-rounds", "KILL_ROUNDS", 20)
+    rounds = _number(config, "--kill-rounds", "KILL_ROUNDS", 12)
     for item in items:
         if "kill_rounds" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.timeout(120 + 15 * rounds))
+            item.add_marker(pytest.mark.timeout(900 + 120 * rounds))

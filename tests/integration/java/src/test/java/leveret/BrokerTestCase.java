@@ -25,7 +25,7 @@ import org.junit.jupiter.api.function.Executable;
 /** Gives each test a connection, a channel, and names that no other test uses; removes afterwards what bore them. */
 abstract class BrokerTestCase {
     /** How long a test waits for something that has to come. */
-    static final long PATIENCE_SECONDS = 10;
+    static final long PATIENCE_SECONDS = 60;
 
     private final List<Connection> opened = new ArrayList<>();
     private final List<String> names = new ArrayList<>();

@@ -53,7 +53,7 @@ class ParallelChannelsTest extends BrokerTestCase {
                 String prefix = "c" + i + "-";
                 jobs.add(() -> publishAndConsume(prefix));
             }
-            List<Future<List<String>>> results = threads.invokeAll(jobs, 50, TimeUnit.SECONDS);
+            List<Future<List<String>>> results = threads.invokeAll(jobs, 5 * PATIENCE_SECONDS, TimeUnit.SECONDS);
             for (int i = 0; i < CHANNELS; i++) {
                 List<String> expected = new ArrayList<>();
                 for (int j = 0; j < MESSAGES; j++) {
