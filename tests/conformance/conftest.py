@@ -231,12 +231,12 @@ def policy(management: Management, vhost: str) -> Iterator[SetPolicy]:
 
 @pytest.fixture(scope="session")
 def poll() -> Poll:
-    """A function that waits until a condition holds, for at most 30 s."""
+    """A function that waits until a condition holds, for at most 180 s."""
 
     def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         while not condition():
-            assert time.monotonic() < deadline, "the condition did not come to hold within 30 s"
+            assert time.monotonic() < deadline, "the condition did not come to hold within 180 s"
             time.sleep(0.05)
 
     return wait

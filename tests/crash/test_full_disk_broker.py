@@ -36,7 +36,7 @@ def broker(tmp_path: Path) -> Iterator[LeveretProcess]:
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

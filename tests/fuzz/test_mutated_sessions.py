@@ -23,7 +23,7 @@ from tests.support.wire import ChannelClosed, Connection
 #: How long a new client may take for the simplest things, in seconds.
 ALIVE_WITHIN = 60.0
 #: How long the broker may take to forget the last victim, in seconds.
-FORGOTTEN_WITHIN = 30.0
+FORGOTTEN_WITHIN = 120.0
 
 
 def gauges(leveret: LeveretProcess) -> dict[str, int]:

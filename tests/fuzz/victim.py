@@ -54,7 +54,7 @@ class Victim:
 
     def send(self, octets: bytes) -> None:
         """Send bytes, reading meanwhile; a peer that is gone shows as dropped."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         view = memoryview(octets)
         while view and not self.dropped:
             assert time.monotonic() < deadline, "the broker takes no input"

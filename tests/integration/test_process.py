@@ -259,7 +259,7 @@ def test_a_client_that_answers_is_not_waited_for(tmp_path: Path) -> None:
         connection.wire.expect_eof()
         connection.abort()
         assert program.wait() == (0, "")
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 55
         assert "did not end" not in program.log()
 
 
@@ -288,7 +288,7 @@ def test_an_http_client_that_does_not_read_has_the_same_deadline(tmp_path: Path)
             started = time.monotonic()
             program.signal(signal.SIGTERM)
             assert program.wait() == (0, "")
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 55
 
 
 def test_stop_without_connections(tmp_path: Path) -> None:
@@ -331,5 +331,5 @@ def test_second_signal_stops_at_once(tmp_path: Path, number: signal.Signals) -> 
         started = time.monotonic()
         program.signal(number)
         assert program.wait() == (-number, "")
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 55
         stuck.connection.abort()

@@ -55,7 +55,7 @@ class Writer:
         self.process.stdout.close()
 
     def model_at(self, cut: int) -> dict[str, list[int]]:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             for line in self.lines:
                 if line["until"] >= cut:
@@ -71,7 +71,7 @@ def live_writer(path: Path, seconds: float, seed: int = 1) -> Iterator[Writer]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     writer = Writer(process)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 180
         while not writer.lines and time.monotonic() < deadline:
             time.sleep(0.01)
         assert writer.lines

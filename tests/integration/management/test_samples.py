@@ -75,7 +75,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]
     with LeveretProcess(tmp_path_factory.mktemp("samples")) as process:
         make(Management(process.http_url))
         with Traffic(process.url):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 180
             while "idle_since" not in get(process, f"queues/{VHOST}/plain"):
                 assert time.monotonic() < deadline, "nothing has become idle"
                 time.sleep(0.1)

@@ -31,7 +31,7 @@ class Owner:
 
     def serve(self, until: Callable[[], bool]) -> None:
         """Do what other threads want done, until something holds."""
-        deadline = monotonic() + 30
+        deadline = monotonic() + 180
         while not until():
             assert monotonic() < deadline
             try:
