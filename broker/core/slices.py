@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Generator, Iterable
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from broker.core.time_slice import SLICE_MICROSECONDS, TimeSlice
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: What all long work together takes between two looks at the sockets, in seconds, if each step of it is short.
-SLICE_SECONDS: Final = 0.005
+#: What all long work together takes between two looks at the sockets, if each step of it is short.
+SLICE_SECONDS: Final = SLICE_MICROSECONDS / 1_000_000
 
 
 class _Turns:
@@ -73,6 +75,10 @@ def _turns() -> _Turns:
     return turns
 
 
+def _microseconds() -> int:
+    return time.perf_counter_ns() // 1000
+
+
 async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
     """The same items; everybody else has a turn in between whenever a slice of time is over.
 
@@ -82,15 +88,14 @@ async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
     turns = _turns()
     if turns.is_spent():
         await turns.wait()
-    started = time.perf_counter()
+    started, own = time.perf_counter(), TimeSlice(_microseconds)
     try:
         for item in items:
             yield item
-            now = time.perf_counter()
-            if now - started > SLICE_SECONDS:
-                turns.spend(now - started)
+            if own.is_over():
+                turns.spend(time.perf_counter() - started)
                 await turns.wait()
-                started = time.perf_counter()
+                started, own = time.perf_counter(), TimeSlice(_microseconds)
     finally:
         turns.spend(time.perf_counter() - started)
 
@@ -98,14 +103,13 @@ async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
 async def in_time(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
     """Like in_slices(), for what comes asynchronously but need not wait for anything."""
     turns = _turns()
-    started = time.perf_counter()
+    own = TimeSlice(_microseconds)
     async for item in items:
         yield item
-        now = time.perf_counter()
-        if now - started > SLICE_SECONDS:
-            turns.spend(now - started)
+        if own.is_over():
+            turns.spend(SLICE_SECONDS)
             await turns.wait()
-            started = time.perf_counter()
+            own = TimeSlice(_microseconds)
 
 
 async def take_slowly(steps: Iterable[object]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 #: Microseconds: many messages, and nothing that a client would notice.
-_LENGTH: Final = 5_000
+SLICE_MICROSECONDS: Final = 5_000
 
 
 class TimeSlice:
@@ -22,7 +22,7 @@ class TimeSlice:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._end = clock() + _LENGTH
+        self._end = clock() + SLICE_MICROSECONDS
 
     def is_over(self) -> bool:
         """Whether the rest of the work has to wait."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from broker.core.published import published_to
 from broker.core.queues.declaration import check_locked
 from broker.core.queues.moving import End, Move
 from broker.core.queues.queue import Queue
+from broker.core.slices import take_slowly
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import encode, json_answer, json_text_answer
@@ -33,8 +33,6 @@ from storage.interface import Entry
 
 #: What becomes of messages that were got.
 _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
-#: Messages between two chances for everybody else.
-_SLICE: Final = 100
 
 
 class QueueMessages:
@@ -157,18 +155,19 @@ async def _get(
     holder = None if mode == "ack_requeue_false" else Holder(queue)
     taken: list[Entry] = []
     shown: list[str] = []
-    try:
-        while count < 0 or len(shown) < count:
-            if queue.deleted:
-                break
+
+    def steps() -> Iterator[None]:
+        while (count < 0 or len(shown) < count) and not queue.deleted:
             entry = queue.get(holder)
             note(entry)
             if entry is None:
                 break
             taken.append(entry)
             shown.append(encode(_describe(entry, queue.ready_count(), as_base64, truncate)))
-            if len(shown) % _SLICE == 0:
-                await asyncio.sleep(0)
+            yield
+
+    try:
+        await take_slowly(steps())
     finally:
         if holder is not None and taken:
             queue.release(holder, taken)
