@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.core.dead_letter import DeadLetters
@@ -202,7 +204,7 @@ class VirtualHost:
             return 0
         del self.queues[queue.name]
         if queue.owner is not None:
-            del self._owned[id(queue.owner)][queue]
+            self._owned.get(id(queue.owner), {}).pop(queue, None)
         self.topology.remove_queue(queue)
         self.recorder.queue_deleted(queue)
         self.unrestored.delete_bindings("queue", queue.name)
@@ -215,10 +217,16 @@ class VirtualHost:
         return deleted
 
     def delete_queues_of(self, owner: object) -> None:
-        """Delete the exclusive queues of a connection that has ended."""
-        for queue in list(self._owned.get(id(owner), ())):
-            self.delete_queue(queue)
-        self._owned.pop(id(owner), None)
+        """Delete the exclusive queues of a connection that has ended: at once, unless they are very many."""
+        self._delete_in_slices(deque(self._owned.pop(id(owner), ())))
+
+    def _delete_in_slices(self, queues: deque[Queue]) -> None:
+        time_slice = self.turn.slice()
+        while queues:
+            self.delete_queue(queues.popleft())
+            if queues and time_slice.is_over():
+                self.timers.call_later(0, partial(self._delete_in_slices, queues))
+                return
 
     def _check_queue_limit(self, name: str) -> None:
         if self.max_queues is not None and 0 <= self.max_queues <= len(self.queues):

@@ -218,11 +218,15 @@ class Channel:
             self._released(holder, len(settled))
             settle(settled)
             return
+        queue = holder.queue
         # To RabbitMQ every basic.get is a consumer of its own: limits and deliveries follow each one.
-        for entry in settled:
-            holder.queue.release(holder, [entry])
-            settle([entry])
-            holder.queue.deliver()
+        # All at once comes to the same where there are no limits, and nobody to deliver to.
+        at_once = not queue.has_limits and not queue.consumers.ring
+        runs = [settled] if at_once else [[entry] for entry in settled]
+        for run in runs:
+            queue.release(holder, run)
+            settle(run)
+            queue.deliver()
         self.forget_getter(holder)
 
     def _released(self, holder: Holder, count: int) -> None:
@@ -235,7 +239,7 @@ class Channel:
 
     def requeue_all(self) -> None:
         """Put all unacknowledged messages back into their queues (basic.recover)."""
-        self.settle([held for _, held in self.unacked.take_all()], "requeue")
+        self.settle(self.unacked.take_all(), "requeue")
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -272,10 +276,11 @@ class Channel:
             self.reply_consumer.cancel()
         if self.transaction is not None:
             self.transaction.rollback()
-        outstanding = self.unacked.take_all()
-        if keep_got:
-            self.unacked.restore([(tag, held) for tag, held in outstanding if held[0].queue not in left])
-        _return_all([held for tag, held in outstanding if tag not in self.unacked])
+        kept = [each for each in self.unacked.items() if keep_got and each[1][0].queue not in left]
+        for tag, _ in kept:
+            del self.unacked[tag]
+        _return_all(self.unacked.take_all())
+        self.unacked.restore(kept)
         self.shared_prefetch.clear()
         self._getters.clear()
         self.confirms = self.transaction = None

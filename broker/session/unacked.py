@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import TypeAlias
 
 from broker.core.consumers import Holder
@@ -50,8 +49,8 @@ class Unacked(dict[int, Held]):
         self.update(held)
         self._lowest = min([self._lowest, *[tag for tag, _ in held]])
 
-    def take_all(self) -> list[tuple[int, Held]]:
-        """Take out all that is outstanding, in order of the tags."""
-        held = sorted(self.items(), key=itemgetter(0))
+    def take_all(self) -> list[Held]:
+        """Take out all that is outstanding; who held which message, in order of the tags."""
+        held = [self[tag] for tag in sorted(self)]
         self.clear()
         return held

@@ -62,6 +62,11 @@ class QueueContents(ABC):
         #: Messages without an expiry time that have come at the tail since the last one with it.
         self._untimed_since = 0
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether limits of its length are in force."""
+        return self._limits is not None
+
     def _set_lazy(self, lazy: bool) -> None:
         """Keep ready messages on disk only, or in memory as far as there is room."""
         self.storage.set_lazy(lazy)

@@ -157,3 +157,16 @@ class TestAQueueThatShrinks:
 
 def test_the_turn_has_the_slices() -> None:
     assert not turn.Turn(lambda _: None).slice().is_over()
+
+
+def test_the_exclusive_queues_of_a_client_that_leaves(broker: MemoryBroker, client: MemoryClient) -> None:
+    owner, other = broker.open(), broker.open()
+    for number in range(300):
+        owner.send(method(1, commands.Queue.Declare, queue=f"own{number}", exclusive=True))
+    owner.transport.lose()
+    step(broker)
+    assert len(broker.vhost.queues) > 200
+    assert len(other.call(1, commands.Queue.Declare, queue="other")) == 1
+    broker.loop.advance(0)
+    assert sorted(broker.vhost.queues) == ["other", "q"]
+    assert broker.vhost._owned == {}

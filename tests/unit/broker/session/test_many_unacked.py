@@ -102,3 +102,16 @@ def test_all_return_in_their_order(
     assert queue.ready_count() == _MESSAGES
     seqs = [seq for seq, _, _ in queue.store.take(20, 1 << 30)[0]]
     assert seqs == list(range(1, 21))
+
+
+@pytest.mark.parametrize("requeue", [False, True])
+def test_many_that_were_got(broker: MemoryBroker, requeue: bool) -> None:
+    client = broker.open()
+    client.call(1, commands.Queue.Declare, queue="q")
+    client.send(publish(1, "q", b"x") * 50_000)
+    for _ in range(50):
+        client.send(method(1, commands.Basic.Get, queue="q") * 1000)
+        client.transport.take()
+    with in_time():
+        client.send(method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=requeue))
+    assert broker.vhost.queues["q"].ready_count() == (50_000 if requeue else 0)

@@ -188,3 +188,12 @@ def test_matches_as_defined(name: str, arguments: FieldTable, headers: FieldTabl
     expected = all(results) if name.startswith("all") else any(results)
 
     assert fits((*arguments, ("x-match", FieldValue("S", name.encode()))), headers) is expected
+
+
+def test_very_many_bindings_are_looked_at_with_pauses() -> None:
+    exchange = HeadersExchange("/", "x")
+    for number in range(3000):
+        exchange.bind(Binding(exchange, NamedQueue(f"q{number}"), "", table(("a", "I", number % 3))))
+    found = list(exchange.destinations("", table(("a", "I", 1))))
+    assert found.count(None) == 6
+    assert names(found) == sorted(f"q{number}" for number in range(1, 3000, 3))

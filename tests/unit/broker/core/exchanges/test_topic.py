@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import time
+from itertools import product
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.core.exchanges import topic
 from broker.core.exchanges.topic import TopicExchange
 from tests.support.bound import bind_named, names
 
@@ -72,10 +75,12 @@ words = st.sampled_from(["", "a", "b", "*", "#", "a*", "##"])
 topics = st.lists(words, max_size=5).map(".".join)
 
 
+@pytest.mark.parametrize("step", [1, 5, 1000])
 @given(st.sets(topics, max_size=12), st.data(), st.lists(topics, min_size=1, max_size=5))
 def test_matches_as_defined_after_any_binding_and_unbinding(
-    patterns: set[str], data: st.DataObject, keys: list[str]
+    step: int, patterns: set[str], data: st.DataObject, keys: list[str]
 ) -> None:
+    """Also where finding the destinations takes several steps."""
     exchange = TopicExchange("/", "x")
     bindings = {pattern: bind_named(exchange, pattern, pattern) for pattern in sorted(patterns)}
     gone = data.draw(st.sets(st.sampled_from(sorted(patterns)))) if patterns else set()
@@ -84,7 +89,9 @@ def test_matches_as_defined_after_any_binding_and_unbinding(
 
     for key in keys:
         expected = [p for p in patterns - gone if matches_naively(split_naively(p), split_naively(key))]
-        assert names(exchange.destinations(key, ())) == sorted(expected)
+        with patch.object(topic, "_STEP", step):
+            found = names(exchange.destinations(key, ()))
+        assert found == sorted(expected)
 
 
 @given(st.lists(topics, max_size=8))
@@ -128,3 +135,15 @@ def test_patterns_that_do_not_match_are_not_looked_at() -> None:
 
     assert names(exchange.destinations("a.17.b", ())) == ["q17"]
     assert visited <= 3
+
+
+def test_much_work_has_pauses() -> None:
+    """As many as there are steps of so many nodes: whoever asks may do something else there."""
+    exchange = TopicExchange("/", "x")
+    for pattern in product("*#a", repeat=7):
+        bind_named(exchange, "q", ".".join(pattern))
+    found = list(exchange.destinations(".".join("a" * 20), ()))
+    pauses = found.count(None)
+    assert pauses > 20
+    # All but those that have no "#" want exactly seven words.
+    assert len(found) - pauses == 3**7 - 2**7
