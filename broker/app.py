@@ -133,7 +133,7 @@ class App:
         from broker.management.http.access import Access
         from broker.management.http.context import Context
 
-        access = Access(self.accounts, self.broker)
+        access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
         return Context(self.broker, self.accounts, self.node, self.settings, access, self._save_definitions)
 
     async def _listen(self) -> None:

@@ -67,6 +67,10 @@ class Accounts:
         """All users by name."""
         return MappingProxyType(self._users)
 
+    def is_loopback_only(self, username: str) -> bool:
+        """Whether a user may only log in from this machine."""
+        return username in self._loopback_users
+
     def add_user(self, name: str, password: str | bytes, tags: Collection[str] = ()) -> User:
         """Make a user.
 

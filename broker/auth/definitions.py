@@ -192,7 +192,7 @@ def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str,
         raise DefinitionsError(f"{section}: must be a list, is {type(entries).__name__}")
     for entry in entries:
         if not isinstance(entry, Mapping):
-            raise DefinitionsError(f"{section}: every entry must be an object, {entry!r} is not")
+            raise DefinitionsError(f"{section}: every entry must be an object, not {type(entry).__name__}")
         yield entry
 
 

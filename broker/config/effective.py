@@ -31,7 +31,7 @@ def render(settings: Settings, origins: Mapping[str, str]) -> str:
 
 
 def _line(name: str, value: object, origin: str | None) -> str:
-    written = _SECRET if OPTIONS[name].secret and origin is not None else json.dumps(_plain(value))
+    written = _SECRET if OPTIONS[name].secret and value and origin is not None else json.dumps(_plain(value))
     return f"{name}: {written}  # {origin or 'default'}\n"
 
 

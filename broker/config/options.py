@@ -242,6 +242,13 @@ class Management:
     )
     cors: Cors = group(Cors)
     http: ManagementHttp = group(ManagementHttp)
+    allowed_hosts: tuple[str, ...] = option(
+        kinds.names(),
+        (),
+        "Names under which a browser on this machine may log in as one of `loopback_users`, besides `localhost`, the"
+        " machine's name and IP addresses; `*` for all. A foreign name that leads here could belong to a page that"
+        " tries passwords.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,6 +432,7 @@ class Settings:
         kinds.document(),
         {},
         "Definitions to import at every start, written here: users, vhosts, permissions, policies and so on.",
+        secret=True,
     )
     policies: tuple[Mapping[str, object], ...] = option(
         kinds.documents(), (), "Policies to set at every start, each as in a definitions file."

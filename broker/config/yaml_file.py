@@ -31,11 +31,16 @@ def read_file(file: Path) -> Iterator[Given | ConfigError]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}" if mark is not None else str(file)
-        yield ConfigError(f"{where}: is not YAML: {' '.join(str(error).split())}")
+        yield ConfigError(f"{where}: is not YAML: {_reason(error)}")
     except RecursionError:
         yield ConfigError(f"{file}: is nested too deeply")
     except (yaml.YAMLError, ValueError) as error:
         yield ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}")
+
+
+def _reason(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, without the lines that yaml shows beside it: passwords may stand there."""
+    return ", ".join(each for each in (error.context, error.problem) if each) or "it cannot be read"
 
 
 class _Reader:

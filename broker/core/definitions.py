@@ -134,7 +134,7 @@ def policy_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None]:
         if entry.get("component") == "operator_policy":
             value = entry.get("value")
             if not isinstance(value, Mapping):
-                raise DefinitionsError(f"parameters: {dict(entry)}: 'value' must be an object")
+                raise DefinitionsError(f"parameters: '{entry.get('name')}': 'value' must be an object")
             yield from _set_policy(broker, entry, value, "parameters", operator=True)
 
 

@@ -64,7 +64,9 @@ def take_lease(data_directory: str, purpose: str, timeout: float = TIMEOUT) -> L
         OSError: It could not be made.
     """
     path = f"{data_directory}/{SNAPSHOTS}/{uuid4().hex}"
-    os.makedirs(path, 0o770)
+    # Hard links to messages: for whoever may read the data, and nobody else.
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    os.mkdir(path, 0o700)
     fields = {
         "purpose": purpose,
         "timeout": timeout,

@@ -371,7 +371,7 @@ class _Taking:
         if self.lease is None:
             return StorePaths(directory, None)
         target = f"{self.lease.path}/{qid:08x}"
-        os.makedirs(target, 0o770, exist_ok=True)
+        os.makedirs(target, 0o700, exist_ok=True)
         return StorePaths(directory, f"{target}/p{priority:03d}-")
 
     def _link_events(self, cut: Cut) -> list[EventFileView]:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.conformance.http_api import NO_VHOST, NOT_FOUND, REFUSED, HttpApi, bad_request, path
+from tests.conformance.http_api import NO_VHOST, NOT_FOUND, REFUSED, Belongings, HttpApi, bad_request, path
 
 
 @pytest.fixture
@@ -142,3 +142,20 @@ def test_a_virtual_host_that_does_not_exist(api: HttpApi) -> None:
 def test_methods(api: HttpApi, bound: str, below: str, allow: str) -> None:
     reply = api.ask("PUT", f"{between(bound)}{below}", {})
     assert (reply.status, reply.headers["allow"]) == (405, allow)
+
+
+def test_binding_and_unbinding_need_read_on_the_routing_key(
+    api: HttpApi, belongings: Belongings, own_vhost: str
+) -> None:
+    user = belongings.user("management", own_vhost)
+    for key in ("mine", "others"):
+        api.check("PUT", path("queues", own_vhost, key), {}, 201)
+        between = path("bindings", own_vhost, "e", "amq.topic", "q", key)
+        api.check("POST", between, {"routing_key": key}, 201)
+    body = {"exchange": "amq.topic", "write": ".*", "read": "^mine$"}
+    api.check("PUT", path("topic-permissions", own_vhost, user), body, 201)
+    for key, status in (("others", 401), ("mine", 204)):
+        between = path("bindings", own_vhost, "e", "amq.topic", "q", key)
+        reply = api.ask("DELETE", f"{between}/{key}", user=user)
+        assert reply.status == status, key
+    assert len(api.get(path("queues", own_vhost, "others", "bindings"))) == 2

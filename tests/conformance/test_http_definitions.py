@@ -204,6 +204,15 @@ class TestUpload:
         reply = api.ask("POST", "definitions", self.body("{}", ("redirect", "../#/done")), headers=self.form)
         assert (reply.status, reply.headers["location"]) == (303, "../#/done")
 
+    @pytest.mark.skipif("config.getoption('--broker-url')", reason="RabbitMQ goes anywhere")
+    @pytest.mark.parametrize(
+        "redirect",
+        ["//evil.example", "https:evil.example", "https://evil.example/", "/\\\\evil.example", "javascript:x"],
+    )
+    def test_never_to_another_host(self, api: HttpApi, redirect: str) -> None:
+        reply = api.ask("POST", "definitions", self.body("{}", ("redirect", redirect)), headers=self.form)
+        assert (reply.status, reply.headers.get("location")) == (204, None)
+
     def test_a_file_that_is_no_json(self, api: HttpApi) -> None:
         body = self.body("{", ("redirect", "../#/done"))
         api.check("POST", "definitions", body, 400, bad_request("failed_to_parse_json"), headers=self.form)

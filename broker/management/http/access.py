@@ -6,7 +6,7 @@ Source: https://www.rabbitmq.com/docs/management#permissions
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal
 
 from aiohttp import web
@@ -22,6 +22,7 @@ from broker.core.vhost import VirtualHost
 from broker.management.http.accepted import require_json_accepted
 from broker.management.http.browser_sessions import BrowserSessions, session_token
 from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
+from broker.management.http.host_names import check_host
 from broker.management.http.login_delay import FAILED_LOGIN
 from broker.management.http.request_bodies import read_body
 
@@ -47,15 +48,17 @@ class Access:
     Args:
         accounts: Who there is.
         broker: Has the virtual hosts.
+        allowed_hosts: Further names of this machine, see check_host().
 
     Attributes:
         sessions: Who is logged in to the pages of the UI.
     """
 
-    def __init__(self, accounts: Accounts, broker: Broker) -> None:
+    def __init__(self, accounts: Accounts, broker: Broker, allowed_hosts: Collection[str] = ()) -> None:
         self.sessions = BrowserSessions(accounts)
         self._accounts = accounts
         self._broker = broker
+        self._allowed_hosts = allowed_hosts
 
     # -- users --------------------------------------------------------------------------------------------
 
@@ -82,6 +85,7 @@ class Access:
         user = self.sessions.user(token) if token else None
         if user is None:
             raise web.HTTPUnauthorized(headers=CHALLENGE, text="")
+        self._check_host(request, user)
         if not has_tag(user, "management"):
             raise not_authorised(_REFUSALS["management"])
         return user
@@ -98,9 +102,14 @@ class Access:
             request[FAILED_LOGIN] = name
             raise login_failed()
         self._accounts.throttle.succeeded(remote, name)
+        self._check_host(request, user)
         if not has_tag(user, "management"):
             raise not_authorised(_REFUSALS["management"])
         return user
+
+    def _check_host(self, request: web.Request, user: User) -> None:
+        if self._accounts.is_loopback_only(user.name) and is_loopback(request.remote or ""):
+            check_host(request, self._allowed_hosts)
 
     def require(self, request: web.Request, tag: str) -> User:
         """The user of a request, if a tag gives it the right.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,8 +19,10 @@ from broker.management.http.methods import READING
 
 #: A session ends when it has not been used for so many seconds. A page that refreshes itself uses it.
 IDLE_SECONDS: Final = 3600.0
-#: Sessions held at the most; the one that was used least recently ends first.
+#: Sessions held at the most; of the user with the most of them the one that was used least recently ends first.
 _SESSIONS_MAX: Final = 4096
+#: Sessions of one user, likewise.
+_SESSIONS_OF_A_USER: Final = 256
 #: Sent by the UI with every request. A page of another origin cannot, without being asked whether it may.
 UI_HEADER: Final = "x-leveret-ui"
 
@@ -45,19 +48,36 @@ class BrowserSessions:
         self._clock = clock
         #: By a hash of the token, so that nothing in memory lets anybody in; the least recently used one first.
         self._sessions: dict[bytes, _Session] = {}
+        self._counts: Counter[str] = Counter()
 
     def start(self, user: User) -> str:
         """Begin a session; return its token, 43 characters that nobody can guess."""
         token = secrets.token_urlsafe(32)
         self._sessions[_digest(token)] = _Session(user.name, user.password_hash, self._clock())
-        if len(self._sessions) > _SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
+        self._counts[user.name] += 1
+        if self._counts[user.name] > _SESSIONS_OF_A_USER:
+            self._end_oldest(user.name)
+        elif len(self._sessions) > _SESSIONS_MAX:
+            [(most, _)] = self._counts.most_common(1)
+            self._end_oldest(most)
         return token
+
+    def _end_oldest(self, username: str) -> None:
+        """End the session of a user that was used least recently."""
+        self._pop(next(digest for digest, session in self._sessions.items() if session.username == username))
+
+    def _pop(self, digest: bytes) -> _Session | None:
+        session = self._sessions.pop(digest, None)
+        if session is not None:
+            self._counts[session.username] -= 1
+            if not self._counts[session.username]:
+                del self._counts[session.username]
+        return session
 
     def user(self, token: str) -> User | None:
         """Whose session it is, as the user is now; None if there is none or it has ended."""
         digest, now = _digest(token), self._clock()
-        session = self._sessions.pop(digest, None)
+        session = self._pop(digest)
         if session is None or now - session.last_used > IDLE_SECONDS:
             return None
         user = self._accounts.users.get(session.username)
@@ -65,11 +85,12 @@ class BrowserSessions:
             return None
         session.last_used = now
         self._sessions[digest] = session
+        self._counts[session.username] += 1
         return user
 
     def end(self, token: str) -> None:
         """End a session; fine if there is none."""
-        self._sessions.pop(_digest(token), None)
+        self._pop(_digest(token))
 
 
 def _digest(token: str) -> bytes:

@@ -55,6 +55,7 @@ from broker.management.http.pages import Pages
 from broker.management.http.prefix import prefixed
 from broker.management.http.prometheus.controller import Metrics
 from broker.management.http.protocol_log import protocol_log
+from broker.management.http.server_name import NamedHandler, say_who_answers
 from broker.management.http.switches import SETTINGS
 from broker.management.http.tools_page import ToolsPage
 from broker.management.http.watch import KEEP_ALIVE_SECONDS, ConnectionWatch
@@ -126,16 +127,8 @@ class HttpServer:
         clients.open = lambda: others() + len(self._watch)
         # To aiohttp 0 is for ever.
         timeout = max(settings.shutdown_timeout, 1) / 1000
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=protocol_log(),
-            handle_signals=False,
-            shutdown_timeout=timeout,
-            # A small body inflates to a thousand times its size.
-            auto_decompress=False,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-        )
+        app.on_response_prepare.append(say_who_answers)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=timeout)
         self._listening: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self._setting_up = asyncio.Lock()
@@ -192,7 +185,18 @@ class HttpServer:
 
     def _protocol(self) -> asyncio.Protocol:
         assert self._runner.server is not None
-        return Refused() if self._is_full() else self._watch.protocol(self._runner.server())
+        if self._is_full():
+            return Refused()
+        made = NamedHandler(
+            self._runner.server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]
+            logger=protocol_log(),
+            # A small body inflates to a thousand times its size.
+            auto_decompress=False,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
+        )
+        return self._watch.protocol(made)
 
     def _is_full(self) -> bool:
         """Whether there is no room for a client, not even by closing a connection on which nothing goes on."""

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from broker.auth.users import User
 from broker.core.bindings import Binding, Destination
+from broker.core.exchanges.base import Exchange
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.binding_keys import is_named, properties_key
@@ -48,8 +49,7 @@ class BindingActions:
         source_name, destination_name, to_queue = _names(request)
         self._check(user, vhost, source_name, destination_name, to_queue)
         source = vhost.topology.exchange(source_name)
-        if source.type_name == "topic":
-            self._accounts.check_topic(user, vhost.name, "read", source_name, key)
+        self._check_topic(user, vhost, source, key)
         destination: Destination = (
             vhost.queue(destination_name, None) if to_queue else vhost.topology.exchange(destination_name)
         )
@@ -65,6 +65,7 @@ class BindingActions:
         self._refuse_default(vhost, source_name, destination_name, to_queue)
         binding = _find(vhost, source_name, destination_name, to_queue, request.match_info["props"])
         self._check(user, vhost, source_name, destination_name, to_queue)
+        self._check_topic(user, vhost, binding.source, binding.routing_key)
         vhost.topology.unbind(binding.source, binding.destination, binding.routing_key, binding.arguments)
         return web.Response(status=204)
 
@@ -73,6 +74,11 @@ class BindingActions:
         self._refuse_default(vhost, source, destination, to_queue)
         self._access.check(user, vhost.name, "write", "queue" if to_queue else "exchange", destination)
         self._access.check(user, vhost.name, "read", "exchange", source)
+
+    def _check_topic(self, user: User, vhost: VirtualHost, source: Exchange, key: str) -> None:
+        """Refuse routing keys that this user may not read from a topic exchange."""
+        if source.type_name == "topic":
+            self._accounts.check_topic(user, vhost.name, "read", source.name, key)
 
     def _refuse_default(self, vhost: VirtualHost, source: str, destination: str, to_queue: bool) -> None:
         if not to_queue:

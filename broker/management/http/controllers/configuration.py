@@ -39,7 +39,7 @@ class Configuration:
 
     def _value(self, name: str, secret: bool) -> _Json:
         value: object = reduce(getattr, name.split("."), self._settings)
-        return _SECRET if secret and value is not None else _json(value)
+        return _SECRET if secret and value else _json(value)
 
 
 def _json(value: object) -> _Json:

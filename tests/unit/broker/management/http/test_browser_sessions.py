@@ -121,3 +121,21 @@ def test_a_change_needs_the_header_beside_the_cookie(method: str, headers: dict[
     name = cookie_name(make_mocked_request("GET", "/api/x"))
     request = make_mocked_request(method, "/api/x", {"cookie": f"{name}=abc; other=1", **headers})
     assert session_token(request) == token
+
+
+def test_one_user_cannot_end_the_sessions_of_another(accounts: Accounts, sessions: BrowserSessions) -> None:
+    accounts.add_user("admin", "secret", ("administrator",))
+    kept = sessions.start(accounts.users["admin"])
+    first, *_, last = [sessions.start(accounts.users["anna"]) for _ in range(5000)]
+    assert sessions.user(kept) is accounts.users["admin"]
+    assert sessions.user(first) is None
+    assert sessions.user(last) is not None
+
+
+def test_nor_can_many_users(accounts: Accounts, sessions: BrowserSessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SESSIONS_MAX", 10)
+    accounts.add_user("admin", "secret", ("administrator",))
+    kept = sessions.start(accounts.users["admin"])
+    for user in [accounts.add_user(f"user{number}", "secret") for number in range(3)] * 10:
+        sessions.start(user)
+    assert sessions.user(kept) is not None
