@@ -45,6 +45,7 @@ class Accounts:
     Attributes:
         generation: Grows with every change, so that others may remember answers.
         attempts: Counts logins.
+        loopback_users: As given.
         throttle: Says how long the answers to failed ones are held back.
         unrestored: Section and entry of definitions that the start could not restore; they are kept as they are.
     """
@@ -54,7 +55,7 @@ class Accounts:
         self.attempts = AuthAttempts()
         self.throttle = LoginThrottle()
         self.unrestored: list[tuple[str, dict[str, Any]]] = []
-        self._loopback_users = frozenset(loopback_users)
+        self.loopback_users = frozenset(loopback_users)
         self._users: dict[str, User] = {}
         self._permissions: dict[tuple[str, str], Permissions] = {}
         self._topic_permissions: dict[tuple[str, str, str], TopicPermissions] = {}
@@ -66,10 +67,6 @@ class Accounts:
     def users(self) -> Mapping[str, User]:
         """All users by name."""
         return MappingProxyType(self._users)
-
-    def is_loopback_only(self, username: str) -> bool:
-        """Whether a user may only log in from this machine."""
-        return username in self._loopback_users
 
     def add_user(self, name: str, password: str | bytes, tags: Collection[str] = ()) -> User:
         """Make a user.
@@ -148,7 +145,7 @@ class Accounts:
             The user; None for a wrong name or password, and for a loopback user from elsewhere.
         """
         user = self._recognise(username, password)
-        if user is not None and username in self._loopback_users and not peer_is_loopback:
+        if user is not None and username in self.loopback_users and not peer_is_loopback:
             user = None
         if protocol is not None:
             self.attempts.count(protocol, user is not None)
@@ -165,7 +162,7 @@ class Accounts:
             The user; None if there is none of that name, and for a loopback user from elsewhere.
         """
         user = self._users.get(username)
-        if user is not None and username in self._loopback_users and not peer_is_loopback:
+        if user is not None and username in self.loopback_users and not peer_is_loopback:
             user = None
         self.attempts.count(protocol, user is not None)
         return user

@@ -108,7 +108,7 @@ class Access:
         return user
 
     def _check_host(self, request: web.Request, user: User) -> None:
-        if self._accounts.is_loopback_only(user.name) and is_loopback(request.remote or ""):
+        if user.name in self._accounts.loopback_users and is_loopback(request.remote or ""):
             check_host(request, self._allowed_hosts)
 
     def require(self, request: web.Request, tag: str) -> User:
