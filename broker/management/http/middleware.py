@@ -102,7 +102,12 @@ def _nowhere(request: web.Request) -> web.Response:
         HTTPNotFound: There is none.
         HTTPNotAcceptable: The answer could not be read.
     """
-    if request.method not in ("GET", "HEAD"):
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        return _allowed(request, _READING)
+    if "%2f" in request.rel_url.raw_path.lower():
+        # No file is called that.
+        return web.Response(status=400)
+    if request.method == hdrs.METH_OPTIONS:
         return _allowed(request, _READING)
     require_json_accepted(request)
     raise not_found()
