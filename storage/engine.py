@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
 from storage.clock import Clock
 from storage.commit.committer import Committer, SyncMode
-from storage.commit.group import SYNC_THREADS, CommitGroup
+from storage.commit.group import CommitGroup
 from storage.commit.redo_log import RedoLog, remove_redo
 from storage.compaction.compactor import Compactor
+from storage.departures import Departures
 from storage.directory.data_directory import DataDirectory
 from storage.disk.descriptors import Descriptors, is_shortage
 from storage.disk.files import DiskFiles, Files, sync_files
@@ -23,10 +23,10 @@ from storage.event_format import Event, EventKind
 from storage.event_log import EventLog, EventPosition, read_events
 from storage.recovery.checkpointer import Checkpointer
 from storage.recovery.report import RecoveryReport
-from storage.recovery.restart import Restart
+from storage.recovery.restart import Restart, commit_recovered
 from storage.segments.dead_set import DeadSet
-from storage.segments.segment import StorePlace
 from storage.snapshots.lease import remove_dead_snapshots
+from storage.store_places import StorePlaces
 from storage.stores.segment_store import SegmentStore, StoreState
 from storage.stores.stored_queue import StoredQueue
 from storage.uncommitted import Uncommitted
@@ -83,6 +83,9 @@ class StorageEngine:
         self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)
         self._descriptors = Descriptors(self._options.append_files, self._options.read_files)
         self._trash = Trash(self._files, self._options.trash_us, self._options.trash_bytes)
+        self._places = StorePlaces(
+            self._files, self._directory, self._clock, self._trash, self._options.segment_bytes, self._descriptors
+        )
         self.queues: dict[int, StoredQueue] = {}
         self.report = RecoveryReport()
         self.on_work: Callable[[], None] = _do_nothing
@@ -94,7 +97,8 @@ class StorageEngine:
         #: Stores of which something was written, settled or recovered not long ago.
         self._awake: dict[SegmentStore, None] = {}
         self._salts: dict[int, int] = {}
-        #: Not all events could be written, or some have to wait for what could not.
+        self._departures = Departures(self._commit_copies)
+        #: Not all events could be written.
         self._events_refused = False
         #: To be told once the events that could not be written are on the disk.
         self._held_up: list[Callable[[], None]] = []
@@ -147,7 +151,7 @@ class StorageEngine:
         """
         store = queue.stores.get(priority)
         if store is None:
-            place = self._place(queue.qid, priority, self._salts[queue.qid])
+            place = self._places.of(queue.qid, priority, self._salts[queue.qid])
             state = StoreState(dead=DeadSet(first_seq), next_seq=first_seq)
             store = SegmentStore(place, self._events, queue.durable, self._note_dirty, None, state, queue.keeps_all)
             queue.stores[priority] = store
@@ -156,8 +160,11 @@ class StorageEngine:
     def delete_queue(self, queue: StoredQueue) -> None:
         """Remove a queue; its directory goes with the next commit group."""
         stores = queue.stores.values()
+        if any(store.leaving for store in stores):
+            self._finish_departures(stores)
         for store in stores:
             self._compactor.forget(store)
+            self._departures.forget(store)
             store.close()
             store.flush()
             for noted in (self._dirty, self._refused, self._untidy, self._awake):
@@ -165,8 +172,8 @@ class StorageEngine:
             store.tidy()
         del self.queues[queue.qid], self._salts[queue.qid]
         self._uncommitted.forget(queue.qid, queue.stores)
-        # If there is no room for them they are kept, and the queue goes all the same. Nothing has been flushed yet.
-        self._flush_events(hold_moved=True)
+        # If there is no room for them they are kept, and the queue goes all the same.
+        self._flush_events()
         group = self._uncommitted.collect(events=True)
         for store in stores:
             store.collect(group)
@@ -199,11 +206,15 @@ class StorageEngine:
                 failures[store] = error
                 self._refused[store] = None
             most = max(most, self._uncommitted.add(store, files.appended - before))
+            if store.leaving.uncovered:
+                self._departures.add(store)
         self._untidy |= dirty
         self._awake |= dirty
-        settled = self._flush_events(hold_moved=bool(failures))
+        if not failures:
+            self._departures.begin()
+        settled = self._flush_events()
         if settled:
-            self._tidy(self._events.held)
+            self._tidy()
         if any(map(is_shortage, failures.values())):
             self._descriptors.give_back()
         self.disk.note(bool(failures) or not settled)
@@ -234,14 +245,20 @@ class StorageEngine:
             callback: Called once that has been done, or at once if the sync mode says not to wait; in the thread that
                 owns the engine.
             events: Sync the event log too: a settlement has been promised. If it could not be written the callback
-                waits until it can.
+                waits until it can, and for the copies of messages that have moved.
         """
+        if events and callback is not None and self._departures and self._waits_for_syncs:
+            self._departures.when_done(partial(self._held_up.append, callback))
+            callback = None
+        self._commit(callback, events)
+
+    def _commit(self, callback: Callable[[], None] | None, events: bool) -> None:
         group = self._uncommitted.collect(events)
         if callback is None:
             pass
         elif events and self._events_refused:
             self._held_up.append(callback)
-        elif self._options.sync is SyncMode.ALWAYS or self._committer is None:
+        elif self._committer is None or self._waits_for_syncs:
             group.callbacks.append(callback)
         else:
             self._committer.deliver(callback)
@@ -289,14 +306,16 @@ class StorageEngine:
     def close(self) -> bool:
         """Stop: all is written and synced, nothing is forgotten. Tell whether that succeeded."""
         self._compactor.close()
-        succeeded = not self.flush() and not self._events.waiting
+        succeeded = not self.flush()
+        committer, self._committer = self._committer, None
+        if committer is not None:
+            succeeded = committer.close() and succeeded
+        # What has left is forgotten now that its copies are safe.
+        succeeded = not self.flush() and not self._events.waiting and not self._departures and succeeded
         for queue in self.queues.values():
             for store in queue.stores.values():
                 store.log.seal_active()
                 self._uncommitted.add(store)
-        committer, self._committer = self._committer, None
-        if committer is not None:
-            succeeded = committer.close() and succeeded
         if succeeded:
             try:
                 self._finish()
@@ -335,7 +354,7 @@ class StorageEngine:
         if files.list_directory(directory.redo) and files.free_space(directory.path) < self.disk.limit:
             # To complete segments from the redo log takes room.
             self.disk.give_up_ballast()
-        restart = Restart(files, directory, self._events, self._place, report)
+        restart = Restart(files, directory, self._events, self._places.of, report)
         restored = restart.run()
         self._clock.leave_behind(restart.latest)
         for record, stores in restored:
@@ -349,7 +368,9 @@ class StorageEngine:
                 self._untidy[store] = None
         try:
             self._flush_events()
-            self._commit_recovered()
+            # The manifests have to say then what is sealed; that is synced by the next group.
+            group = self._uncommitted.collect(events=True, keep=True)
+            commit_recovered(group, files, self._redo, self._threaded)
             self._write_checkpoint(CommitGroup(), clean=False)
             if not report.failures:
                 remove_redo(files, directory.redo)
@@ -357,16 +378,6 @@ class StorageEngine:
             report.failures.append(f"{directory.path}: {error}")
         for line in report.lines():
             _LOG.warning("recovery: %s", line)
-
-    def _commit_recovered(self) -> None:
-        """Have all synced that recovery has written."""
-        # The manifests have to say then what is sealed; that is synced by the next group.
-        group = self._uncommitted.collect(events=True, keep=True)
-        if self._threaded:
-            with ThreadPoolExecutor(SYNC_THREADS, "recovery") as pool:
-                group.commit(self._files, self._redo, pool)
-        else:
-            group.commit(self._files, self._redo)
 
     def _write_checkpoint(self, group: CommitGroup, clean: bool) -> None:
         # Recovery has no use for those of queues that end with the process, but readers have.
@@ -377,30 +388,35 @@ class StorageEngine:
         self._clock.leave_behind()
         self._submit(group)
 
-    def _place(self, qid: int, priority: int, salt: int) -> StorePlace:
-        return StorePlace(
-            self._files,
-            self._directory.store_path(qid, priority),
-            qid,
-            priority,
-            salt,
-            self._directory.store_id,
-            self._clock,
-            self._trash,
-            self._options.segment_bytes,
-            self._descriptors,
-        )
-
     def _note_dirty(self, store: SegmentStore) -> None:
         if not self._dirty:
             self.on_work()
         self._dirty[store] = None
 
-    def _flush_events(self, hold_moved: bool = False) -> bool:
+    @property
+    def _waits_for_syncs(self) -> bool:
+        """Whether promises wait for syncs."""
+        return self._options.sync is SyncMode.ALWAYS or self._committer is None
+
+    def _commit_copies(self, callback: Callable[[], None]) -> None:
+        """Have all synced that was written, whatever the sync mode promises, and call back after that."""
+        group = self._uncommitted.collect(events=False)
+        group.callbacks.append(callback)
+        self._submit(group)
+
+    def _finish_departures(self, stores: Collection[SegmentStore]) -> None:
+        """Have all that leaves these stores, which are about to go, safe elsewhere."""
+        self.flush()
+        if self._committer is not None and self._waits_for_syncs:
+            self._committer.wait()
+        for store in stores:
+            store.forget_left(len(store.leaving))
+
+    def _flush_events(self) -> bool:
         """Write events, if need be into the room of the ballast; tell whether that was possible."""
         while self._events.waiting:
             try:
-                self._events.flush(hold_moved)
+                self._events.flush()
             except OSError:
                 if not self.disk.give_up_ballast():
                     self._events_refused = True
@@ -411,23 +427,15 @@ class StorageEngine:
         if self._held_up and not self._events_refused:
             held_up, self._held_up = self._held_up, []
             for callback in held_up:
-                self.commit(callback, events=True)
+                self._commit(callback, events=True)
         return True
 
-    def _tidy(self, held: Collection[tuple[int, int]]) -> None:
-        """Give up what is dead, now that the events that say so have been written.
-
-        Args:
-            held: The stores of which some have not.
-        """
+    def _tidy(self) -> None:
+        """Give up what is dead, now that the events that say so have been written."""
         untidy, self._untidy = self._untidy, {}
         has_dropped = False
         for store in untidy:
-            if store.key in held:
-                self._untidy[store] = None
-                # A copy would leave out what may have to come back.
-                self._compactor.forget(store)
-            elif store.has_dead_segments:
+            if store.has_dead_segments:
                 if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
                     self._untidy[store] = None
                 self._uncommitted.add(store)
@@ -436,8 +444,7 @@ class StorageEngine:
             # The next confirm or settlement that has to be on the disk may be far away.
             self.commit()
         for store in untidy:
-            if store.key not in held:
-                self._compactor.consider(store)
+            self._compactor.consider(store)
 
     def _compacted(self, store: SegmentStore) -> None:
         """Segments of a store have been replaced: have the old files go, and see whether there is more to do."""

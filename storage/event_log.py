@@ -12,7 +12,6 @@ from zlib import crc32
 from storage.commit.group import CommitGroup
 from storage.disk.files import Files, TornWriteError, write_file
 from storage.event_format import (
-    DEAD_LETTERED,
     EVENT_BYTES,
     Event,
     EventKind,
@@ -42,9 +41,6 @@ class EventPosition(NamedTuple):
 
 class EventLog:
     """Appends events; runs that continue each other become one record.
-
-    Messages that live on elsewhere, as dead letters or under another number, may be forgotten where they were only once
-    they have been written where they are: those events can be held back.
 
     Args:
         files: The seam to the operating system.
@@ -152,25 +148,21 @@ class EventLog:
         self._ended += self._open_runs.values()
         self._open_runs.clear()
 
-    def flush(self, hold_moved: bool = False) -> None:
+    def flush(self) -> None:
         """Write what was added.
 
-        Args:
-            hold_moved: But for the events of messages that live on elsewhere, where they have not been written yet.
         Raises:
             OSError: Nothing was written; the events are kept for the next time.
         """
         self.close_runs()
-        kept = [event for event in self._ended if _lives_on(event)] if hold_moved else []
-        events = [event for event in self._ended if not _lives_on(event)] if hold_moved else self._ended
-        if not events:
+        if not self._ended:
             return
         if self._is_torn:
             self._files.truncate(self._handle, self._size)
             self._is_torn = False
         if self._handle < 0 or self._size >= self._file_bytes:
             self._roll()
-        octets = b"".join([pack_event(event, self._salt) for event in events])
+        octets = b"".join([pack_event(event, self._salt) for event in self._ended])
         try:
             write_file(self._files, self._handle, octets, self._size)
         except TornWriteError:
@@ -179,17 +171,12 @@ class EventLog:
         self._size += len(octets)
         self.appended += len(octets)
         self._unsynced = True
-        self._ended = kept
+        self._ended = []
 
     @property
     def waiting(self) -> bool:
         """Whether there is something to write."""
         return bool(self._open_runs or self._ended)
-
-    @property
-    def held(self) -> set[tuple[int, int]]:
-        """The stores, as queue number and priority, of which events were held back by the last flush()."""
-        return {(event.qid, event.priority) for event in self._ended}
 
     @property
     def unsynced(self) -> bool:
@@ -236,10 +223,6 @@ class EventLog:
             self._retired.append(self._handle)
         self._handle, self._file, self._size = handle, file, len(header)
         self._new = True
-
-
-def _lives_on(event: Event) -> bool:
-    return bool(event.flags & DEAD_LETTERED) or event.kind in (EventKind.RETURNED, EventKind.MOVED)
 
 
 def file_name(time: int) -> str:

@@ -67,6 +67,7 @@ class Committer:
         self._condition = threading.Condition()
         self._waiting: CommitGroup | None = None
         self._completed: deque[CommitGroup] = deque()
+        self._busy = False
         self._closing = False
         self._failed = False
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -80,6 +81,11 @@ class Committer:
             else:
                 self._waiting.merge(group)
             self._condition.notify()
+
+    def wait(self) -> None:
+        """Wait until all groups have been synced, or one of them could not be; their callbacks are called later."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._failed or (self._waiting is None and not self._busy))
 
     def close(self) -> bool:
         """Commit what waits, end the thread, and call all callbacks; tell whether all syncs succeeded."""
@@ -102,6 +108,7 @@ class Committer:
                 if group.callbacks:
                     self._completed.append(group)
                     self.deliver(self._drain)
+                self._note_idle()
                 if self._interval:
                     self._rest(started + self._interval)
 
@@ -127,7 +134,13 @@ class Committer:
         with self._condition:
             self._condition.wait_for(lambda: self._waiting is not None or self._closing)
             group, self._waiting = self._waiting, None
+            self._busy = group is not None
             return group
+
+    def _note_idle(self) -> None:
+        with self._condition:
+            self._busy = False
+            self._condition.notify_all()
 
     def _rest(self, until: float) -> None:
         """Let groups gather until a time, or until the end."""
@@ -136,6 +149,7 @@ class Committer:
 
     def _fail(self, error: Exception) -> None:
         self._failed = True
+        self._note_idle()
         if not isinstance(error, OSError):
             # A mistake of ours. What was synced is not known either.
             _LOG.error("The thread that syncs has died", exc_info=error)

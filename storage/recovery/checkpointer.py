@@ -67,8 +67,8 @@ class Checkpointer:
                 store.next_seq,
                 store.redelivered_below,
                 # Where messages were lost, how long they were is a guess: the next start had better look.
-                0 if store.lost_count else store.ready_count + store.taken_count,
-                store.ready_bytes + store.taken_bytes,
+                0 if store.lost_count else store.ready_count + store.taken_count + store.leaving.count,
+                store.ready_bytes + store.taken_bytes + store.leaving.body_bytes,
             )
             for qid, priority, store in stores
         }

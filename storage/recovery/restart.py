@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
-from storage.commit.redo_log import RedoParts, read_redo, records_of
+from storage.commit.group import SYNC_THREADS, CommitGroup
+from storage.commit.redo_log import RedoLog, RedoParts, read_redo, records_of
 from storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
 from storage.disk.files import Files
 from storage.event_log import EventLog, EventPosition
@@ -162,3 +164,21 @@ class Restart:
             action()
         except OSError as error:
             self._report.failures.append(f"{path}: {error}")
+
+
+def commit_recovered(group: CommitGroup, files: Files, redo: RedoLog, threaded: bool) -> None:
+    """Have all synced that recovery has written.
+
+    Args:
+        group: What that is.
+        files: The seam to the operating system.
+        redo: The redo log.
+        threaded: Several threads may sync.
+    Raises:
+        OSError: A sync failed.
+    """
+    if threaded:
+        with ThreadPoolExecutor(SYNC_THREADS, "recovery") as pool:
+            group.commit(files, redo, pool)
+    else:
+        group.commit(files, redo)

@@ -194,7 +194,7 @@ class MessageLog:
             end: The number behind the last.
             stream: Which one.
             body_bytes: Sum of their body lengths.
-            entries: They are among these.
+            entries: They are among these; none if how long each was is not known any more.
         """
         self.dead.add(first, end - first)
         chain = self._chain(stream)
@@ -207,9 +207,10 @@ class MessageLog:
         for segment in chain.overlapping(first, end):
             low, high = max(first, segment.first_seq), min(end, segment.last_seq + 1)
             if high > low:
-                if high - low < end - first:
-                    body_bytes = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
-                self.freed += segment.bury(high - low, body_bytes)
+                part = body_bytes * (high - low) // (end - first)
+                if entries and high - low < end - first:
+                    part = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
+                self.freed += segment.bury(high - low, part)
                 chain.has_dead = chain.has_dead or segment.live <= 0
 
     def bury_all(self, ranges: Sequence[tuple[int, int]]) -> None:

@@ -15,6 +15,7 @@ from storage.segments.manifest import Manifest
 from storage.segments.message_log import MessageLog
 from storage.segments.segment import StorePlace
 from storage.seq_ranges import SeqRanges
+from storage.stores.leaving import Leaving, lives_on
 from storage.stores.ram_messages import RamMessages
 from storage.stores.settlement import SettledRun, settled_runs
 from storage.stores.state import StoreState
@@ -45,6 +46,7 @@ class StoreHead:
         next_seq: Number of the next message.
         taken_count: Messages taken and neither settled nor requeued.
         taken_bytes: Their body bytes.
+        leaving: Settled messages that live on elsewhere and are not to be forgotten on disk yet.
         lost_count: Ready messages that could not be read any more.
         persistent_count: Ready and taken messages that outlive the process.
         persistent_bytes: Their body bytes.
@@ -63,6 +65,7 @@ class StoreHead:
         "_requeued",
         "_unwritten",
         "_used",
+        "leaving",
         "log",
         "lost_count",
         "next_seq",
@@ -101,6 +104,7 @@ class StoreHead:
         self.next_seq = state.next_seq
         self.ready_count, self.ready_bytes = state.count, state.body_bytes
         self.taken_count = self.taken_bytes = 0
+        self.leaving = Leaving()
         self.lost_count = 0
         self.persistent_count, self.persistent_bytes = state.count, state.body_bytes
 
@@ -165,6 +169,8 @@ class StoreHead:
     def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
         """Forget taken messages for good.
 
+        Those that are on disk and live on elsewhere are `leaving` until forget_left().
+
         Args:
             entries: In any order, best in that of their numbers.
             kind: Why, for the event log.
@@ -172,10 +178,15 @@ class StoreHead:
         """
         if not entries:
             return
+        leave = lives_on(kind, flags)
         unwritten = self._unwritten.first_seq(self.next_seq)
         runs = settled_runs(entries, self._place.clock(), self.ram, self._durable, self._keeps_all, unwritten)
         for run in runs:
-            self._bury(run, kind, flags, entries)
+            self._count_out(run)
+            if leave and run.durable and run.stored:
+                self.leaving.add(run, kind, flags)
+            else:
+                self._bury(run, kind, flags, entries)
         self.taken_count -= len(entries)
         if not self.taken_count:
             if not self.ready_count:
@@ -183,6 +194,18 @@ class StoreHead:
             if not self.ram.window:
                 self.ram.forget_arrivals()
         self._note_dirty()
+
+    def forget_left(self, runs: int) -> None:
+        """Forget messages on disk that have left: their copies are safe.
+
+        Args:
+            runs: How many of the oldest runs of them; a store that was closed has none left.
+        """
+        leaving = self.leaving
+        for _ in range(min(runs, len(leaving))):
+            run, kind, flags = leaving.pop()
+            self._bury(run, kind, flags, ())
+            self._note_dirty()
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -227,6 +250,7 @@ class StoreHead:
         durable = found.stream is Stream.DURABLE
         run = SettledRun(seq, seq + found.length, durable, True, redelivered, wait, found.body_bytes)
         self.taken_bytes += found.body_bytes
+        self._count_out(run)
         self._bury(run, kind, 0, ())
         if not self.ready_count and not self.taken_count:
             self._note_empty()
@@ -319,21 +343,24 @@ class StoreHead:
             self._cursor = end
         self._note_dirty()
 
+    def _count_out(self, run: SettledRun) -> None:
+        """A run of taken messages is not in the queue any more."""
+        self.taken_bytes -= run.body_bytes
+        if run.durable:
+            self.persistent_count -= run.end - run.first
+            self.persistent_bytes = max(0, self.persistent_bytes - run.body_bytes)
+
     def _bury(self, run: SettledRun, kind: EventKind, flags: int, entries: Sequence[Entry]) -> None:
         """Mark a run dead and note why."""
         first, count, body_bytes = run.first, run.end - run.first, run.body_bytes
         if run.redelivered:
             flags |= REDELIVERED_ONCE
-        if run.durable:
-            self.persistent_count -= count
-            self.persistent_bytes = max(0, self.persistent_bytes - body_bytes)
         if run.stored:
             self.log.bury(first, run.end, Stream.DURABLE if run.durable else Stream.SPILL, body_bytes, entries)
         else:
             flags |= NEVER_STORED
             self._unwritten.has_gaps = True
             self.log.dead.add(first, count)
-        self.taken_bytes -= body_bytes
         self._add_event(first, count, kind, run.wait // 1000, body_bytes, flags)
 
     def _note_empty(self) -> None:
@@ -343,7 +370,7 @@ class StoreHead:
     def _count_persistent(self) -> None:
         """Count anew what outlives the process, after more has gone than was looked at."""
         unwritten = self._unwritten.arrivals(self.log.dead)
-        self.persistent_count = self.log.persistent_count + len(unwritten)
+        self.persistent_count = max(0, self.log.persistent_count - self.leaving.count) + len(unwritten)
         everything = self.ready_count + self.taken_count
         # Bytes are not known message by message; they are shared out by number where there are others too.
         self.persistent_bytes = (self.ready_bytes + self.taken_bytes) * self.persistent_count // max(1, everything)

@@ -150,6 +150,7 @@ class SegmentStore(StoreHead):
             self._add_event(self.log.dead.floor, count, EventKind.QUEUE_DELETED, self._longest_wait(), body_bytes)
         self.log.release()
         self._unwritten.clear()
+        self.leaving.clear()
         self._forget_ready([(self.log.dead.floor, self.next_seq)])
         self.taken_count = self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
         self._note_dirty()

@@ -94,6 +94,7 @@ class Client:
         self.letters = Ledger(letters)
         self.ledgers = {name: Ledger(name) for name in self.kinds}
         self._letters_arguments = list(letters_arguments)
+        self._marker = f"{letters}-marker"
         self._random = random.Random(seed)
         self._number = 0
         self._place = 0
@@ -112,7 +113,9 @@ class Client:
         self._publisher.confirm_select()
         self._committer = self._connection.channel()
         self._committer.tx_select()
+        self._has_moved = False
         declarer = self._connection.channel()
+        declarer.queue_declare(self._marker, durable=True, arguments=[("x-max-length", "I", 1)])
         declarer.queue_declare(self.letters.queue, durable=True, arguments=self._letters_arguments)
         dead: list[Triple] = [
             ("x-dead-letter-exchange", "S", ""),
@@ -201,6 +204,7 @@ class Client:
             places = self.places(len(numbers), _RETURNED)
             used.ledger.moved(numbers, places)
             self._unanswered.append(lambda: used.ledger.stands(numbers, places))
+            self._has_moved = True
         used.channel.nack(tag, multiple=multiple)
         self.counts["requeued"] += len(numbers)
 
@@ -211,6 +215,7 @@ class Client:
         used.ledger.leaving(numbers, letters=True)
         self._unanswered.append(lambda: used.ledger.ended(numbers))
         self._unanswered.append(lambda: self.letters.confirmed(numbers))
+        self._has_moved = True
         used.channel.nack(tag, multiple=multiple, requeue=False)
         self.counts["dead-lettered"] += len(numbers)
 
@@ -256,6 +261,11 @@ class Client:
         self._sort()
 
     def _answered(self) -> None:
+        if self._has_moved:
+            # Where they were they stay until they are on the disk where they are, and this is on it later.
+            self._committer.publish("", self._marker, b"", {"delivery_mode": 2})
+            self._committer.tx_commit()
+            self._has_moved = False
         for each in self._unanswered:
             each()
         self._unanswered.clear()

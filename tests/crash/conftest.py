@@ -8,9 +8,10 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the kill loop."""
+    """Add the options of the kill loop and of the simulated losses of power."""
     group = parser.getgroup("crash")
     group.addoption("--kill-rounds", type=int, help="times that the broker is killed; default: $KILL_ROUNDS, or 12")
+    group.addoption("--power-cuts", type=int, help="simulated losses of power; default: $POWER_CUTS, or 60")
     group.addoption("--kill-seed", type=int, help="seed of the load; default: $KILL_SEED, or 1")
 
 
@@ -27,14 +28,23 @@ def kill_rounds(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture
+def power_cuts(pytestconfig: pytest.Config) -> int:
+    """Times that power goes in a simulation."""
+    return _number(pytestconfig, "--power-cuts", "POWER_CUTS", 60)
+
+
+@pytest.fixture
 def kill_seed(pytestconfig: pytest.Config) -> int:
     """Seed of what the clients do; when the broker dies in that is the machine's affair."""
     return _number(pytestconfig, "--kill-seed", "KILL_SEED", 1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give the kill loop the time that its rounds need."""
+    """Give the kill loop and the simulations the time that they need."""
     rounds = _number(config, "--kill-rounds", "KILL_ROUNDS", 12)
+    cuts = _number(config, "--power-cuts", "POWER_CUTS", 60)
     for item in items:
         if "kill_rounds" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(900 + 120 * rounds))
+        if "power_cuts" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(300 + 15 * cuts))

@@ -1,0 +1,64 @@
+"""Where the files of each store are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage.directory.data_directory import DataDirectory
+from storage.disk.descriptors import Descriptors
+from storage.disk.files import Files
+from storage.disk.trash import Trash
+from storage.segments.segment import StorePlace
+
+
+class StorePlaces:
+    """Tells stores where their files are, and what they share.
+
+    Args:
+        files: The seam to the operating system.
+        directory: The data directory.
+        clock: Microseconds since 1970.
+        trash: Takes in files that are no longer needed.
+        segment_bytes: A segment is sealed once it is so long.
+        descriptors: Counts open files.
+    """
+
+    __slots__ = ("_clock", "_descriptors", "_directory", "_files", "_segment_bytes", "_trash")
+
+    def __init__(
+        self,
+        files: Files,
+        directory: DataDirectory,
+        clock: Callable[[], int],
+        trash: Trash,
+        segment_bytes: int,
+        descriptors: Descriptors,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._clock = clock
+        self._trash = trash
+        self._segment_bytes = segment_bytes
+        self._descriptors = descriptors
+
+    def of(self, qid: int, priority: int, salt: int) -> StorePlace:
+        """The place of one store.
+
+        Args:
+            qid: Number of its queue.
+            priority: 0..255.
+            salt: The queue's; checksums differ by it.
+        """
+        path, store_id = self._directory.store_path(qid, priority), self._directory.store_id
+        return StorePlace(
+            self._files,
+            path,
+            qid,
+            priority,
+            salt,
+            store_id,
+            self._clock,
+            self._trash,
+            self._segment_bytes,
+            self._descriptors,
+        )
