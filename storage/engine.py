@@ -88,7 +88,7 @@ class StorageEngine:
         )
         self.queues: dict[int, StoredQueue] = {}
         self.report = RecoveryReport()
-        self.on_work: Callable[[], None] = _do_nothing
+        self.on_work: Callable[[], None] = _ignore
         self._dirty: dict[SegmentStore, None] = {}
         #: Not all of these could be written. It is tried again with whatever comes next, and about once a second.
         self._refused: dict[SegmentStore, None] = {}
@@ -369,8 +369,7 @@ class StorageEngine:
         try:
             self._flush_events()
             # The manifests have to say then what is sealed; that is synced by the next group.
-            group = self._uncommitted.collect(events=True, keep=True)
-            commit_recovered(group, files, self._redo, self._threaded)
+            commit_recovered(self._uncommitted.collect(True, keep=True), files, self._redo, self._threaded)
             self._write_checkpoint(CommitGroup(), clean=False)
             if not report.failures:
                 remove_redo(files, directory.redo)
@@ -493,11 +492,7 @@ def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Eve
     return (event for event in log if event is not None)
 
 
-def _ignore(alarm: bool) -> None:
-    pass
-
-
-def _do_nothing() -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
