@@ -104,6 +104,8 @@ class StorageEngine:
         self._held_up: list[Callable[[], None]] = []
         self._committer: Committer | None = None
         self._threaded = deliver is not None
+        #: Promises wait for syncs.
+        self._waits_for_syncs = not self._threaded or self._options.sync is SyncMode.ALWAYS
         self._compactor = Compactor(deliver, self._compacted, self._sync)
         self._checkpointer = Checkpointer(
             self._files, self._directory, self._events, self._options.event_retention, self._clock
@@ -161,7 +163,12 @@ class StorageEngine:
         """Remove a queue; its directory goes with the next commit group."""
         stores = queue.stores.values()
         if any(store.leaving for store in stores):
-            self._finish_departures(stores)
+            # What moves out of it has to be safe elsewhere before it goes.
+            self.flush()
+            if self._committer is not None and self._waits_for_syncs:
+                self._committer.wait()
+            for store in stores:
+                store.forget_left(len(store.leaving))
         for store in stores:
             self._compactor.forget(store)
             self._departures.forget(store)
@@ -392,24 +399,11 @@ class StorageEngine:
             self.on_work()
         self._dirty[store] = None
 
-    @property
-    def _waits_for_syncs(self) -> bool:
-        """Whether promises wait for syncs."""
-        return self._options.sync is SyncMode.ALWAYS or self._committer is None
-
     def _commit_copies(self, callback: Callable[[], None]) -> None:
         """Have all synced that was written, whatever the sync mode promises, and call back after that."""
         group = self._uncommitted.collect(events=False)
         group.callbacks.append(callback)
         self._submit(group)
-
-    def _finish_departures(self, stores: Collection[SegmentStore]) -> None:
-        """Have all that leaves these stores, which are about to go, safe elsewhere."""
-        self.flush()
-        if self._committer is not None and self._waits_for_syncs:
-            self._committer.wait()
-        for store in stores:
-            store.forget_left(len(store.leaving))
 
     def _flush_events(self) -> bool:
         """Write events, if need be into the room of the ballast; tell whether that was possible."""
