@@ -19,8 +19,8 @@ from storage.interface import Entry, MessageStore
 from storage.message import Message, TimedMessage
 from storage.stores.priority_store import PriorityStore
 
-#: Messages dropped or expired before the time is looked at: dead letters, the slowest, take some milliseconds then.
-_DROP_STEP: Final = 128
+#: Messages dropped or expired before the time is looked at: less than a millisecond, without their dead letters.
+_DROP_STEP: Final = 512
 _ALL_BYTES: Final = 1 << 62
 
 #: The latest time at which a message can expire, in microseconds since 1970: a policy may name any number.

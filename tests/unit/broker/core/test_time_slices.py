@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.core.queues.contents import _DROP_STEP
 from broker.core.queues.queue import Queue
 from broker.core.time_slice import TimeSlice
 from broker.core.turn import Turn
@@ -23,7 +24,7 @@ _LETTERS = (
     ("x-dead-letter-exchange", FieldValue("S", b"")),
     ("x-dead-letter-routing-key", FieldValue("S", b"letters")),
 )
-_MESSAGES = 5000
+_MESSAGES = 20_000
 
 
 class Steps:
@@ -82,20 +83,20 @@ def test_shrinking(steps: Steps, arguments: FieldTable, definition: dict[str, An
     shrink(steps.vhost, "^q$", **definition)
     counts = [ready for (ready,) in steps.counts(queue)]
     assert counts[-1] == 10
-    assert len(counts) > 5
-    assert all(0 <= before - after <= 640 for before, after in itertools.pairwise(counts))
+    assert len(counts) > 3
+    assert all(0 <= before - after <= 5 * _DROP_STEP for before, after in itertools.pairwise(counts))
     assert letters.store.ready_count == (_MESSAGES - 10 if arguments else 0)
 
 
 def test_many_queues_share_the_slice_of_a_turn(steps: Steps) -> None:
     queues = [declare(steps.vhost, f"q{number}") for number in range(20)]
     for queue in queues:
-        fill(queue, 1000)
+        fill(queue, 2000)
     steps.loop.run()
     steps.vhost.policies.set(Policy("p", "^q", {"max-length": 0}, 0, "queues"), operator=False)
     totals = [sum(ready) for ready in steps.counts(*queues)]
     assert totals[-1] == 0
-    assert all(0 <= before - after <= 640 for before, after in itertools.pairwise(totals))
+    assert all(0 <= before - after <= 5 * _DROP_STEP for before, after in itertools.pairwise(totals))
 
 
 @pytest.mark.parametrize("arguments", [(), _LETTERS], ids=["dropped", "dead-lettered"])
@@ -107,7 +108,7 @@ def test_expiry(steps: Steps, arguments: FieldTable) -> None:
     steps.turn.deliver_later(queue)
     counts = [ready for (ready,) in steps.counts(queue)]
     assert counts[-1] == 0
-    assert all(0 <= before - after <= 640 for before, after in itertools.pairwise(counts))
+    assert all(0 <= before - after <= 5 * _DROP_STEP for before, after in itertools.pairwise(counts))
 
 
 def test_whoever_asks_for_the_settled_state_gets_it(steps: Steps) -> None:
