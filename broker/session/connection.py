@@ -20,7 +20,7 @@ from broker.session.output import Output
 from broker.session.peer_certificate import TlsSession, tls_session
 from broker.session.remembered_routes import RememberedRoutes
 from broker.session.route_search import RouteSearch
-from broker.session.sockets import disable_delay, ends, name_of
+from broker.session.sockets import disable_delay, ends, name_of, reset
 from broker.session.unfinished import Unfinished
 from protocol.events import Event, MethodReceived
 from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
@@ -164,8 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is gone."""
         if self.state is ConnectionState.RUNNING:
             log.warning("closing AMQP connection %s: client unexpectedly closed TCP connection", self.name)
-        self.move(ConnectionInput.LOST)
-        self._end()
+        self._lose()
         self.server.sockets.discard(self)
         self.server.check_all_gone()
         if self._timer is not None:
@@ -189,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(fault, method_of(event))
         except WireFault as fault:
             log.error("dropping AMQP connection %s: %s", self.name, fault)
-            self.drop()
+            self.reset()
         except Exception:
             log.exception("AMQP connection %s: internal error", self.name)
             self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
@@ -203,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.close_later(_SILENCE_SECONDS)
         elif type(event) is MethodReceived and event.channel == 0:
             if event.method.index == _CLOSE_OK and self.move(ConnectionInput.CLOSE_OK):
-                self.drop()
+                self.reset()
             elif event.method.index == _CLOSE and self.move(ConnectionInput.CLOSE):
                 self.output.send(encode_method(0, _CLOSE_OK))
 
@@ -253,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _heartbeat_missed(self) -> None:
         log.error("closing AMQP connection %s: missed heartbeats from client", self.name)
-        self.drop()
+        self.reset()
 
     # -- closing ------------------------------------------------------------------------------------------
 
@@ -319,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         if seconds is None:
             interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
             seconds = min(_CLOSING_SECONDS, interval)
-        self._set_timer(seconds, self.drop)
+        self._set_timer(seconds, self.reset)
 
     def _set_timer(self, seconds: float, expired: Callable[[], object]) -> None:
         if self._timer is not None:
@@ -328,11 +327,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def drop(self, at_once: bool = False) -> None:
         """Drop the socket; what was sent before still goes out, unless it has to be at once."""
-        self.reader.deafen()
+        self._lose()
         if self._transport is None:
             return
-        self.move(ConnectionInput.LOST)
-        self._end()
         if not at_once:
             self.output.flush()
             self._transport.close()
@@ -341,11 +338,31 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.abort()
 
-    def _end(self) -> None:
-        """Give up all that the connection holds in the broker."""
+    def reset(self) -> None:
+        """Drop the socket with RST, as RabbitMQ does; where something is still to be sent, with FIN behind that."""
+        self._lose()
+        if self._transport is None:
+            return
+        self.output.flush()
+        if self.output.pending_bytes():
+            self.drop()
+        else:
+            reset(self._transport)
+
+    def _lose(self) -> None:
+        """Hear and say nothing more: the socket goes, or has gone."""
+        self.reader.deafen()
         if self._heartbeat is not None:
             self._heartbeat.stop()
+        if self._transport is not None:
+            self.move(ConnectionInput.LOST)
+            self._end()
+
+    def _end(self) -> None:
+        """Give up all that the connection holds in the broker."""
         self.intake.release()
+        # The client need not answer any more; as long as the socket is there, it hears from us.
+        self.pause_heartbeat(True)
         self.reader.handle_channels(ChannelFrames.SKIPPED)
         if self._is_open:
             self._is_open = False

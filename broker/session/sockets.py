@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TypeAlias
+import struct
+from contextlib import suppress
+from typing import Final, TypeAlias
 
 from broker.addresses import plain, written
+
+#: struct linger: on, for 0 s.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 #: Address and port.
 End: TypeAlias = "tuple[str, int]"
@@ -35,6 +40,16 @@ def ends(transport: asyncio.BaseTransport) -> tuple[End, End]:
     """Address and port of the peer, and our own; an empty address and 0 where there is none."""
     peer, local = (transport.get_extra_info(key) or ("", 0) for key in ("peername", "sockname"))
     return (plain(peer[0]), peer[1]), (plain(local[0]), local[1])
+
+
+def reset(transport: asyncio.WriteTransport) -> None:
+    """Drop a connection with RST, as RabbitMQ does (SO_LINGER with 0 s), so that nothing of it stays in the system."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        # The peer may have dropped it already.
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
 
 
 def disable_delay(transport: asyncio.BaseTransport) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import urllib.error
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tests.support.wire import (
     silent_close_times,
 )
 
+HEARTBEAT_FRAME = frame(HEARTBEAT, 0, b"")
 CLOSE = commands.Connection.Close
 CLOSE_OK = commands.Connection.CloseOk
 
@@ -184,6 +186,55 @@ def test_1_46_an_unanswered_close_ends_after_the_timeout(connect: Connect) -> No
         return 0.5 <= seconds <= 2.5
 
     assert in_time(attempt)
+
+
+def ending(connection: Connection) -> tuple[int, str]:
+    """Wait for the end of TCP; return how many heartbeats came before, and whether it was RST or FIN."""
+    heartbeats = 0
+    while True:
+        connection.wire.socket.settimeout(60)
+        try:
+            octets = connection.wire.socket.recv(len(HEARTBEAT_FRAME), socket.MSG_WAITALL)
+        except ConnectionResetError:
+            return heartbeats, "RST"
+        if not octets:
+            return heartbeats, "FIN"
+        assert octets == HEARTBEAT_FRAME
+        heartbeats += 1
+
+
+def test_1_46_heartbeats_go_on_while_an_answer_is_awaited(connect: Connect) -> None:
+    connection = connect(heartbeat=2)
+    fail(connection)
+    heartbeats, end = ending(connection)
+    assert 1 <= heartbeats <= 2
+    assert end == "RST"
+
+
+def test_1_44_heartbeats_go_on_after_close_ok(connect: Connect) -> None:
+    connection = connect(heartbeat=2)
+    connection.wire.send_method(0, CLOSE, reply_code=200)
+    connection.wire.expect(0, CLOSE_OK)
+    heartbeats, end = ending(connection)
+    assert 1 <= heartbeats <= 2
+    assert end == "RST"
+
+
+def test_1_46_close_ok_is_followed_by_a_reset(connect: Connect) -> None:
+    connection = connect(heartbeat=0)
+    fail(connection)
+    connection.wire.send_method(0, CLOSE_OK)
+    assert ending(connection) == (0, "RST")
+
+
+def test_1_40_the_socket_of_a_silent_peer_is_reset(connect: Connect) -> None:
+    assert ending(connect(heartbeat=1))[1] == "RST"
+
+
+def test_1_46_an_unknown_method_on_channel_0_resets(connect: Connect) -> None:
+    connection = connect(heartbeat=0)
+    connection.wire.send_raw_method(0, 99, 99)
+    assert ending(connection) == (0, "RST")
 
 
 def test_1_47_exclusive_queues_are_gone_at_the_servers_close(connect: Connect, unique: Unique, vhost: str) -> None:

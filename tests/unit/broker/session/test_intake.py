@@ -216,7 +216,13 @@ class TestDroppedSockets:
         assert broker.server.sockets == set()
 
     def test_who_reads_to_the_end_gets_everything(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.transport.unread = SIZE
         client.send(method(1, commands.Queue.Declare, queue="x") + frame(METHOD, 1, b"\x00\x63\x00\x63"))
         client.only(commands.Queue.DeclareOk)
         assert client.transport.closed
         assert not client.transport.aborted
+
+    def test_who_has_read_all_is_reset(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.send(method(1, commands.Queue.Declare, queue="x") + frame(METHOD, 1, b"\x00\x63\x00\x63"))
+        client.only(commands.Queue.DeclareOk)
+        assert client.transport.aborted
