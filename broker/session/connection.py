@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from broker.addresses import is_loopback
 from broker.session.authorization import Authorization
@@ -164,7 +165,10 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is gone."""
         if self.state is ConnectionState.RUNNING:
             log.warning("closing AMQP connection %s: client unexpectedly closed TCP connection", self.name)
-        self._lose()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        self.move(ConnectionInput.LOST)
+        self._end()
         self.server.sockets.discard(self)
         self.server.check_all_gone()
         if self._timer is not None:
@@ -188,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(fault, method_of(event))
         except WireFault as fault:
             log.error("dropping AMQP connection %s: %s", self.name, fault)
-            self.reset()
+            self.drop("reset")
         except Exception:
             log.exception("AMQP connection %s: internal error", self.name)
             self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
@@ -202,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.close_later(_SILENCE_SECONDS)
         elif type(event) is MethodReceived and event.channel == 0:
             if event.method.index == _CLOSE_OK and self.move(ConnectionInput.CLOSE_OK):
-                self.reset()
+                self.drop("reset")
             elif event.method.index == _CLOSE and self.move(ConnectionInput.CLOSE):
                 self.output.send(encode_method(0, _CLOSE_OK))
 
@@ -252,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _heartbeat_missed(self) -> None:
         log.error("closing AMQP connection %s: missed heartbeats from client", self.name)
-        self.reset()
+        self.drop("reset")
 
     # -- closing ------------------------------------------------------------------------------------------
 
@@ -318,45 +322,36 @@ class Connection(asyncio.BufferedProtocol):
         if seconds is None:
             interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
             seconds = min(_CLOSING_SECONDS, interval)
-        self._set_timer(seconds, self.reset)
+        self._set_timer(seconds, partial(self.drop, "reset"))
 
     def _set_timer(self, seconds: float, expired: Callable[[], object]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.server.loop.call_later(seconds, expired)
 
-    def drop(self, at_once: bool = False) -> None:
-        """Drop the socket; what was sent before still goes out, unless it has to be at once."""
-        self._lose()
-        if self._transport is None:
-            return
-        if not at_once:
-            self.output.flush()
-            self._transport.close()
-            # Else a client that reads nothing would keep it for ever.
-            self._set_timer(_LINGER_SECONDS, self._transport.abort)
-        else:
-            self._transport.abort()
+    def drop(self, how: Literal["finish", "reset", "abort"] = "finish") -> None:
+        """Drop the socket.
 
-    def reset(self) -> None:
-        """Drop the socket with RST, as RabbitMQ does; where something is still to be sent, with FIN behind that."""
-        self._lose()
-        if self._transport is None:
-            return
-        self.output.flush()
-        if self.output.pending_bytes():
-            self.drop()
-        else:
-            reset(self._transport)
-
-    def _lose(self) -> None:
-        """Hear and say nothing more: the socket goes, or has gone."""
+        Args:
+            how: Once what was sent before has gone out; if that is so already, with RST, as RabbitMQ does; or at once.
+        """
         self.reader.deafen()
         if self._heartbeat is not None:
             self._heartbeat.stop()
-        if self._transport is not None:
-            self.move(ConnectionInput.LOST)
-            self._end()
+        if self._transport is None:
+            return
+        self.move(ConnectionInput.LOST)
+        self._end()
+        if how == "abort":
+            self._transport.abort()
+            return
+        self.output.flush()
+        if how == "reset" and not self.output.pending_bytes():
+            reset(self._transport)
+            return
+        self._transport.close()
+        # Else a client that reads nothing would keep it for ever.
+        self._set_timer(_LINGER_SECONDS, self._transport.abort)
 
     def _end(self) -> None:
         """Give up all that the connection holds in the broker."""

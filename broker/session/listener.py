@@ -119,7 +119,7 @@ class Listener:
         if not await self._all_gone(seconds - answer_seconds):
             log.warning("%d connections did not end in %g s", len(self._server.sockets), seconds)
             for connection in list(self._server.sockets):
-                connection.drop(at_once=True)
+                connection.drop("abort")
 
     async def _all_gone(self, seconds: float) -> bool:
         self._server.check_all_gone()
