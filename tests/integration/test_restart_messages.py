@@ -140,17 +140,26 @@ def got_again(restart: Restarts, queue: str, given: dict[str, object]) -> bytes:
 # --- time to live -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(400)
 def test_4_1_3_the_deadline_goes_on(restart: Restarts) -> None:
+    # A busy machine may take longer for a restart than a short time to live leaves.
+    assert any(expires_in_time(restart, seconds) for seconds in (5, 15, 60))
+
+
+def expires_in_time(restart: Restarts, seconds: float) -> bool:
+    """Whether a message expires when it should, though the broker is restarted shortly before."""
     channel = restart.channel()
     letters = restart.queue(channel, hint="letters")
     queue = restart.queue(channel, *dead_letter_to("", letters))
     published = time.monotonic()
-    refill(channel, queue, b"soon", expiration="5000", **PERSISTENT)
-    stopped = published + 4.5
+    refill(channel, queue, b"soon", expiration=str(round(seconds * 1000)), **PERSISTENT)
+    stopped = published + 0.9 * seconds
     channel = restart(at=stopped)
-    assert arrival(channel, letters).body == b"soon"
-    # It would take until stopped + 5 if time had begun anew.
-    assert published + 5 <= time.monotonic() < stopped + 5
+    assert arrival(channel, letters, timeout=seconds + 30).body == b"soon"
+    expired = time.monotonic()
+    assert expired >= published + seconds
+    # It would take until then if the time to live began again with the restart.
+    return expired < stopped + seconds
 
 
 @modes
