@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
@@ -15,6 +16,8 @@ from storage.stored_message import StoredMessage
 
 #: So many times of arrival are kept at the most; beyond that they become coarser.
 _ARRIVALS_MAX: Final = 8192
+#: So many numbers of messages that have left may be among those that are looked up, and as many as are kept.
+_STALE_MAX: Final = 64
 
 
 class RamMessages:
@@ -31,7 +34,17 @@ class RamMessages:
         held_bytes: Bytes of the bodies of all messages here.
     """
 
-    __slots__ = ("_arrival_seqs", "_arrivals", "_kept", "_largest", "first_seq", "held_bytes", "window", "window_bytes")
+    __slots__ = (
+        "_arrival_seqs",
+        "_arrivals",
+        "_kept",
+        "_kept_order",
+        "_largest",
+        "first_seq",
+        "held_bytes",
+        "window",
+        "window_bytes",
+    )
 
     def __init__(self, next_seq: int) -> None:
         self.window: deque[Message] = deque()
@@ -40,6 +53,8 @@ class RamMessages:
         #: Length of the longest body that was ever appended.
         self._largest = 0
         self._kept: dict[int, Message] = {}
+        #: A heap of their numbers, and of some that have left; those go when they get to its top.
+        self._kept_order: list[int] = []
         #: When messages came that were not read from the disk: from that number on, at that time.
         self._arrival_seqs = array("Q")
         self._arrivals = array("q")
@@ -158,6 +173,11 @@ class RamMessages:
 
     def keep(self, seq: int, message: Message) -> None:
         """Keep a ready message that stands before the window."""
+        if seq not in self._kept:
+            heappush(self._kept_order, seq)
+            if len(self._kept_order) > 2 * len(self._kept) + _STALE_MAX:
+                self._kept_order = [*self._kept, seq]
+                heapify(self._kept_order)
         self._kept[seq] = message
         self.held_bytes += len(message.body)
 
@@ -188,19 +208,31 @@ class RamMessages:
                     self.held_bytes -= len(message.body)
 
     def next_kept(self, seq: int, end: int) -> int:
-        """The lowest number from `seq` on that is kept; `end` if there is none below it."""
-        return min([end, *(at for at in self._kept if at >= seq)])
+        """The lowest number from `seq` on that is kept; `end` if there is none below it.
+
+        Args:
+            seq: Where it begins: the head of the queue, as nothing is kept before it; elsewhere it takes long.
+            end: Where the search ends.
+        """
+        kept, order = self._kept, self._kept_order
+        while order and order[0] not in kept:
+            heappop(order)
+        if order and order[0] < seq:
+            return min([end, *(at for at in kept if at >= seq)])
+        return min(end, order[0]) if order else end
 
     def drop_stored(self, is_stored: Callable[[int, Message], bool]) -> None:
         """Keep only what is not on disk."""
         if self._kept:
             self._kept = {seq: each for seq, each in self._kept.items() if not is_stored(seq, each)}
+            self._kept_order = sorted(self._kept)
             self.held_bytes = self.window_bytes + sum(len(each.body) for each in self._kept.values())
 
     def clear(self, next_seq: int) -> None:
         """Forget all messages."""
         self.window.clear()
         self._kept.clear()
+        self._kept_order.clear()
         self.first_seq = next_seq
         self.window_bytes = self.held_bytes = 0
 
