@@ -222,9 +222,10 @@ class StorageEngine:
         settled = self._flush_events()
         if settled:
             self._tidy()
-        if any(map(is_shortage, failures.values())):
+        lacks_descriptors = any(map(is_shortage, failures.values()))
+        if lacks_descriptors:
             self._descriptors.give_back()
-        self.disk.note(bool(failures) or not settled)
+        self.disk.note(bool(failures) or not settled, lacks_descriptors)
         if self.disk.due:
             self.disk.look()
         if most > _DIRTY_BYTES:

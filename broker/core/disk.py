@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.options import Settings
-from broker.core.alarms import Alarms
 from broker.core.broker import Broker
 from broker.core.memory import available_memory
 from broker.core.message_storage import DiskStorage
@@ -65,9 +64,10 @@ class Disk:
     ) -> None:
         self._path = settings.data_dir
         self._timers = broker.timers
+        self._alarms = broker.alarms
         files = DiskFiles()
         broker.file_counts = files.counts
-        self.engine = _open(self._path, files, settings, call_soon_threadsafe, _disk_alarm(broker.alarms))
+        self.engine = _open(self._path, files, settings, call_soon_threadsafe, self._note_alarm)
         options = settings.storage
         self._storage = DiskStorage(
             self.engine, broker.turn.end_later, options.preload_messages, options.embed_bodies_below
@@ -94,6 +94,21 @@ class Disk:
         self._tidying = self._timers.call_later(_UPKEEP_SECONDS, self._tidy)
         self._storage.write()
         self.engine.housekeeping()
+
+    def _note_alarm(self, is_set: bool) -> None:
+        """Set and clear the disk alarm, and say why."""
+        if not is_set:
+            log.warning("disk alarm cleared")
+            self._alarms.clear("disk")
+        elif hasattr(self, "engine") and self.engine.disk.lacks_descriptors:
+            log.error(
+                "disk alarm set: there is room, but no file descriptor (ulimit -n) is left for the files of queues;"
+                " publishers are blocked until there is one"
+            )
+            self._alarms.set("disk")
+        else:
+            log.warning("disk alarm set: publishers are blocked until there is room again")
+            self._alarms.set("disk")
 
     def _watch(self) -> None:
         self._watching = self._timers.call_later(self.engine.watch_disk(), self._watch)
@@ -133,19 +148,6 @@ def _options(settings: Settings) -> EngineOptions:
         append_files=storage.append_files,
         read_files=storage.read_files,
     )
-
-
-def _disk_alarm(alarms: Alarms) -> Callable[[bool], None]:
-    """What sets and clears the disk alarm."""
-
-    def change(is_full: bool) -> None:
-        log.warning("disk alarm %s", "set: publishers are blocked until there is room again" if is_full else "cleared")
-        if is_full:
-            alarms.set("disk")
-        else:
-            alarms.clear("disk")
-
-    return change
 
 
 def _die(error: OSError) -> None:

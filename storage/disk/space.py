@@ -39,6 +39,7 @@ class DiskSpace:
         free: Bytes free at the last look.
         alarm: Whether the alarm is set.
         refused: The last attempt to write something failed.
+        lacks_descriptors: It did because the process has no file descriptor left.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class DiskSpace:
         self.free = 0
         self.alarm = False
         self.refused = False
+        self.lacks_descriptors = False
 
     @property
     def limit(self) -> int:
@@ -93,8 +95,9 @@ class DiskSpace:
         until_limit = 2 * abs(self.free - self.limit) / _FALL
         return max(_SHORTEST, min(until_limit, _LONGEST_IN_ALARM if alarm else _LONGEST))
 
-    def note(self, refused: bool) -> None:
-        """Note whether something could not be written just now."""
+    def note(self, refused: bool, lacks_descriptors: bool = False) -> None:
+        """Note whether something could not be written just now, and whether that was for want of file descriptors."""
+        self.lacks_descriptors = lacks_descriptors
         if refused is not self.refused:
             self.refused = refused
             self.look()

@@ -258,3 +258,14 @@ def test_a_heartbeat_keeps_a_lease(tmp_path: Path) -> None:
     assert remove_dead_snapshots(str(tmp_path)) == 0
     lease.release()
     lease.release()
+
+
+def test_nobody_else_may_look_into_snapshots(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        lease = take_lease(str(tmp_path), "test")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / SNAPSHOTS, Path(lease.path)):
+        assert path.stat().st_mode & 0o777 == 0o700
+    lease.release()
