@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 #: Times that a query is started at most.
-STARTS: Final = 5
+STARTS: Final = 20
 #: Spark gives the Python process of a streaming source 10 s to start, which no setting changes.
 _TOO_SLOW: Final = "Python worker failed to connect back"
 
