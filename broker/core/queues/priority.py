@@ -28,7 +28,7 @@ class PriorityQueue(Queue):
         """
         self._serve_due()
         taken = super().publish(messages, body_bytes)
-        self._serve_consumers()
+        self._serve_new()
         return taken
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
@@ -41,7 +41,12 @@ class PriorityQueue(Queue):
         """
         self._serve_due()
         super().publish_varied(messages, body_bytes, longest)
-        self._serve_consumers()
+        self._serve_new()
+
+    def _serve_new(self) -> None:
+        """Hand out what has come, unless what has to go for a new limit is not gone yet."""
+        if not self._is_shrinking:
+            self._serve_consumers()
 
     def _serve_due(self) -> None:
         """Give those who got credit in this turn what has waited for them: what comes now came too late."""
