@@ -34,6 +34,8 @@ class RecoveryReport:
         messages: Living messages.
         body_bytes: Sum of their body lengths.
         lost_messages: Messages that were there once, are not settled, and cannot be read.
+        unfinished_messages: Messages of writes that were cut short by a loss of power before they were synced. With
+            `storage.sync: always` none of them had been confirmed.
         damaged_spans: Places in segments that held no whole record.
         cut_bytes: Bytes behind the last whole record of a segment, saved to a file `.bad`.
         damaged_edits: Edits of manifests that could not be read.
@@ -47,6 +49,7 @@ class RecoveryReport:
     messages: int = 0
     body_bytes: int = 0
     lost_messages: int = 0
+    unfinished_messages: int = 0
     damaged_spans: int = 0
     cut_bytes: int = 0
     damaged_edits: int = 0
@@ -75,4 +78,7 @@ class RecoveryReport:
         found = f"{self.queues} durable queues with {self.messages} messages ({self.body_bytes} bytes of bodies)"
         if not self.damage and not self.failures:
             return found
-        return f"{found}; {len(self.damage)} damaged files, {self.lost_messages} messages lost"
+        found = f"{found}; {len(self.damage)} damaged files, {self.lost_messages} messages lost"
+        if not self.unfinished_messages:
+            return found
+        return f"{found}, {self.unfinished_messages} messages whose write was cut short before it was synced"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 from zlib import crc32
 
 from storage.directory.directory_format import DataDirectoryError
@@ -59,6 +60,10 @@ def recover_store(
         DataDirectoryError: There is no room for that. Nothing is lost.
     """
     _Recovery(place, manifest, state, events, report, redo).run()
+
+
+#: A record is padded with so many zeros at the most.
+_PADDING_MAX: Final = 7
 
 
 class _Recovery:
@@ -283,24 +288,38 @@ class _Recovery:
         segment.index = None
 
     def _set_aside(self, segment: Segment, path: str, tail: bytes) -> None:
-        """Save what follows the last whole record, and give up those records of it that were complete once."""
+        """Save what follows the last whole record, and give up those records of it that were complete once.
+
+        Records that end in zeros were being written when power went: the file had got its length, not yet its bytes.
+        """
         if not any(tail):
             return
-        last = segment.last_seq
-        at = 0
+        last = unfinished = segment.last_seq
+        at, written = 0, len(tail.rstrip(b"\0"))
         while (header := peek_record(tail, at)) is not None and at + header.rec_len <= len(tail):
-            if last < header.seq <= last + RECORDS_MAX:
-                last = header.seq
             at += header.rec_len
+            if unfinished < header.seq <= unfinished + RECORDS_MAX:
+                unfinished = header.seq
+                if at - written <= _PADDING_MAX:
+                    last = header.seq
         footer = unpack_footer(tail)
         if footer is not None:
             last = max(last, footer[0].last_seq)
         lost = self._lose(segment.last_seq + 1, last + 1)
-        self.state.next_seq = max(self.state.next_seq, last + 1)
+        never = 0
+        if unfinished > last:
+            never = self.state.dead.count_live(last + 1, unfinished + 1)
+            self.state.dead.add(last + 1, unfinished - last)
+            self.report.unfinished_messages += never
+        self.state.next_seq = max(self.state.next_seq, last + 1, unfinished + 1)
         self.report.damaged_spans += last > segment.last_seq
         self.report.cut_bytes += len(tail)
         what = f"{len(tail)} bytes behind its last whole record, saved to {segment.name}.bad"
-        self._note(segment.name, what + ("" if lost else "; a write that was cut short, as far as one can tell"), lost)
+        if never:
+            what += f"; a write that was cut short before it was synced: the bytes of {never} messages are not there"
+        elif not lost:
+            what += "; a write that was cut short, as far as one can tell"
+        self._note(segment.name, what, lost)
         handle = self.files.open(f"{path}.bad", create=True)
         try:
             self.files.truncate(handle, 0)

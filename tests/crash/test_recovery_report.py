@@ -84,6 +84,16 @@ def test_a_file_that_was_cut_is_reported(path: str) -> None:
     assert damaged_paths(CONTENTS | {path: CONTENTS[path][:-cut]}) == {path}
 
 
+def test_a_write_that_power_cut_short_is_not_called_a_loss() -> None:
+    octets = CONTENTS[ACTIVE]
+    # The file has got its length, but not all of its bytes.
+    report = recover(CONTENTS | {ACTIVE: octets[:-40] + bytes(40)}).report
+    assert (report.lost_messages, report.unfinished_messages) == (0, 1)
+    (line,) = report.lines()
+    assert line.endswith("a write that was cut short before it was synced: the bytes of 1 messages are not there")
+    assert "0 messages lost, 1 messages whose write was cut short before it was synced" in report.summary()
+
+
 def test_what_was_lost_is_said_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     path = SEALED[0]
     with caplog.at_level(logging.WARNING):
