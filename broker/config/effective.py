@@ -13,7 +13,7 @@ from broker.config.options import OPTIONS
 if TYPE_CHECKING:
     from broker.config.options import Settings
 
-_SECRET: Final = '"********"'
+_SECRET: Final = "********"
 
 
 def render(settings: Settings, origins: Mapping[str, str]) -> str:
@@ -31,7 +31,10 @@ def render(settings: Settings, origins: Mapping[str, str]) -> str:
 
 
 def _line(name: str, value: object, origin: str | None) -> str:
-    written = _SECRET if OPTIONS[name].secret and value and origin is not None else json.dumps(_plain(value))
+    if OPTIONS[name].secret and value and origin is not None:
+        # Of the same kind, so that it can be read again.
+        value = {_SECRET: _SECRET} if isinstance(value, Mapping) else _SECRET
+    written = json.dumps(_plain(value))
     return f"{name}: {written}  # {origin or 'default'}\n"
 
 

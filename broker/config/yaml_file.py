@@ -40,7 +40,8 @@ def read_file(file: Path) -> Iterator[Given | ConfigError]:
 
 def _reason(error: yaml.MarkedYAMLError) -> str:
     """What is wrong, without the lines that yaml shows beside it: passwords may stand there."""
-    return ", ".join(each for each in (error.context, error.problem) if each) or "it cannot be read"
+    said = ((error.context, error.context_mark), (error.problem, error.problem_mark))
+    return ", ".join(f"{text} in line {mark.line + 1}" if mark else text for text, mark in said if text)
 
 
 class _Reader:

@@ -26,7 +26,7 @@ def connected(process: LeveretProcess) -> Iterator[socket.socket]:
 
 def head(method: str, below: str, *fields: str) -> bytes:
     """The head of a request with a right login."""
-    lines = (f"{method} /api/{below} HTTP/1.1", "Host: x", f"Authorization: {_LOGIN}", *fields, "", "")
+    lines = (f"{method} /api/{below} HTTP/1.1", "Host: localhost", f"Authorization: {_LOGIN}", *fields, "", "")
     return "\r\n".join(lines).encode()
 
 

@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,7 +219,7 @@ def test_what_is_in_force_can_be_used_as_a_configuration(files: Files) -> None:
     again.write_text(out)
     words = {"--port": 7, "data_dir": files.folder / "data"}
     before = load(files.config, {"LEVERET_PORT": "7", "LEVERET_DATA_DIR": str(words["data_dir"])})
-    assert load(again, {}) == before
+    assert load(again, {}) == replace(before, definitions={"********": "********"}), "all but what is secret"
 
 
 def test_secrets_are_not_printed(files: Files) -> None:
