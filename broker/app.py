@@ -84,8 +84,6 @@ class App:
         self._disk: Disk | None = None
         self._losses: LossRecord | None = None
         self._tls: Tls | None = None
-        #: Definitions have changed that could not be saved.
-        self._unsaved = False
         self._watch: asyncio.TimerHandle | None = None
         self._definitions: DefinitionsKeeper | None = None
 
@@ -101,12 +99,20 @@ class App:
             raise StartError(str(error)) from error
         # The store may need more than is configured.
         self.node.disk_free_limit = self._disk.engine.disk.limit
-        self._definitions = DefinitionsKeeper(_open_database(self.settings.data_dir), self.broker, self.accounts)
+        self._definitions = DefinitionsKeeper(
+            _open_database(self.settings.data_dir),
+            self.broker,
+            self.accounts,
+            self.server.loop.call_soon_threadsafe,
+        )
         found = self._definitions.restore()
         self.broker.storage.forget_unknown()
         keeper = self._definitions
         keeper.note_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
-        keeper.save()
+        try:
+            keeper.save_now()
+        except sqlite3.Error as error:
+            raise StartError(unusable(self.settings.data_dir, str(error))) from error
         self._losses = LossRecord(self.broker, self._disk.engine, self._disk.write, self.settings.data_dir)
         self._losses.restore()
         self._losses.start()
@@ -161,15 +167,18 @@ class App:
         # All have the same time: clients of the one do not wait for those of the other.
         seconds = self.settings.shutdown_timeout / 1000
         await asyncio.gather(self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds))
+        definitions, self._definitions = self._definitions, None
+        if definitions is not None:
+            # What is to be deleted with them goes before the disk is closed.
+            try:
+                definitions.close()
+            except sqlite3.Error as error:
+                log.error("not all definitions could be saved; nobody has been told that they are: %s", error)
         if self._disk is not None:
-            self._save_definitions()
             if self._losses is not None:
                 self._losses.close()
             self._disk.close()
             self._disk = None
-        if self._definitions is not None:
-            self._definitions.close()
-            self._definitions = None
 
     def reload(self, settings: Settings) -> None:
         """Put in force what can be changed while it runs: log level, limits of memory and disk, certificates.
@@ -204,25 +213,16 @@ class App:
         return f"leveret {VERSION} ready {where} data={self.settings.data_dir}"
 
     def _make_durable(self) -> None:
-        """Write what this turn has changed: what clients are told next has to hold."""
-        self._save_definitions()
-        if self._disk is not None:
-            self._disk.write()
+        """Have written what this turn has changed."""
+        try:
+            self._save_definitions()
+        finally:
+            if self._disk is not None:
+                self._disk.write()
 
     def _save_definitions(self) -> None:
-        if self._definitions is None:
-            return
-        try:
+        if self._definitions is not None:
             self._definitions.save()
-        except sqlite3.Error as error:
-            # The disk is full, as a rule: what is not written is kept and tried again in each turn.
-            if not self._unsaved:
-                log.error("cannot save definitions: %s; trying again", error)
-            self._unsaved = True
-        else:
-            if self._unsaved:
-                log.warning("definitions are saved again")
-            self._unsaved = False
 
     def _watch_memory(self) -> None:
         self._look_at_memory()

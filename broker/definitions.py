@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -52,10 +52,18 @@ class DefinitionsKeeper:
         database: Where they are kept.
         broker: Has the virtual hosts and what is in them.
         accounts: Has the users and permissions.
+        call_soon_threadsafe: Hands a function to the thread of the event loop.
     """
 
-    def __init__(self, database: DefinitionsDatabase, broker: Broker, accounts: Accounts) -> None:
+    def __init__(
+        self,
+        database: DefinitionsDatabase,
+        broker: Broker,
+        accounts: Accounts,
+        call_soon_threadsafe: Callable[[Callable[[], None]], object],
+    ) -> None:
         self._database = database
+        broker.gate.attach(database, call_soon_threadsafe, broker.turn.end_later)
         self._broker = broker
         self._accounts = accounts
         self._saved = -1
@@ -73,7 +81,7 @@ class DefinitionsKeeper:
             self._saved = self._accounts.generation
             for _, noted in self._read(_IMPORT):
                 self.imported = str(noted.get("digest", ""))
-        self._broker.record_to(self._database)
+        self._broker.record_to(self._broker.gate)
         self._broker.global_parameters.identify()
         return found
 
@@ -88,19 +96,38 @@ class DefinitionsKeeper:
         """Keep what load_definitions() has returned for the next start."""
         if digest and digest != self.imported:
             self.imported = digest
-            self._database.put(_IMPORT, (), {"digest": digest})
+            self._broker.gate.put(_IMPORT, (), {"digest": digest})
 
     def save(self) -> None:
-        """Make all changes durable."""
+        """Have all changes written."""
+        self._note_accounts()
+        self._broker.gate.write()
+
+    def save_now(self) -> None:
+        """Write all changes, and wait for that.
+
+        Raises:
+            sqlite3.Error: They cannot be written.
+        """
+        self._note_accounts()
+        self._broker.gate.write_now()
+
+    def _note_accounts(self) -> None:
         if self._saved != self._accounts.generation:
+            self._broker.gate.put("accounts", (), dump_all(self._accounts))
             self._saved = self._accounts.generation
-            self._database.put("accounts", (), dump_all(self._accounts))
-        self._database.commit()
 
     def close(self) -> None:
-        """Make all changes durable and close the database."""
-        self.save()
-        self._database.close()
+        """Write all changes and close the database.
+
+        Raises:
+            sqlite3.Error: They cannot be written; the database is closed all the same.
+        """
+        try:
+            self._note_accounts()
+            self._broker.gate.close()
+        finally:
+            self._database.close()
 
 
 def load_definitions(settings: Settings, broker: Broker, accounts: Accounts, is_new: bool, imported: str = "") -> str:

@@ -22,6 +22,12 @@ from zlib import crc32
 #: What identifies a definition of its kind, for example virtual host and name.
 Key: TypeAlias = tuple[str, ...]
 
+#: New values by kind and key, both as they are stored; None removes a definition.
+Changes: TypeAlias = dict[tuple[str, str], str | None]
+
+#: How long to wait for another process that has the database locked, in seconds.
+_BUSY_SECONDS: Final = 1.0
+
 _SCHEMA: Final = """
 create table if not exists definitions (
     kind text not null,
@@ -133,18 +139,21 @@ class DefinitionsDatabase:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._changes: dict[tuple[str, str], str | None] = {}
+        self._changes: Changes = {}
+        #: A write has failed: see _reopen().
+        self._is_doubtful = False
         size = path.stat().st_size if path.exists() else 0
         if 0 < size < _SMALLEST or (not size and _copy_of(path).exists()):
             # SQLite would take it for a new one.
             raise DefinitionsDamagedError(self._advice("nothing is left of it"))
         _make(path)
-        self._database = sqlite3.connect(path, isolation_level=None)
-        # What cannot be decoded does not have its checksum either.
-        self._database.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
-            self._database.execute("pragma journal_mode = wal")
-            self._database.execute("pragma synchronous = full")
+            self._database = self._connect()
+        except (sqlite3.Error, ValueError) as error:
+            if _is_damage(error):
+                raise DefinitionsDamagedError(self._advice(error)) from error
+            raise
+        try:
             self._migrate()
             self._database.executescript(_SCHEMA)
             self._check()
@@ -165,20 +174,50 @@ class DefinitionsDatabase:
         """Remove a definition with the next commit."""
         self._changes[kind, json.dumps(key)] = None
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether something has changed since the last take()."""
+        return bool(self._changes)
+
+    def take(self) -> Changes:
+        """What has changed since the last time, to be written; whoever takes it writes it or puts it back."""
+        taken, self._changes = self._changes, {}
+        return taken
+
+    def put_back(self, changes: Changes) -> None:
+        """Have changes taken once more that could not be written; those made since replace them."""
+        self._changes = changes | self._changes
+
     def commit(self) -> None:
         """Make all changes since the last commit durable.
 
         Raises:
             sqlite3.Error: They cannot be written; they are kept for the next commit.
         """
-        if not self._changes:
+        changes = self.take()
+        try:
+            self.write(changes)
+        except BaseException:
+            self.put_back(changes)
+            raise
+
+    def write(self, changes: Changes) -> None:
+        """Make changes durable. It may run in another thread than all else, one at a time.
+
+        Args:
+            changes: What take() has returned.
+        Raises:
+            sqlite3.Error: They cannot be written.
+            DefinitionsDamagedError: What is in the file after an earlier failure is not what was written.
+        """
+        if not changes:
             return
+        if self._is_doubtful:
+            self._reopen()
         put = [
-            (kind, key, value, _crc(kind, key, value))
-            for (kind, key), value in self._changes.items()
-            if value is not None
+            (kind, key, value, _crc(kind, key, value)) for (kind, key), value in changes.items() if value is not None
         ]
-        replaced = [*self._changes]
+        replaced = [*changes]
         self._database.execute("begin immediate")
         try:
             self._database.executemany(_UNCOUNT, replaced)
@@ -188,11 +227,38 @@ class DefinitionsDatabase:
             self._database.execute("update summary set rows = rows + ?, sum = sum + ?", count)
             self._database.execute("commit")
         except sqlite3.Error:
+            # What a failed write or sync has left on the disk is not known: nothing may be built upon it.
+            self._is_doubtful = True
             # Where there is no room, SQLite may have done that by itself.
             if self._database.in_transaction:
                 self._database.execute("rollback")
             raise
-        self._changes.clear()
+
+    def _reopen(self) -> None:
+        """Have all that is in the file written once more after a failure, and look whether it is whole.
+
+        The system may take pages for written whose write has failed, so that a second sync would prove nothing.
+        """
+        self._database.close()
+        self._database = self._connect()
+        busy, *_ = self._database.execute("pragma wal_checkpoint(truncate)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError("database is locked")
+        self._check()
+        self._is_doubtful = False
+
+    def _connect(self) -> sqlite3.Connection:
+        # One thread at a time uses it.
+        database = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        # What cannot be decoded does not have its checksum either.
+        database.text_factory = partial(str, encoding="utf-8", errors="replace")
+        try:
+            database.execute("pragma journal_mode = wal")
+            database.execute("pragma synchronous = full")
+        except BaseException:
+            database.close()
+            raise
+        return database
 
     def load(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
         """All committed definitions of a kind, by key.

@@ -217,7 +217,7 @@ class StorageEngine:
                 self._departures.add(store)
         self._untidy |= dirty
         self._awake |= dirty
-        if not failures:
+        if not failures and not self._options.holds_moved():
             self._departures.begin()
         settled = self._flush_events()
         if settled:

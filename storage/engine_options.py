@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,10 @@ from storage.commit.committer import SyncMode
 _SECOND: Final = 1_000_000
 #: Room for so many segments is what the stores need.
 _SEGMENTS_NEEDED: Final = 3
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class EngineOptions:
         append_files: So many segments are open for appending at the most; some more for moments while they are synced.
         read_files: So many for reading.
         ballast_bytes: Room kept in reserve for what must be written even when the disk is full; 0 for none.
+        holds_moved: Tells whether the events of messages that live on elsewhere are to be kept for now: the queue they
+            were moved to may not be there after a crash.
     """
 
     segment_bytes: int = 16 << 20
@@ -43,6 +50,7 @@ class EngineOptions:
     append_files: int = 256
     read_files: int = 128
     ballast_bytes: int = 32 << 20
+    holds_moved: Callable[[], bool] = _never
 
     @property
     def bytes_needed(self) -> int:

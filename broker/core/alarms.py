@@ -19,28 +19,33 @@ class Alarms:
     __slots__ = ("_blocked", "_set", "any")
 
     def __init__(self) -> None:
-        self._set: set[str] = set()
+        self._set: set[tuple[str, str]] = set()
         self._blocked: dict[int, Callable[[], None]] = {}
         self.any = False
 
     @property
     def resources(self) -> frozenset[str]:
         """The resources whose alarm is set."""
-        return frozenset(self._set)
+        return frozenset(resource for resource, _ in self._set)
 
     @property
     def reason(self) -> str:
         """The reason that connection.blocked gives, for example ``low on memory``."""
-        return "low on " + " & ".join(_REASONS[resource] for resource in sorted(self._set))
+        return "low on " + " & ".join(_REASONS[resource] for resource in sorted(self.resources))
 
-    def set(self, resource: str) -> None:
-        """Set the alarm of a resource, ``memory`` or ``disk``."""
-        self._set.add(resource)
+    def set(self, resource: str, cause: str = "") -> None:
+        """Set the alarm of a resource.
+
+        Args:
+            resource: ``memory`` or ``disk``.
+            cause: Why; it stays set until all causes have been cleared.
+        """
+        self._set.add((resource, cause))
         self.any = True
 
-    def clear(self, resource: str) -> None:
-        """Clear the alarm of a resource; the last one lets all blocked connections go on."""
-        self._set.discard(resource)
+    def clear(self, resource: str, cause: str = "") -> None:
+        """Clear the alarm of a resource, as far as it was set for this; the last one lets all connections go on."""
+        self._set.discard((resource, cause))
         self.any = bool(self._set)
         if not self.any:
             waiting, self._blocked = self._blocked, {}

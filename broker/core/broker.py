@@ -8,6 +8,7 @@ from collections import Counter
 
 from broker.core.alarms import Alarms
 from broker.core.clients import ClientConnection as ClientConnection
+from broker.core.definitions_gate import DefinitionsGate
 from broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
 from broker.core.message_storage import MessageStorage
 from broker.core.slow_patterns import log_slow_pattern
@@ -37,6 +38,7 @@ class Broker:
         storage: Where queues keep their messages.
         vhosts: By name.
         alarms: Resource alarms.
+        gate: Holds back what relies on definitions that are not written yet.
         global_parameters: Parameters that belong to no virtual host.
         default_cluster_name: What the cluster is called unless a global parameter names it.
         connections: All that have opened a virtual host.
@@ -60,6 +62,7 @@ class Broker:
         self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = Alarms()
+        self.gate = DefinitionsGate(timers, self.alarms)
         self.global_parameters = GlobalParameters()
         self.default_cluster_name = f"leveret@{socket.gethostname()}"
         self.connections: set[ClientConnection] = set()
@@ -79,7 +82,7 @@ class Broker:
         """Make a virtual host, or return the one that is there."""
         if name not in self.vhosts:
             vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers, self.storage)
-            vhost.recorder.journal = self._journal
+            vhost.recorder.journal, vhost.recorder.gate = self._journal, self.gate
             self._delete_stray(name)
             self.save_vhost(vhost)
         return self.vhosts[name]

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -67,10 +68,11 @@ class Disk:
         self._alarms = broker.alarms
         files = DiskFiles()
         broker.file_counts = files.counts
-        self.engine = _open(self._path, files, settings, call_soon_threadsafe, self._note_alarm)
+        engine_options = replace(_options(settings), holds_moved=lambda: not broker.gate.is_open)
+        self.engine = _open(self._path, files, engine_options, call_soon_threadsafe, self._note_alarm)
         options = settings.storage
         self._storage = DiskStorage(
-            self.engine, broker.turn.end_later, options.preload_messages, options.embed_bodies_below
+            self.engine, broker.turn.end_later, options.preload_messages, options.embed_bodies_below, broker.gate
         )
         broker.storage = self._storage
         if self.engine.report.queues:
@@ -117,14 +119,12 @@ class Disk:
 def _open(
     path: Path,
     files: DiskFiles,
-    settings: Settings,
+    options: EngineOptions,
     call_soon_threadsafe: Callable[[Callable[[], None]], object],
     on_disk_alarm: Callable[[bool], None],
 ) -> StorageEngine:
     try:
-        return StorageEngine(
-            str(path), call_soon_threadsafe, _die, files, options=_options(settings), on_disk_alarm=on_disk_alarm
-        )
+        return StorageEngine(str(path), call_soon_threadsafe, _die, files, options=options, on_disk_alarm=on_disk_alarm)
     except (DirectoryInUseError, DataDirectoryError) as error:
         raise DiskError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:

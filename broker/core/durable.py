@@ -15,6 +15,7 @@ from storage.definitions import Journal
 
 if TYPE_CHECKING:
     from broker.core.bindings import Binding
+    from broker.core.definitions_gate import DefinitionsGate
     from broker.core.exchanges.base import Exchange
     from broker.core.queues.queue import Queue
 
@@ -39,13 +40,32 @@ class DurableRecorder:
     Args:
         vhost_name: The virtual host.
         journal: Where to.
+
+    Attributes:
+        journal: As given.
+        gate: Knows what is not written yet; None if nothing has to be waited for.
     """
 
-    __slots__ = ("_vhost_name", "journal")
+    __slots__ = ("_vhost_name", "gate", "journal")
 
     def __init__(self, vhost_name: str, journal: Journal) -> None:
         self._vhost_name = vhost_name
         self.journal = journal
+        self.gate: DefinitionsGate | None = None
+
+    def rely_on(self, kind: str, name: str) -> None:
+        """Note that somebody is told of a queue or exchange; see DefinitionsGate."""
+        if self.gate is not None:
+            self.gate.rely_on(kind, (self._vhost_name, name))
+
+    def refuse_if_failing(self, kind: str, name: str) -> None:
+        """Refuse a new durable queue or exchange while definitions cannot be written.
+
+        Raises:
+            ConnectionFault: RESOURCE_ERROR (506).
+        """
+        if self.gate is not None:
+            self.gate.refuse_if_failing(f"{kind} '{name}' in vhost '{self._vhost_name}'")
 
     def exchange_declared(self, exchange: Exchange) -> None:
         """Keep a new exchange, if it is durable."""

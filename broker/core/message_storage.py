@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from broker.core.definitions_gate import OPEN, DefinitionsGate
 from broker.core.queues.disk_storage import DiskQueueStorage
 from broker.core.queues.storage import QueueStorage, StorageRequest, memory_store
 from protocol.faults import ConnectionFault, ReplyCode
@@ -94,12 +95,19 @@ class DiskStorage(MessageStorage):
         end_turn: Has the turn end, which calls write().
         preload_messages: Messages that are brought to memory when a queue ceases to be lazy.
         embed_bodies_below: Only messages shorter than this, in bytes.
+        gate: Knows which definitions are written; without one all are.
     """
 
     def __init__(
-        self, engine: StorageEngine, end_turn: Callable[[], None], preload_messages: int, embed_bodies_below: int
+        self,
+        engine: StorageEngine,
+        end_turn: Callable[[], None],
+        preload_messages: int,
+        embed_bodies_below: int,
+        gate: DefinitionsGate | None = None,
     ) -> None:
         self._engine = engine
+        self._gate = gate or OPEN
         self._end_turn = end_turn
         self._waiting: list[AwaitingSync] = []
         self._preload_messages = preload_messages
@@ -117,7 +125,7 @@ class DiskStorage(MessageStorage):
         found = self._unclaimed.pop(qid, None) if qid is not None else None
         try:
             found = found or self._by_name(request, qid or 0)
-            return DiskQueueStorage(self._engine, request, found, self._begin_preload)
+            return DiskQueueStorage(self._engine, request, found, self._begin_preload, self._gate.when_written)
         except OSError as error:
             text = f"cannot make queue '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
             raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
@@ -156,7 +164,7 @@ class DiskStorage(MessageStorage):
     def delete_kept(self, vhost_name: str, name: str) -> None:
         """Delete what keep() has kept of a queue."""
         for queue in self._kept.pop((vhost_name, name), ()):
-            self._engine.delete_queue(queue)
+            self._gate.when_written(partial(self._engine.delete_queue, queue))
 
     def forget_unknown(self) -> None:
         """Delete what is on disk of queues that were not opened."""

@@ -67,6 +67,7 @@ class Topology:
         exchange = self.exchanges.get(name)
         if exchange is None:
             raise not_found(f"no exchange '{name}' in vhost '{self.vhost_name}'")
+        self._recorder.rely_on("exchange", name)
         return exchange
 
     def check_exchange_type(self, type_name: str) -> None:
@@ -116,6 +117,7 @@ class Topology:
             check_flag("exchange", name, self.vhost_name, "internal", internal, existing.internal)
             received, current = find(arguments, _ALTERNATE), find(existing.arguments, _ALTERNATE)
             check_equal("exchange", name, self.vhost_name, _ALTERNATE, received, current)
+            self._recorder.rely_on("exchange", name)
             return existing
         self._check_new_exchange(name, arguments)
         exchange_type = registry.EXCHANGE_TYPES[type_name]

@@ -135,6 +135,7 @@ class VirtualHost:
         if queue is None:
             raise not_found(f"no queue '{name}' in vhost '{self.name}'")
         check_locked(queue, user)
+        self.recorder.rely_on("queue", name)
         return queue
 
     def declare_queue(self, declaration: QueueDeclaration, check_dead_letter_exchange: Callable[[str], None]) -> Queue:
@@ -156,10 +157,13 @@ class VirtualHost:
         existing = self.queues.get(declaration.name)
         if existing is not None:
             check_equivalent(existing, declaration)
+            self.recorder.rely_on("queue", declaration.name)
             return existing
         self.unrestored.refuse("queue", declaration.name)
         self._check_queue_limit(declaration.name)
         check_arguments(declaration, self.name, check_dead_letter_exchange)
+        if declaration.durable and declaration.owner is None:
+            self.recorder.refuse_if_failing("queue", declaration.name)
         self.statistics.queue_created += 1
         return self._create_queue(declaration)
 
@@ -194,6 +198,8 @@ class VirtualHost:
         is_new = name not in self.topology.exchanges
         if is_new:
             self.unrestored.refuse("exchange", name)
+            if durable:
+                self.recorder.refuse_if_failing("exchange", name)
         exchange = self.topology.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
         if is_new:
             self.policies.apply_to_exchange(exchange)

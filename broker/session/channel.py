@@ -290,6 +290,9 @@ class Channel:
         confirms = self.confirms
         if confirms is None:
             return None
+        gate = self.connection.server.broker.gate
+        if not gate.is_open and confirms.rely_on(gate):
+            gate.hold(self.output)
         last = confirms.written(has_failed)
         if has_failed(None):
             # Some may have been refused.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from protocol.methods import INDEX, encode_method
 
 if TYPE_CHECKING:
+    from broker.core.definitions_gate import DefinitionsGate
     from broker.core.message_storage import HasFailed
     from broker.core.queues.queue import Queue
     from broker.core.stats.counters import ChannelCounters
@@ -88,6 +89,14 @@ class Confirms:
         else:
             unwritten.append((first, self._last, queues))
         return len(unwritten) == 1 and unwritten[0][0] == first
+
+    def rely_on(self, gate: DefinitionsGate) -> bool:
+        """Whether a publish of this turn went to a queue that is not on disk yet itself."""
+        return any(
+            gate.is_unwritten("queue", (queue.vhost_name, queue.name))
+            for *_, queues in self._unwritten
+            for queue in queues
+        )
 
     def written(self, has_failed: HasFailed) -> int:
         """Refuse publishes of this turn that could not be written; return the number of the last that was held."""

@@ -101,10 +101,16 @@ def _handle(connection: Connection, event: MethodReceived) -> None:
         raise ConnectionFault(ReplyCode.COMMAND_INVALID, "unimplemented method")
     if index in _WANTS_SETTLED:
         _wait_until_tidy(channel, event.arguments[1] or channel.last_queue)
+    gate = connection.server.broker.gate
+    changes = gate.changes
     try:
         handler(channel, *event.arguments)
     except ChannelFault as fault:
         channel.fail(fault, index)
+    finally:
+        if gate.changes != changes:
+            # Its answer, and what follows, must not be ahead of the disk.
+            gate.hold(connection.output)
 
 
 def _wait_until_tidy(channel: Channel, name: str | None) -> None:

@@ -50,8 +50,7 @@ class Heartbeat:
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._half, self._tick)
         if not self._output.wrote:
-            self._output.send(HEARTBEAT_FRAME)
-            self._output.flush()
+            self._output.send_heartbeat(HEARTBEAT_FRAME)
         self._output.wrote = False
         self._look = not self._look
         if not self._look:

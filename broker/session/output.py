@@ -46,6 +46,7 @@ class Output:
 
     __slots__ = (
         "_bytes",
+        "_held",
         "_paused",
         "_transport",
         "_turn",
@@ -65,6 +66,7 @@ class Output:
         self._transport = transport
         self._bytes = 0
         self._paused = False
+        self._held = False
         self.parts: list[bytes] = []
         self.counters = ConnectionCounters()
         self.congested = self.overfull = False
@@ -99,8 +101,29 @@ class Output:
         """Bytes that the client has yet to take."""
         return self._transport.get_write_buffer_size()
 
+    def hold(self) -> None:
+        """Send nothing but heartbeats until release() is called: what is answered is not on disk yet."""
+        self._held = True
+
+    def release(self) -> None:
+        """Send what has been held."""
+        self._held = False
+        if not self.scheduled:
+            self._turn.flush_later(self)
+
+    def send_heartbeat(self, frame: bytes) -> None:
+        """Send a heartbeat at once; it is held by nothing."""
+        if self._held:
+            # Between whole frames: nothing of what is held has been written.
+            self._transport.write(frame)
+        else:
+            self.send(frame)
+            self.flush()
+
     def flush(self) -> None:
         """Write everything at once, and let consumers go on that waited for room."""
+        if self._held:
+            return
         if self.confirming:
             for channel in self.confirming:
                 channel.flush_confirms()

@@ -74,6 +74,7 @@ class Transaction:
         if has_failed(None):
             self._channel.fail(precondition_failed("partial tx completion"), _COMMIT)
             return None
+        self._channel.connection.server.broker.gate.hold(self._channel.output)
         return self._synced
 
     def _synced(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 
 from broker.core.queues.storage import QueueStorage, StorageRequest, StoreFigures, memory_store
 from storage.engine import StorageEngine, StoredQueue
@@ -26,9 +27,10 @@ class DiskQueueStorage(QueueStorage):
         request: What the queue asks for.
         found: What an earlier run left of it.
         on_preload: Called when messages are to be brought to memory; see preload().
+        when_written: Calls back once the definitions that have been changed so far are on disk.
     """
 
-    __slots__ = ("_engine", "_lazy", "_on_preload", "_preloading", "_request", "_stored")
+    __slots__ = ("_engine", "_lazy", "_on_preload", "_preloading", "_request", "_stored", "_when_written")
 
     def __init__(
         self,
@@ -36,7 +38,9 @@ class DiskQueueStorage(QueueStorage):
         request: StorageRequest,
         found: StoredQueue | None,
         on_preload: Callable[[DiskQueueStorage], None],
+        when_written: Callable[[Callable[[], None]], None] = lambda callback: callback(),
     ) -> None:
+        self._when_written = when_written
         self._engine = engine
         self._request = request
         self._lazy = False
@@ -117,11 +121,21 @@ class DiskQueueStorage(QueueStorage):
         return sum(store.ram.held_bytes for store in self.stores())
 
     def delete(self) -> None:
-        """Forget everything: the queue is gone."""
+        """Forget everything: the queue is gone.
+
+        Its messages go once its definition has gone: a queue that comes back after a crash still has them.
+        """
+        stored, self._stored = self._stored, None
+        if stored is None:
+            self.store.close()
+        elif self._request.durable:
+            self._when_written(partial(self._delete, stored))
+        else:
+            self._delete(stored)
+
+    def _delete(self, stored: StoredQueue) -> None:
         self.store.close()
-        if self._stored is not None:
-            self._engine.delete_queue(self._stored)
-            self._stored = None
+        self._engine.delete_queue(stored)
 
     def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
         """Where the messages are; see QueueStorage.figures()."""

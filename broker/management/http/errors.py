@@ -61,6 +61,8 @@ def from_fault(fault: AmqpFault) -> web.HTTPException:
     """The answer to what the broker refuses to any client, over whatever protocol."""
     if fault.code is ReplyCode.ACCESS_REFUSED:
         return not_authorised("Access refused.")
+    if fault.code is ReplyCode.RESOURCE_ERROR:
+        return failure(web.HTTPServiceUnavailable, "service_unavailable", fault.explanation)
     if fault.code is ReplyCode.NOT_FOUND:
         return missing(fault.explanation)
     return bad_request(fault.explanation)

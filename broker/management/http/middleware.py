@@ -9,9 +9,11 @@ from typing import Final
 from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from broker.core.definitions_gate import DefinitionsGate
 from broker.management.http.accepted import require_json_accepted
 from broker.management.http.browser_sessions import is_from_ui
 from broker.management.http.compression import accepts_gzip
+from broker.management.http.durability import written
 from broker.management.http.errors import failure, from_fault, not_found
 from broker.management.http.methods import READING
 from protocol.faults import AmqpFault
@@ -28,7 +30,7 @@ _COMPRESSED_MIN: Final = 301
 
 
 def saving(save: Callable[[], None]) -> Middleware:
-    """Make the changes of a request durable before it is answered.
+    """Have the changes of a request written.
 
     Args:
         save: Does it.
@@ -43,6 +45,25 @@ def saving(save: Callable[[], None]) -> Middleware:
                 save()
 
     return save_changes
+
+
+def awaiting(gate: DefinitionsGate) -> Middleware:
+    """Answer a request once its changes are on disk.
+
+    Args:
+        gate: Knows when they are.
+    """
+
+    @web.middleware
+    async def await_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
+        changes = gate.changes
+        try:
+            return await handler(request)
+        finally:
+            if gate.changes != changes and request.method not in READING:
+                await written(gate)
+
+    return await_changes
 
 
 @web.middleware

@@ -50,7 +50,7 @@ from broker.management.http.controllers.vhosts import VirtualHosts
 from broker.management.http.cors import allow_origins
 from broker.management.http.foreign_pages import refuse_foreign_pages
 from broker.management.http.login_delay import slow_logins
-from broker.management.http.middleware import in_form, saving
+from broker.management.http.middleware import awaiting, in_form, saving
 from broker.management.http.pages import Pages
 from broker.management.http.prefix import prefixed
 from broker.management.http.prometheus.controller import Metrics
@@ -233,7 +233,14 @@ def _middlewares(context: Context) -> list[Middleware]:
     """What every request goes through, the outermost first."""
     cors = context.settings.management.cors
     foreign = refuse_foreign_pages(cors.allow_origins)
-    return [allow_origins(cors), in_form, foreign, slow_logins(context.accounts.throttle), saving(context.save)]
+    return [
+        allow_origins(cors),
+        in_form,
+        foreign,
+        slow_logins(context.accounts.throttle),
+        awaiting(context.broker.gate),
+        saving(context.save),
+    ]
 
 
 def prometheus_app(context: Context) -> web.Application:
