@@ -21,7 +21,7 @@ def main() -> None:
     _open_standard_streams()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    # Whoever has a service reload before it serves gets what it reads then.
+    # A reload before the broker serves gets what it reads then.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from broker.program import run
 

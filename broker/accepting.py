@@ -26,7 +26,7 @@ class Acceptor:
     """Accepts what comes in on sockets.
 
     Args:
-        take: Makes a connection of an accepted socket, which is its to close.
+        take: Callback that takes ownership of an accepted socket.
     """
 
     def __init__(self, take: Callable[[socket.socket], Awaitable[None]]) -> None:

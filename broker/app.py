@@ -34,14 +34,14 @@ from broker.version import VERSION
 from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
 if TYPE_CHECKING:
-    from broker.management.http.context import Context
+    from broker.management.http.context import RequestContext
     from broker.management.http.server import HttpServer
 
 log = logging.getLogger("leveret")
 
 #: How often the memory in use is compared with the watermark, in seconds.
 _MEMORY_LOOK_SECONDS: Final = 1.0
-#: And after so many received bytes: a part of what is left up to the watermark, within bounds.
+#: And after this many received bytes: a part of what is left up to the watermark, within bounds.
 _LOOKS: Final = 4
 _LOOK_BYTES_MIN: Final = 2 * 1024 * 1024
 _LOOK_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -135,12 +135,12 @@ class App:
         return HttpServer(prometheus_app(self._context), self.settings, self.broker.sockets.http)
 
     @cached_property
-    def _context(self) -> Context:
+    def _context(self) -> RequestContext:
         from broker.management.http.access import Access
-        from broker.management.http.context import Context
+        from broker.management.http.context import RequestContext
 
         access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
-        return Context(self.broker, self.accounts, self.node, self.settings, access, self._save_definitions)
+        return RequestContext(self.broker, self.accounts, self.node, self.settings, access, self._save_definitions)
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}

@@ -27,7 +27,7 @@ from broker.config.cli import gather
 from broker.config.effective import render
 from broker.config.errors import ConfigError, DefinitionsError, UsageError
 from broker.config.listening import Planned, planned
-from broker.config.load import Reading
+from broker.config.load import LoadResult
 from broker.config.options import OPTIONS, DefaultPermissions, Settings
 from broker.core.broker import Broker
 from broker.core.timers import Timers
@@ -57,28 +57,28 @@ def check_config(argv: Sequence[str], environ: Mapping[str, str], out: TextIO, e
         The exit status.
     """
     try:
-        reading = gather([each for each in argv if each != _PRINT], environ)
+        loaded = gather([each for each in argv if each != _PRINT], environ)
     except UsageError as error:
         err.write(f"leveret: {error}\n")
         return error.exit_status
-    problems: list[ConfigError] = list(reading.problems)
-    settings = reading.settings()
+    problems: list[ConfigError] = list(loaded.problems)
+    settings = loaded.settings()
     # What could not be read has its default here, which may not be meant.
     doubtful = bool(problems)
     for option, text in _problems(settings):
-        if not (doubtful and option not in reading.origins):
-            problems.append(_placed(reading, option, text))
+        if not (doubtful and option not in loaded.origins):
+            problems.append(_placed(loaded, option, text))
     for problem in problems:
         err.write(f"leveret: {problem}\n")
     if problems:
         return max(problem.exit_status for problem in problems)
-    out.write(render(settings, reading.origins) if _PRINT in argv else "the configuration can be used\n")
+    out.write(render(settings, loaded.origins) if _PRINT in argv else "the configuration can be used\n")
     return 0
 
 
-def _placed(reading: Reading, option: str, text: str) -> ConfigError:
+def _placed(loaded: LoadResult, option: str, text: str) -> ConfigError:
     """A problem with the place of the option that it comes from."""
-    origin = reading.origins.get(option)
+    origin = loaded.origins.get(option)
     kind = UsageError if origin is not None and origin.startswith("--") else ConfigError
     return kind(f"{origin}: {text}" if origin else text)
 

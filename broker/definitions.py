@@ -181,7 +181,7 @@ def _add_default_user(settings: Settings, accounts: Accounts) -> None:
 def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts) -> None:
     """Add what a definitions document holds to what is there, at once; see import_steps().
 
-    Parameters of components that Leveret does not have, for example shovels, are passed over.
+    Parameters of components that Leveret does not have, for example shovels, are skipped.
 
     Raises:
         DefinitionsError: An entry is wrong; those before it stay.
@@ -196,7 +196,7 @@ def import_steps(
     """Add what a definitions document holds to what is there, a little with each step.
 
     Args:
-        document: As RabbitMQ exports it; sections that are not known are passed over.
+        document: As RabbitMQ exports it; sections that are not known are skipped.
         broker: Gets virtual hosts and what is in them.
         accounts: Gets users and permissions.
         is_strict: Refuse and pass over what RabbitMQ refuses and passes over, other than for files, of which more can
@@ -256,7 +256,7 @@ def _without_vhost(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_strictly(document: Mapping[str, Any]) -> None:
-    """Refuse what RabbitMQ refuses, though it could be passed over."""
+    """Refuse what RabbitMQ refuses, though it could be skipped."""
     for user in _objects(document, "users"):
         if "tags" not in user:
             raise DefinitionsError(f"users: '{user.get('name')}' has no tags", "tags_not_present")

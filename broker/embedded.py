@@ -30,9 +30,9 @@ import uvloop
 from broker.addresses import written
 from broker.app import App, StartError
 from broker.config.errors import DefinitionsError
-from broker.config.given import Given
 from broker.config.load import load
 from broker.config.options import Settings
+from broker.config.raw_setting import RawSetting
 
 #: Seconds that starting and stopping in a thread may take.
 _DEADLINE: Final = 30.0
@@ -183,5 +183,5 @@ def _settings(data_dir: Path | str | None, options: Mapping[str, object]) -> Set
         # What a test wrote need not survive the power.
         "storage.sync": "off",
     }
-    given = [Given(name, value, "an option of the embedded broker") for name, value in {**own, **options}.items()]
+    given = [RawSetting(name, value, "an option of the embedded broker") for name, value in {**own, **options}.items()]
     return load(None, {}, given)

@@ -1,4 +1,4 @@
-"""The cyclic garbage collector of Python, kept from holding everybody up."""
+"""Tunes `gc` to avoid long pauses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 
 #: New objects between two runs of the collector, which looks at nothing else: some milliseconds.
 _NEW_OBJECTS: Final = 20_000
-#: Every so many runs it looks at everything.
+#: A full collection every N young collections.
 _RUNS: Final = 1_000
 
 
 class GarbageCollection:
-    """Has every object that stays looked at once, rather than again and again.
+    """Freezes long-lived objects so that each is scanned once.
 
     Connections, channels, queues and messages that end leave no cycles, so that there is next to nothing to collect;
     but a run that walks ten thousand queues, or a million messages that wait, takes a good part of a second.

@@ -26,7 +26,7 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
 
     Args:
         settings: Its configuration.
-        read_settings: Reads the configuration anew.
+        read_settings: Reads the configuration again.
     Raises:
         StartError: It cannot start.
     """
@@ -66,7 +66,7 @@ def _reload(app: App, read_settings: Callable[[], Settings]) -> None:
         log.error("the configuration stays as it was: %s", error)
     else:
         app.reload(settings)
-        # Whoever has asked for it wants to know, whatever the level is now.
+        # The user has asked for it, so it is logged at any level.
         log.warning("configuration reloaded")
 
 

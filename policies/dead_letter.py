@@ -72,7 +72,7 @@ def record_death(headers: Table, death: Death, trusted: bool) -> Table:
     return tuple(sorted([*kept, *changed.items()], key=lambda entry: _octets(entry[0])))
 
 
-def goes_in_circles(headers: Table, target: str) -> bool:
+def is_cycle(headers: Table, target: str) -> bool:
     """Whether a dead letter that reaches this queue has been there before without anyone rejecting it since.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class InvalidPattern(ValueError):
-    """A text that is no regular expression, or uses what is not supported; the text says what.
+    """A text that is not a regular expression, or uses what is not supported; the text says what.
 
     Args:
         source: The text.

@@ -35,7 +35,7 @@ class PolicyKey:
         merge: How it meets the argument of a classic queue.
         quorum_merge: How it meets that of a quorum queue, where that differs.
         operator: Whether an operator policy may hold it.
-        unfit: Queue types for which a policy that holds it is passed over as a whole.
+        unfit: Queue types for which a policy that holds it is skipped as a whole.
         summary: What it is for, in a sentence.
     """
 

@@ -67,7 +67,7 @@ def read_filter(document: Any) -> MessageFilter:
     Args:
         document: An object with any of routing_key, exchange, headers, reason, queue; None for no condition.
     Raises:
-        FilterError: It is no object, or has other keys or values.
+        FilterError: It is not an object, or has other keys or values.
     """
     if document is None:
         return MessageFilter()

@@ -1,7 +1,7 @@
 r"""PCRE patterns, spelled for the `regex` library.
 
 That library's syntax is not PCRE's: ``a{e}`` would match anything there (fuzzy matching), ``[[:punct:]]`` is
-another set, ``\Z`` and ``\v`` mean something else. So a pattern is spelled anew, and what has no like in it is
+another set, ``\Z`` and ``\v`` mean something else. So a pattern is rewritten, and what has no like in it is
 refused instead of being read differently.
 
 Source: pcrepattern(3); Erlang's re module, observed in RabbitMQ 3.10.8.

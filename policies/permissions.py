@@ -22,7 +22,7 @@ def compile_permission(source: str) -> Pattern:
     """Compile one pattern of a permission; the empty one matches only nothing.
 
     Raises:
-        InvalidPattern: It is no regular expression.
+        InvalidPattern: It is not a regular expression.
     """
     # RabbitMQ reads "" so; as a regular expression it would match everything.
     return Pattern(source or "^$")

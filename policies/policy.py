@@ -87,7 +87,7 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
 
     Args:
         name: Its name.
-        document: Keys pattern and definition, optionally priority and apply-to; others are passed over.
+        document: Keys pattern and definition, optionally priority and apply-to; others are skipped.
         operator: Whether it is an operator policy, which may hold fewer keys.
     Raises:
         PolicyError: Something is missing or wrong.

@@ -29,14 +29,14 @@ class Publish:
     """The arguments of a basic.publish; one object for all publishes of a connection with the same payload.
 
     Args:
-        exchange: Name of the exchange; bytes that are no UTF-8 are kept as surrogates.
+        exchange: Name of the exchange; bytes that are not UTF-8 are kept as surrogates.
         routing_key: Likewise.
         mandatory: The mandatory bit.
         immediate: The immediate bit.
         route: Exchange and routing key as the two encoded short strings.
 
     Attributes:
-        memo: Free for whoever handles the event, to remember what it found out about this route.
+        memo: Free for the handler of the event, to cache what it found out about this route.
     """
 
     __slots__ = ("exchange", "immediate", "mandatory", "memo", "route", "routing_key")

@@ -71,15 +71,15 @@ class ConnectionFault(AmqpFault):
     """A fault that closes the connection (connection.close).
 
     Args:
-        deaf: No more input can be understood: what follows is thrown away, and the TCP connection
+        discards_input: No more input can be understood: what follows is thrown away, and the TCP connection
             closes 3 s later.
     """
 
     def __init__(
-        self, code: ReplyCode, explanation: str = "", method: int | None = None, *, deaf: bool = False
+        self, code: ReplyCode, explanation: str = "", method: int | None = None, *, discards_input: bool = False
     ) -> None:
         super().__init__(code, explanation, method)
-        self.deaf = deaf
+        self.discards_input = discards_input
 
 
 class WireFault(Exception):
@@ -106,9 +106,9 @@ def precondition_failed(explanation: str) -> ChannelFault:
     return ChannelFault(ReplyCode.PRECONDITION_FAILED, explanation)
 
 
-def frame_error(explanation: str, method: int = 0, *, deaf: bool = False) -> ConnectionFault:
+def frame_error(explanation: str, method: int = 0, *, discards_input: bool = False) -> ConnectionFault:
     """A connection 501."""
-    return ConnectionFault(ReplyCode.FRAME_ERROR, explanation, method, deaf=deaf)
+    return ConnectionFault(ReplyCode.FRAME_ERROR, explanation, method, discards_input=discards_input)
 
 
 def unexpected_frame(explanation: str, method: int = 0) -> ConnectionFault:

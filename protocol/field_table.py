@@ -67,7 +67,7 @@ def longstr(text: str | bytes) -> FieldValue:
 
 
 def as_text(value: FieldValue) -> str:
-    """The text of a string value; bytes that are no UTF-8 are kept as surrogates."""
+    """The text of a string value; bytes that are not UTF-8 are kept as surrogates."""
     octets: bytes = value.value
     return octets.decode("utf-8", "surrogateescape")
 
@@ -277,7 +277,7 @@ def _decode_value(kind: str, octets: bytes, offset: int, end: int) -> tuple[Fiel
         value = fixed.unpack_from(octets, offset)[0]
         if kind in FLOAT_KINDS and not isfinite(value):
             # Erlang has no such floats.
-            raise MalformedTable(f"a {TYPE_NAMES[kind]} that is no number")
+            raise MalformedTable(f"a {TYPE_NAMES[kind]} that is not a number")
         return FieldValue(kind, value), offset + fixed.size
     if kind == "t":
         _check_end(kind, offset + 1, end)

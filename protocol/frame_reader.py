@@ -39,7 +39,7 @@ _ACK_FRAME_SIZE: Final = 21
 _ACK_ARGUMENTS_AT: Final = 11
 _ACK_PAYLOAD_SIZE: Final = 13
 
-#: A header payload shorter than class, weight and body size is no header frame (2.6).
+#: A header payload shorter than class, weight and body size is not a header frame (2.6).
 _CONTENT_HEAD_SIZE: Final = 12
 
 #: Distinct publish payloads remembered per connection, so that a client with ever-new routing keys stays
@@ -104,7 +104,7 @@ class FrameReader:
         self._channel_frames = ChannelFrames.READ
         self._data = b""
         self._offset = 0
-        self._deaf = False
+        self._discards_input = False
         self._contents: dict[int, _Content] = {}
         self._publishes: dict[bytes, Publish] = {}
         #: What a message begins with that repeats the last one: all frames up to the body.
@@ -116,7 +116,7 @@ class FrameReader:
 
     def receive(self, octets: bytes) -> None:
         """Take bytes from the peer."""
-        if not self._deaf:
+        if not self._discards_input:
             self._data = self._data[self._offset :] + octets if self._offset < len(self._data) else octets
             self._offset = 0
 
@@ -130,16 +130,16 @@ class FrameReader:
         self._contents.clear()
         self._prefix = self._common = _NO_PREFIX
 
-    def deafen(self) -> None:
+    def discard_input(self) -> None:
         """Throw away what has come and what will come."""
-        self._deaf = True
+        self._discards_input = True
         self._data, self._offset = b"", 0
         self._contents.clear()
 
     def events(self) -> list[Event]:
         """What the bytes received so far say; empty when more are needed. Never raises.
 
-        A fault is the last event of its list; unless it is deaf, reading can go on behind its frame.
+        A fault is the last event of its list; unless the fault discards input, reading can go on behind its frame.
         """
         events: list[Event] = []
         try:
@@ -148,11 +148,11 @@ class FrameReader:
                     break
         except ConnectionFault as fault:
             events.append(fault)
-            if fault.deaf:
-                self.deafen()
+            if fault.discards_input:
+                self.discard_input()
         except WireFault as fault:
             events.append(fault)
-            self.deafen()
+            self.discard_input()
         return events
 
     def _next(self, events: list[Event]) -> bool:
@@ -169,13 +169,13 @@ class FrameReader:
         if size > self.frame_max:
             # The limit is checked against the payload: RabbitMQ allows the 8 bytes of framing on top (2.4).
             reason = f"{{frame_too_large,{size},{self.frame_max - FRAME_OVERHEAD}}}"
-            raise _bad_frame(kind, b"", reason, deaf=True)
+            raise _bad_frame(kind, b"", reason, discards_input=True)
         start = offset + FRAME_HEAD_SIZE
         end = start + size
         if end >= len(data):
             return False
         if data[end] != FRAME_END:
-            raise _bad_frame(kind, data[start:end], f"{{invalid_frame_end_marker,{data[end]}}}", deaf=True)
+            raise _bad_frame(kind, data[start:end], f"{{invalid_frame_end_marker,{data[end]}}}", discards_input=True)
         self._offset = end + 1
         if channel and self._channel_frames is not ChannelFrames.READ:
             if self._channel_frames is ChannelFrames.REFUSED:
@@ -482,5 +482,5 @@ def _describe(kind: int, payload: bytes) -> str:
     return f"type {kind}, {which} octets = {format_binary(payload[:16])}"
 
 
-def _bad_frame(kind: int, payload: bytes, reason: str, *, deaf: bool = False) -> ConnectionFault:
-    return frame_error(f"{_describe(kind, payload)}: {reason}", deaf=deaf)
+def _bad_frame(kind: int, payload: bytes, reason: str, *, discards_input: bool = False) -> ConnectionFault:
+    return frame_error(f"{_describe(kind, payload)}: {reason}", discards_input=discards_input)

@@ -63,7 +63,7 @@ class Properties:
         return default if span is None else self.payload[span[0]]
 
     def text(self, flag: int) -> str | None:
-        """A short-string property; bytes that are no UTF-8 are kept as surrogates."""
+        """A short-string property; bytes that are not UTF-8 are kept as surrogates."""
         octets = self.raw(flag)
         return None if octets is None else octets[1:].decode("utf-8", "surrogateescape")
 

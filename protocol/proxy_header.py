@@ -20,7 +20,7 @@ _SHORTEST: Final = 15
 _LONGEST: Final = 107
 #: Of version 2: signature, version and command, family and transport, size of what follows.
 _FIXED: Final = struct.Struct(">12sBBH")
-#: What a header of version 2 may be long at the most: addresses and a few extensions.
+#: What a header of version 2 may be long at most: addresses and a few extensions.
 _SIZE_MAX: Final = 4096
 _LOCAL: Final = 0
 _PROXY: Final = 1
@@ -32,7 +32,7 @@ _PORT: Final = re.compile(rb"0|[1-9][0-9]{0,4}")
 
 
 class MalformedProxyHeader(Exception):
-    """It is no header of the PROXY protocol; the text says why."""
+    """It is not a header of the PROXY protocol; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ProxyHeaderReader:
     """Reads one header.
 
     Attributes:
-        wanted: How many octets to give it next at the most; 0 when the header is complete.
+        wanted: How many octets to give it next at most; 0 when the header is complete.
         ends: What the header says, once it is complete; None if the ends are those of the socket: the proxy itself
             has connected (LOCAL), or does not tell (UNKNOWN).
     """
@@ -130,7 +130,7 @@ def _port(word: bytes) -> int:
 
 
 def _parse_2(family: int, octets: bytes) -> ProxiedEnds | None:
-    """What follows the fixed part of version 2: addresses, then extensions, which are passed over."""
+    """What follows the fixed part of version 2: addresses, then extensions, which are skipped."""
     for number, form in (_INET, _INET6):
         if family == number << 4 | _TCP:
             if len(octets) < form.size:

@@ -155,7 +155,9 @@ class StorageEngine:
         if store is None:
             place = self._places.of(queue.qid, priority, self._salts[queue.qid])
             state = StoreState(dead=DeadSet(first_seq), next_seq=first_seq)
-            store = SegmentStore(place, self._events, queue.durable, self._note_dirty, None, state, queue.keeps_all)
+            store = SegmentStore(
+                place, self._events, queue.durable, self._note_dirty, None, state, queue.persists_transient
+            )
             queue.stores[priority] = store
         return store
 
@@ -369,7 +371,9 @@ class StorageEngine:
             self._salts[record.qid] = record.salt or 0
             queue = self.queues[record.qid] = StoredQueue(record.qid, True, record.attributes)
             for priority, place, manifest, state in stores:
-                store = SegmentStore(place, self._events, True, self._note_dirty, manifest, state, queue.keeps_all)
+                store = SegmentStore(
+                    place, self._events, True, self._note_dirty, manifest, state, queue.persists_transient
+                )
                 store.tidy()
                 queue.stores[priority] = store
                 self._uncommitted.add(store)

@@ -9,7 +9,7 @@ from typing import Final
 from storage.commit.committer import SyncMode
 
 _SECOND: Final = 1_000_000
-#: Room for so many segments is what the stores need.
+#: Segments for which the stores need room.
 _SEGMENTS_NEEDED: Final = 3
 
 
@@ -28,11 +28,11 @@ class EngineOptions:
         trash_bytes: The oldest of them go earlier while all are longer than this.
         sync: When what was written is synced.
         sync_interval: Microseconds between syncs at least, for SyncMode.INTERVAL.
-        redo_segments: From so many segments in a commit group on the redo log is used; 0 for never.
-        redo_bytes: The redo log is begun anew once it is so long.
+        redo_segments: Segments in a commit group from which on the redo log is used; 0 for never.
+        redo_bytes: The redo log is begun again once it is so long.
         disk_free_limit: Bytes of the disk that ought to be free; see DiskSpace.
-        append_files: So many segments are open for appending at the most; some more for moments while they are synced.
-        read_files: So many for reading.
+        append_files: Segments that are open for appending at most; a few more while they are synced.
+        read_files: Segments that are open for reading at most.
         ballast_bytes: Room kept in reserve for what must be written even when the disk is full; 0 for none.
         holds_moved: Tells whether the events of messages that live on elsewhere are to be kept for now: the queue they
             were moved to may not be there after a crash.

@@ -56,7 +56,7 @@ SEGMENT_MAGIC: Final = b"LVTSEG\x01\n"
 SEGMENT_HEADER_BYTES: Final = 64
 RECORD_MAGIC: Final = b"LVT1"
 RECORD_BYTES: Final = 48
-#: One in so many records is in the index of its segment.
+#: One in this many records is in the index of its segment.
 INDEX_STEP: Final = 64
 FOOTER_MAGIC: Final = b"LVTFOOT1"
 FOOTER_BYTES: Final = 96

@@ -1,4 +1,4 @@
-"""What a queue asks of the place that keeps its messages."""
+"""Interface of a message store."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class MessageStore(Protocol):
         ready_count promised, even nothing.
 
         Args:
-            count: At most so many, 1 or more.
-            body_bytes: No further one once the taken bodies have reached so many bytes.
+            count: At most this many, 1 or more.
+            body_bytes: No further one once the taken bodies have reached this many bytes.
         Returns:
             The oldest ready messages, oldest first, and the sum of their body lengths; no messages only if none is
             ready any more.
@@ -60,15 +60,15 @@ class MessageStore(Protocol):
 
         Args:
             now: Microseconds since 1970.
-            count: At most so many, 1 or more.
+            count: At most this many, 1 or more.
         """
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
         """Forget messages at the head for good; not more than one turn has time for.
 
         Args:
-            count: At most so many, 1 or more.
-            body_bytes: No further one once the dropped bodies have reached so many bytes.
+            count: At most this many, 1 or more.
+            body_bytes: No further one once the dropped bodies have reached this many bytes.
             kind: Why.
         Returns:
             How many they were, and the sum of their body lengths.
@@ -79,7 +79,7 @@ class MessageStore(Protocol):
 
         Args:
             now: Microseconds since 1970.
-            count: At most so many, 1 or more.
+            count: At most this many, 1 or more.
         """
 
     def peek(self) -> Message | None:

@@ -9,7 +9,7 @@ from storage.stores.segment_store import SegmentStore
 
 
 class Uncommitted:
-    """Stores and new queues that the next commit group is to have synced, before the events that rely on them.
+    """Collects what has been written since the last commit, so that the next commit syncs it before the events.
 
     Args:
         directory: Where the queues are.

@@ -183,7 +183,7 @@ class Accounts:
 
         Raises:
             UnknownUser: There is none of that name.
-            InvalidPattern: A pattern is no regular expression.
+            InvalidPattern: A pattern is not a regular expression.
         """
         self._permissions[self._user(username).name, vhost] = Permissions(configure, write, read)
         self._changed()
@@ -202,7 +202,7 @@ class Accounts:
 
         Raises:
             UnknownUser: There is none of that name.
-            InvalidPattern: A pattern is no regular expression.
+            InvalidPattern: A pattern is not a regular expression.
         """
         name = self._user(username).name
         self._topic_permissions[name, vhost, exchange] = TopicPermissions(write, read, name, vhost)

@@ -1,4 +1,4 @@
-"""How often someone tried to log in, and how long whoever keeps failing has to wait."""
+"""How often someone tried to log in, and how long a client that keeps failing has to wait."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _FIRST_DELAY: Final = 0.25
 _LONGEST_DELAY: Final = 3.0
 #: Answers wait for one another no longer than so many seconds.
 _LONGEST_WAIT: Final = 600.0
-#: After so many seconds without a failure none counts any more.
+#: After this many seconds without a failure none counts any more.
 _FORGIVEN_AFTER: Final = 60.0
-#: Users and addresses remembered at the most; those that failed least recently are forgotten first.
+#: Users and addresses remembered at most; those that failed least recently are forgotten first.
 _SOURCES_MAX: Final = 4096
 
 

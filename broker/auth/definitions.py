@@ -60,7 +60,7 @@ def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[s
         for entry in entries if isinstance(entries, list) else ():
             try:
                 if not isinstance(entry, Mapping):
-                    raise DefinitionsError(f"{section}: an entry is no object")
+                    raise DefinitionsError(f"{section}: an entry is not an object")
                 load_one(entry)
             except (DefinitionsError, ValueError, TypeError, KeyError) as error:
                 refusals.append(" ".join(str(error).split()))

@@ -66,7 +66,7 @@ def check_hash(password_hash: str, algorithm: str) -> None:
     """Refuse what nobody can have exported. As in RabbitMQ the length is free: a wrong one fits no password.
 
     Raises:
-        InvalidHash: It is no base64, or the algorithm is unknown.
+        InvalidHash: It is not base64, or the algorithm is unknown.
     """
     if algorithm not in ALGORITHMS:
         raise InvalidHash(f"unknown hashing algorithm '{algorithm}', known are {', '.join(ALGORITHMS)}")
@@ -91,4 +91,4 @@ def _decode(password_hash: str) -> bytes:
     try:
         return base64.b64decode(password_hash, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidHash("the hash is no base64") from None
+        raise InvalidHash("the hash is not base64") from None

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from broker.config.errors import ConfigError, UsageError
-from broker.config.given import Given
-from broker.config.load import CONFIG_FILE_VARIABLE, Reading, read
+from broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, read
 from broker.config.options import OPTIONS
+from broker.config.raw_setting import RawSetting
 from broker.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         ConfigError: The environment or the file cannot be used.
         SystemExit: 0, after `--help` or `--version`.
     """
-    reading = gather(argv, environ)
-    if reading.problems:
-        raise reading.problems[0]
-    return reading.settings()
+    loaded = gather(argv, environ)
+    if loaded.problems:
+        raise loaded.problems[0]
+    return loaded.settings()
 
 
-def gather(argv: Sequence[str], environ: Mapping[str, str]) -> Reading:
+def gather(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
     """Read the command line, the environment and the file that they name, and find all that is wrong with them.
 
     Args:
@@ -64,11 +64,11 @@ def gather(argv: Sequence[str], environ: Mapping[str, str]) -> Reading:
     parser = _parser()
     arguments, surplus = parser.parse_known_args(argv)
     file = arguments.config or environ.get(CONFIG_FILE_VARIABLE)
-    reading = read(Path(file) if file else None, environ, arguments.given)
+    loaded = read(Path(file) if file else None, environ, arguments.given)
     unknown = [UsageError(f"unknown argument {each!r}{_advice(parser, each)}") for each in surplus]
     # As ever, the command line comes first: what is wrong with it may have made the rest wrong.
-    reading.problems[:0] = unknown
-    return reading
+    loaded.problems[:0] = unknown
+    return loaded
 
 
 def parse_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
@@ -111,7 +111,7 @@ class _Give(argparse.Action):
             name, equals, value = values.partition("=")
             if not equals:
                 raise UsageError(f"{option_string} {values}: write it as --set key=value")
-        namespace.given.append(Given(name, value, str(option_string), UsageError))
+        namespace.given.append(RawSetting(name, value, str(option_string), UsageError))
 
 
 def _parser() -> _Parser:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from broker.config.declaration import build
 from broker.config.errors import ConfigError
-from broker.config.given import Given
 from broker.config.groups import is_group, members
 from broker.config.options import OPTIONS, Settings
+from broker.config.raw_setting import RawSetting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ _NEAR_MISS: Final = 0.85
 
 
 @dataclass(slots=True)
-class Reading:
+class LoadResult:
     """What was given, and what is wrong with it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Reading:
         return build(Settings, self.values)
 
 
-def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[Given] = ()) -> Settings:
+def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawSetting] = ()) -> Settings:
     """Make the settings.
 
     Args:
@@ -61,15 +61,15 @@ def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[Give
     Raises:
         ConfigError: Something given is unknown or not allowed, or the file cannot be read.
     """
-    reading = read(file, environ, arguments)
-    if reading.problems:
-        raise reading.problems[0]
-    return reading.settings()
+    loaded = read(file, environ, arguments)
+    if loaded.problems:
+        raise loaded.problems[0]
+    return loaded.settings()
 
 
-def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[Given] = ()) -> Reading:
+def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawSetting] = ()) -> LoadResult:
     """Read everything that is given, also what stands behind something wrong; for the arguments see load()."""
-    reading = Reading()
+    loaded = LoadResult()
     sources = chain(() if file is None else _read_file(file), read_environment(environ), arguments)
     for given in sources:
         try:
@@ -77,20 +77,20 @@ def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[Give
                 raise given
             name, value = _checked(given)
         except ConfigError as problem:
-            reading.problems.append(problem)
+            loaded.problems.append(problem)
         else:
-            reading.values[name], reading.origins[name] = value, given.origin
-    return reading
+            loaded.values[name], loaded.origins[name] = value, given.origin
+    return loaded
 
 
-def _read_file(file: Path) -> Iterator[Given | ConfigError]:
+def _read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
     # Takes a tenth of the time in which a broker inside a test suite starts, which reads no file.
     from broker.config.yaml_file import read_file
 
     return read_file(file)
 
 
-def read_environment(environ: Mapping[str, str]) -> Iterator[Given | ConfigError]:
+def read_environment(environ: Mapping[str, str]) -> Iterator[RawSetting | ConfigError]:
     """Take the values out of the environment.
 
     Args:
@@ -98,7 +98,7 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[Given | ConfigError
 
     Yields:
         What its LEVERET_ variables give, and what is wrong with their names: one looks like a misspelt one of ours.
-        Those of other programs are passed over.
+        Those of other programs are skipped.
     """
     for variable, value in environ.items():
         if not variable.startswith(_PREFIX) or not value or variable == CONFIG_FILE_VARIABLE:
@@ -107,10 +107,10 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[Given | ConfigError
         if option is None:
             yield from _near_misses(variable)
         elif not (variable.endswith("_PORT") and _SERVICE_LINK.match(value)):
-            yield Given(option.name, value, variable)
+            yield RawSetting(option.name, value, variable)
 
 
-def _checked(given: Given) -> tuple[str, object]:
+def _checked(given: RawSetting) -> tuple[str, object]:
     """The name and value of an option."""
     option = OPTIONS.get(given.name)
     if option is None:

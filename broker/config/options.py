@@ -33,7 +33,7 @@ class DefaultPermissions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHighWatermark:
-    """How much memory the broker may take before it stops reading from publishers."""
+    """Memory use above which the broker stops reading from publishers."""
 
     relative: float = option(
         kinds.real(0.0, 1.0),
@@ -51,7 +51,7 @@ class MemoryHighWatermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFreeLimit:
-    """How much of the disk has to be free lest the broker stops reading from publishers."""
+    """Free disk space below which the broker stops reading from publishers."""
 
     absolute: int = option(
         kinds.size(0, 2**63 - 1),
@@ -357,7 +357,7 @@ class Settings:
         kinds.boolean(),
         False,
         "Let an x-death header that a publisher sends count when the message is dead-lettered, as RabbitMQ 3.10 does;"
-        " newer releases, and Leveret by default, start anew.",
+        " newer releases, and Leveret by default, ignore it.",
     )
     consumer_timeout: int | None = option(
         kinds.optional(kinds.duration(1, 2**53, "ms"), "false", "infinity", "0"),

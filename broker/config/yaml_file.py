@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from broker.config.errors import ConfigError
-from broker.config.given import Given
 from broker.config.groups import is_group, members
 from broker.config.options import OPTIONS
+from broker.config.raw_setting import RawSetting
 
 
-def read_file(file: Path) -> Iterator[Given | ConfigError]:
+def read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
     """Take the values out of a YAML file.
 
     Args:
@@ -52,7 +52,7 @@ class _Reader:
         self._loader = yaml.SafeLoader(content)
         self._seen: dict[str, int] = {}
 
-    def options(self) -> Iterator[Given | ConfigError]:
+    def options(self) -> Iterator[RawSetting | ConfigError]:
         root = self._loader.get_single_node()
         if root is None or root.tag == "tag:yaml.org,2002:null":
             return
@@ -61,7 +61,7 @@ class _Reader:
         else:
             yield ConfigError(f"{self._file}: has to be a mapping of option names to values")
 
-    def _flatten(self, node: yaml.MappingNode, prefix: str) -> Iterator[Given | ConfigError]:
+    def _flatten(self, node: yaml.MappingNode, prefix: str) -> Iterator[RawSetting | ConfigError]:
         self._loader.flatten_mapping(node)
         for key, value in node.value:
             name = f"{prefix}{self._value(key)}"
@@ -74,7 +74,7 @@ class _Reader:
             elif self._value(value) is not None:
                 yield ConfigError(f"{origin}: {name} is a group; give {', '.join(members(name))}")
 
-    def _given(self, name: str, value: yaml.Node, line: int) -> Iterator[Given | ConfigError]:
+    def _given(self, name: str, value: yaml.Node, line: int) -> Iterator[RawSetting | ConfigError]:
         origin = f"{self._file}:{line}"
         if name in self._seen:
             yield ConfigError(f"{origin}: {name} is given twice, first in line {self._seen[name]}; keep one")
@@ -82,7 +82,7 @@ class _Reader:
         self._seen[name] = line
         try:
             # An unknown name is refused with the values, where all sources are.
-            yield Given(name, self._value(value), origin)
+            yield RawSetting(name, self._value(value), origin)
         except ValueError as error:
             # A date that does not exist, for example.
             yield ConfigError(f"{origin}: {name}: is not YAML: {error}")

@@ -16,7 +16,7 @@ _WORTHWHILE_BYTES: Final = 1 << 20
 
 
 class Pager:
-    """Has queues page messages out to disk.
+    """Pages messages to disk when memory runs low.
 
     Args:
         broker: Has the queues.

@@ -98,7 +98,7 @@ class VirtualHostPolicies:
             self._topology.set_alternate(exchange, alternate)
 
     def _apply(self, changed: Sequence[Policy]) -> Iterator[None]:
-        """Find the policies anew of whatever a change concerns, by the policies that there are when it comes to it."""
+        """Match everything that a change concerns against the current policies."""
         for queue in cast("list[Queue]", list(self._topology.queues.values())):
             if not queue.deleted and any(policy.matches(queue.name, queue.queue_type) for policy in changed):
                 self.apply_to_queue(queue)

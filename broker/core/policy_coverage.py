@@ -63,7 +63,7 @@ def covered_exchanges(vhost: VirtualHost, policy: Policy) -> Iterator[Covered | 
 def count_in_force(
     vhosts: Iterable[VirtualHost], operator: bool, counted: Counter[tuple[str, str, str]]
 ) -> Iterator[None]:
-    """Count on how many queues and exchanges each policy is in force, without matching anything anew.
+    """Count on how many queues and exchanges each policy is in force, without matching anything again.
 
     Args:
         vhosts: Where to count.

@@ -11,7 +11,7 @@ from storage.message import Envelope
 
 
 def published_to(envelope: Envelope) -> tuple[str, str]:
-    """The exchange and the routing key that a message was published with; bytes that are no UTF-8 are surrogates."""
+    """The exchange and the routing key that a message was published with; bytes that are not UTF-8 are surrogates."""
     octets = envelope.route
     split = 1 + octets[0]
     exchange, routing_key = octets[1:split], octets[split + 1 :]
@@ -45,7 +45,7 @@ def read_expiration(read: Properties) -> int | None:
 
 
 def read_extra_keys(headers: FieldTable, name: str) -> list[str]:
-    """Routing keys of a CC or BCC header; elements that are no strings are passed over.
+    """Routing keys of a CC or BCC header; elements that are not strings are skipped.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).

@@ -12,7 +12,7 @@ log = logging.getLogger("leveret.connection")
 
 #: File descriptors besides those for clients and for the store's messages: databases, event log, listeners, the loop.
 _OTHERS: Final = 100
-#: Of the descriptors for clients HTTP has this part at the most; AMQP has what HTTP leaves.
+#: Of the descriptors for clients HTTP has this part at most; AMQP has what HTTP leaves.
 _HTTP_PART: Final = 4
 #: And never more than so many, as in RabbitMQ.
 _HTTP_MAX: Final = 1024

@@ -1,4 +1,4 @@
-"""The end of a turn: what is done once per turn of the event loop rather than once per message."""
+"""Batches deliveries and writes: runs once per event-loop iteration, after all input has been handled."""
 
 from __future__ import annotations
 

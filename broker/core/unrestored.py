@@ -42,7 +42,7 @@ class Unrestored:
         self._reasons[kind, key] = reason
 
     def refuse(self, kind: str, name: str) -> None:
-        """Refuse to declare anew what is still on disk: its messages would be lost.
+        """Refuse to declare again what is still on disk: its messages would be lost.
 
         Args:
             kind: ``queue`` or ``exchange``.

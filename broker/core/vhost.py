@@ -246,7 +246,7 @@ class VirtualHost:
         is_quorum = declaration.queue_type == "quorum"
         priorities = find(declaration.arguments, "x-max-priority")
         max_priority = priorities.value if priorities is not None and not is_quorum else 0
-        request = StorageRequest(self.name, declaration.name, durable, max_priority, keeps_all=is_quorum)
+        request = StorageRequest(self.name, declaration.name, durable, max_priority, persists_transient=is_quorum)
         queue_class = QuorumQueue if is_quorum else PriorityQueue if max_priority else Queue
         queue = queue_class(
             self,

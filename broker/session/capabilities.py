@@ -9,7 +9,7 @@ class Capabilities:
     """The client capabilities that the broker acts on; the others are never asked for.
 
     Args:
-        client_properties: From connection.start-ok; a ``capabilities`` entry that is no table counts as empty.
+        client_properties: From connection.start-ok; a ``capabilities`` entry that is not a table counts as empty.
     """
 
     __slots__ = ("authentication_failure_close", "blocked", "consumer_cancel_notify")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from broker.addresses import is_loopback
 from broker.session.authorization import Authorization
 from broker.session.capabilities import Capabilities
-from broker.session.channels import Channels
+from broker.session.channel_table import ChannelTable
 from broker.session.dispatch import dispatch, method_of
 from broker.session.handshake import Handshake
 from broker.session.heartbeat import Heartbeat
@@ -99,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self.state = ConnectionState.AWAIT_HEADER
         self.reader = FrameReader(server.settings.max_message_size)
         self.reader.handle_channels(ChannelFrames.REFUSED)
-        self.channels = Channels(self)
+        self.channels = ChannelTable(self)
         self.routes = RememberedRoutes()
         self.route_search = RouteSearch(server.broker.turn)
         self.capabilities = Capabilities()
@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(event, WireFault):
             raise event
         if isinstance(event, ConnectionFault):
-            if event.deaf:
+            if event.discards_input:
                 self.close_later(_SILENCE_SECONDS)
         elif type(event) is MethodReceived and event.channel == 0:
             if event.method.index == _CLOSE_OK and self.move(ConnectionInput.CLOSE_OK):
@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end()
         text = encode_reply_text(fault.text)
         self.output.send(encode_method(0, _CLOSE, fault.code, text, blamed >> 16, blamed & 0xFFFF))
-        if isinstance(fault, ConnectionFault) and fault.deaf:
+        if isinstance(fault, ConnectionFault) and fault.discards_input:
             self.close_later(_SILENCE_SECONDS)
         else:
             self.close_later()
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         log.error("closing AMQP connection %s: %s", self.name, reason)
         self.move(ConnectionInput.REFUSED)
         self._end_handshake()
-        self.reader.deafen()
+        self.reader.discard_input()
         self.close_later(_SILENCE_SECONDS)
 
     def hold_back(self, seconds: float, then: Callable[[], object]) -> None:
@@ -309,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
             seconds: How long.
             then: Called afterwards, unless the connection is gone.
         """
-        self.reader.deafen()
+        self.reader.discard_input()
         most = self.server.settings.handshake_timeout / 1000
         self._set_timer(min(seconds, most), then if seconds <= most else self.drop)
 
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         Args:
             how: Once what was sent before has gone out; if that is so already, with RST, as RabbitMQ does; or at once.
         """
-        self.reader.deafen()
+        self.reader.discard_input()
         if self._heartbeat is not None:
             self._heartbeat.stop()
         if self._transport is None:

@@ -88,7 +88,7 @@ class Handshake:
         if version is None:
             log.error("closing AMQP connection %s: %s", connection.name, _explain(header))
             connection.output.send(PROTOCOL_HEADER)
-            connection.reader.deafen()
+            connection.reader.discard_input()
             connection.drop()
             return b""
         self._connection.move(ConnectionInput.HEADER)

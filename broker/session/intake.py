@@ -1,4 +1,4 @@
-"""What a connection has read and not handled yet, and whether it is read from."""
+"""Input buffer and read flow control of a connection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Intake:
         transport: Its socket.
 
     Attributes:
-        blocked: An alarm holds it: it has published while one was set.
+        blocked: True while the connection is blocked by a resource alarm.
     """
 
     __slots__ = ("_held", "_is_read", "_overfull", "_owner", "_transport", "_work", "blocked")

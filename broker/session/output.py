@@ -20,8 +20,8 @@ _CONGESTED_BYTES: Final = 524_288
 #: Bytes waiting in the transport above which consumers of the connection get no more.
 _HIGH_WATER: Final = 1_048_576
 
-#: Bytes waiting for the client above which its requests wait too: whoever asks without ever reading the answers would
-#: fill the memory. A client that writes much before it reads must not be held up, so it is more than such a one needs.
+#: Bytes waiting for the client above which its requests wait too: a client that never reads the answers would fill
+#: the memory. A client that writes much before it reads must not be held up, so it is more than such a one needs.
 _OVERFULL_BYTES: Final = 33_554_432
 
 
@@ -33,10 +33,10 @@ class Output:
         transport: The socket.
 
     Attributes:
-        parts: Output of this turn, in order. Whoever appends to it directly calls sent() afterwards.
+        parts: Output of this turn, in order. Code that appends to it directly calls sent() afterwards.
         congested: Consumers must wait until output has drained.
         overfull: So must requests.
-        resume: Called once when it is overfull no more; whoever stops reading sets it.
+        resume: Called once when it is no longer overfull; set by the code that stops reading.
         stalled: Consumers that found it congested.
         confirming: Channels with confirms to send.
         counters: Bytes read and written.

@@ -48,8 +48,8 @@ class PublishRoute:
         awaits_sync: Whether such a message is confirmed only once it is on disk.
         replies: Direct reply-to consumers that they go to, by name.
         keys_queues: Where messages without CC and BCC go, whatever their header; None if that depends on it.
-        weighed: The queues that `syncs` is about.
-        syncs: Whether transient messages for these wait for the disk, and persistent ones.
+        sync_checked_queues: The queues that `needs_sync` is about.
+        needs_sync: Whether transient messages for these wait for the disk, and persistent ones.
     """
 
     __slots__ = (
@@ -62,8 +62,8 @@ class PublishRoute:
         "keys_replies",
         "queues",
         "replies",
-        "syncs",
-        "weighed",
+        "needs_sync",
+        "sync_checked_queues",
     )
 
     def __init__(self, generation: int, exchange: Exchange, keys_replies: tuple[str, ...]) -> None:
@@ -76,8 +76,8 @@ class PublishRoute:
         self.replies: tuple[str, ...] = ()
         self.keys_queues: tuple[Queue, ...] | None = None
         self.keys_replies = keys_replies
-        self.weighed: tuple[Queue, ...] = ()
-        self.syncs = False, False
+        self.sync_checked_queues: tuple[Queue, ...] = ()
+        self.needs_sync = False, False
 
 
 def publish_run(channel: Channel, run: PublishRun) -> None:
@@ -306,10 +306,13 @@ def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header
 
 def _sync_needs(route: PublishRoute, queues: tuple[Queue, ...]) -> tuple[bool, bool]:
     """Return whether transient messages for these queues wait for the disk, and whether persistent ones do."""
-    if queues is not route.weighed:
+    if queues is not route.sync_checked_queues:
         durable = [queue.storage for queue in queues if queue.storage.awaits_sync]
-        route.weighed, route.syncs = queues, (any(each.keeps_all for each in durable), bool(durable))
-    return route.syncs
+        route.sync_checked_queues, route.needs_sync = (
+            queues,
+            (any(each.persists_transient for each in durable), bool(durable)),
+        )
+    return route.needs_sync
 
 
 def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:

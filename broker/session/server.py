@@ -61,7 +61,7 @@ class Server:
             broker.default_cluster_name = settings.cluster_name
 
     def watch_after(self, byte_count: float) -> None:
-        """Have watch() called after so many more bytes."""
+        """Have watch() called after this many more bytes."""
         self.watch_at = self.received + byte_count
 
     def note_received(self, byte_count: int) -> None:

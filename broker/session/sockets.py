@@ -1,4 +1,4 @@
-"""What is asked of sockets: addresses and options."""
+"""Socket helpers: addresses and options."""
 
 from __future__ import annotations
 

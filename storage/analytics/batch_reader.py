@@ -21,7 +21,7 @@ class LeveretReader(DataSourceReader):
     Args:
         options: What is asked for.
         columns: Names of the columns, in order.
-        session: A directory in which the snapshot is noted for whoever renews it; empty for none.
+        session: A directory in which the snapshot is noted for the process that renews it; empty for none.
     """
 
     def __init__(self, options: Options, columns: Sequence[str], session: str = "") -> None:
@@ -34,7 +34,7 @@ class LeveretReader(DataSourceReader):
         """Take a snapshot and divide it.
 
         Raises:
-            DataDirectoryError: It is no data directory, or was written by a newer version.
+            DataDirectoryError: It is not a data directory, or was written by a newer version.
             SnapshotError: No snapshot can be taken, or there is no such queue.
         """
         options, limits = self._options, self._pruning.limits

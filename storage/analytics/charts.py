@@ -19,7 +19,7 @@ SERIES_MAX: Final = 8
 _NAMED_MAX: Final = 3
 #: What is not among them.
 _OTHERS_COLOUR: Final = "#b8c0c8"
-#: A line has so many points at least.
+#: Points of a line at least.
 _LINE_TIMES_MIN: Final = 4
 
 

@@ -27,7 +27,7 @@ from storage.analytics.java_stderr import JavaStderr
 from storage.analytics.job_options import JobOptions
 from storage.analytics.jobs.registry import JOBS, SUMMARIES
 from storage.analytics.jobs.report import page
-from storage.analytics.progress import Progress
+from storage.analytics.progress import SparkProgress
 from storage.analytics.result_output import FORMATS, rows_of, write_results
 from storage.analytics.session import register
 from storage.directory.directory_format import DataDirectoryError
@@ -169,7 +169,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _run_job(spark, arguments, options)
         damaged = session.damaged - before
         if damaged:
-            sys.stderr.write(f"leveret-analytics: {damaged} damaged records were passed over\n")
+            sys.stderr.write(f"leveret-analytics: {damaged} damaged records were skipped\n")
     except (PySparkException, Py4JError) as error:
         raise AnalyticsError(reason_of(error)) from error
     except (DataDirectoryError, SnapshotError, DamagedRecordError, OSError) as error:
@@ -188,7 +188,7 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
         _make_output(options.output)
     texts: list[str] = []
     paths: list[str] = []
-    with Progress(spark, arguments.job):
+    with SparkProgress(spark, arguments.job):
         if arguments.job == "report" and form == "html":
             _write_report(spark, options, texts, paths)
         else:
@@ -207,7 +207,7 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
 
 
 def _print(text: str) -> None:
-    """Write a result, in UTF-8 wherever that is; whoever reads it may stop when it has seen enough."""
+    """Write a result in UTF-8; the reader may stop early."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     try:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage.analytics.arrow_slices import times
-from storage.analytics.record_rows import Damage, Limits
+from storage.analytics.record_rows import RowDamage, RowLimits
 from storage.directory.queue_names import QueueName
 from storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
 
@@ -41,10 +41,10 @@ class EventRows(NamedTuple):
     """
 
     events: npt.NDArray[Any]
-    damage: Damage
+    damage: RowDamage
 
 
-def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limits: Limits) -> EventRows:
+def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limits: RowLimits) -> EventRows:
     """Read events; ticks are left out.
 
     Args:
@@ -57,7 +57,7 @@ def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limit
     events = np.frombuffer(octets, _EVENT, count)
     whole = _checksums(octets, count) == events["crc"] ^ np.uint32(salt)
     damaged = count - int(whole.sum())
-    damage = Damage(damaged, int(np.argmin(whole)) * EVENT_BYTES) if damaged else Damage()
+    damage = RowDamage(damaged, int(np.argmin(whole)) * EVENT_BYTES) if damaged else RowDamage()
     keep = whole & (events["kind"] != EventKind.TICK)
     if limits.first_time > 0:
         keep &= events["time"] >= limits.first_time

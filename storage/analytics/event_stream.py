@@ -8,7 +8,7 @@ from typing import Any
 from storage.analytics.errors import AnalyticsError
 from storage.analytics.options import Options
 from storage.analytics.partitions import EventsPartition, event_partitions, place_of
-from storage.analytics.record_rows import Limits
+from storage.analytics.record_rows import RowLimits
 from storage.event_format import EVENT_BYTES
 from storage.event_log import EventPosition
 from storage.snapshots.snapshot import EventFileView, Request, Snapshot, take_snapshot
@@ -43,7 +43,7 @@ class EventStream:
 
         Args:
             start: Where it begins.
-            limit: How many events it has at the most; 0 for any number.
+            limit: How many events it has at most; 0 for any number.
         """
         end = self._take()
         target = self._target or _to_json(end.cut.position)
@@ -85,7 +85,7 @@ class EventStream:
         ]
         snapshot.events[:] = views
         for part in event_partitions(
-            snapshot, place_of(snapshot, self._options.path), Limits(), self._wanted(snapshot)
+            snapshot, place_of(snapshot, self._options.path), RowLimits(), self._wanted(snapshot)
         ):
             first = start["offset"] if part.view.file == start["file"] else 0
             if part.view.end > first:

@@ -49,7 +49,7 @@ class JobOptions:
 
     @property
     def location(self) -> str:
-        """The data directory as whoever works elsewhere finds it, too."""
+        """The data directory as a path that works from other directories too."""
         return absolute(self.data_dir)
 
     @property
@@ -60,7 +60,7 @@ class JobOptions:
 
     @property
     def moment(self) -> int:
-        """When it is for whoever asks: ages are counted up to then, in microseconds since 1970.
+        """The current time for the job: ages are counted up to then, in microseconds since 1970.
 
         What waits grows older also while nothing happens, or no broker runs.
         """

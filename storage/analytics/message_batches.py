@@ -13,7 +13,7 @@ from storage.analytics.arrow_slices import binary_slices, constant, text_slices,
 from storage.analytics.columns import HEADERS, PROPERTIES
 from storage.analytics.field_table import TypedValue, as_json, as_text, decode_table, plain
 from storage.analytics.property_slices import property_column, property_slices
-from storage.analytics.record_rows import Positions, Rows, inside
+from storage.analytics.record_rows import Positions, RecordRows, inside
 from storage.format import PERSISTENT
 
 _STRINGS: Final = pa.map_(pa.string(), pa.string())
@@ -32,7 +32,7 @@ class Label(NamedTuple):
     queue: str
 
 
-def message_batch(rows: Rows, columns: Sequence[str], label: Label, delivered: array[int]) -> Any:
+def message_batch(rows: RecordRows, columns: Sequence[str], label: Label, delivered: array[int]) -> Any:
     """Make a record batch.
 
     Args:
@@ -123,17 +123,17 @@ _OF_TABLES: Final[dict[str, tuple[Any, Callable[[dict[str, TypedValue]], Any]]]]
 }
 
 
-def _exchange_end(rows: Rows) -> Positions:
+def _exchange_end(rows: RecordRows) -> Positions:
     start = rows.route_at
     return start + 1 + rows.bytes8[start]
 
 
-def _body(rows: Rows) -> Any:
+def _body(rows: RecordRows) -> Any:
     start = rows.body_at
     return binary_slices(rows.octets, start, start + rows.body_len)
 
 
-_PLAIN: Final[dict[str, Callable[[Rows], Any]]] = {
+_PLAIN: Final[dict[str, Callable[[RecordRows], Any]]] = {
     "seq": lambda rows: pa.array(rows.seq.astype(np.int64)),
     "enqueued_at": lambda rows: times(rows.arrived),
     "expires_at": lambda rows: times(rows.expires, rows.expires > 0),

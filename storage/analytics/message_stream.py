@@ -15,10 +15,10 @@ from storage.analytics.message_batches import Label
 from storage.analytics.options import STREAM_TIMEOUT, Options
 from storage.analytics.partitions import MessagesPartition, Place, SegmentPart, group_parts
 from storage.analytics.pinned_segments import keep_for, load_parts, save_parts
-from storage.analytics.record_rows import Limits, select_rows
+from storage.analytics.record_rows import RowLimits, select_rows
 from storage.disk.files import DiskFiles
 from storage.format import Stream
-from storage.snapshots.lease import SNAPSHOTS, Lease
+from storage.snapshots.lease import SNAPSHOTS, SnapshotLease
 from storage.snapshots.segments import SegmentView
 from storage.snapshots.snapshot import QueueView, Request, Snapshot, StoreView, read_directory_format, take_snapshot
 
@@ -31,7 +31,7 @@ class MessageStream:
     Args:
         options: What is asked for.
     Raises:
-        DataDirectoryError: It is no data directory, or was written by a newer version.
+        DataDirectoryError: It is not a data directory, or was written by a newer version.
         AnalyticsError: It is not on this machine.
     """
 
@@ -61,13 +61,13 @@ class MessageStream:
 
         Args:
             start: Where it begins.
-            limit: How many messages it has at the most; 0 for any number.
+            limit: How many messages it has at most; 0 for any number.
         Returns:
             `start` itself if nothing has come.
         """
         self._forget(self._tentative)
         self._tentative = ""
-        # Whoever asks what follows has written down what was before.
+        # A caller that asks for what follows has stored what came before.
         self._forget(start["snapshot"])
         snapshot = self._take()
         if snapshot.lease is None:
@@ -118,7 +118,7 @@ class MessageStream:
             found = self._take_again(start, end)
         else:
             keep_for(directory, self._options.lease_seconds or STREAM_TIMEOUT)
-            Lease(directory).renew()
+            SnapshotLease(directory).renew()
             self._tentative = ""
         place, parts = found
         for group in group_parts(parts, self._options.segments_per_partition):
@@ -160,7 +160,7 @@ class MessageStream:
             snapshot: What there is.
             chain: In which chain.
             first: The number to begin with.
-            share: Not more than so many; 0 for any number.
+            share: At most this many; 0 for any number.
             stop: Only lower numbers.
         """
         count, end = 0, first
@@ -183,7 +183,7 @@ class MessageStream:
     def _numbers(self, snapshot: Snapshot, view: SegmentView, first: int, stop: int) -> list[int]:
         with open(view.path, "rb") as file:
             octets = file.read()
-        rows = select_rows(octets, view, snapshot.cut.time, Limits(first, stop - 1), view.live)
+        rows = select_rows(octets, view, snapshot.cut.time, RowLimits(first, stop - 1), view.live)
         numbers: list[int] = rows.seq.tolist()
         return numbers
 
@@ -192,7 +192,7 @@ class MessageStream:
 
     def _forget(self, name: str) -> None:
         if name and name.isalnum():
-            Lease(self._directory(name)).release()
+            SnapshotLease(self._directory(name)).release()
 
 
 class _Chain(NamedTuple):
@@ -242,7 +242,7 @@ def _chains(snapshot: Snapshot) -> list[_Chain]:
 def _parts(chain: _Chain, first: int, end: int) -> list[SegmentPart]:
     label = Label(chain.queue.vhost, chain.queue.name)
     return [
-        SegmentPart(view, label, chain.store.delivered, Limits(first, end - 1))
+        SegmentPart(view, label, chain.store.delivered, RowLimits(first, end - 1))
         for view in chain.segments
         if view.first_seq < end and view.last_seq >= first
     ]

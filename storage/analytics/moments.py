@@ -26,7 +26,7 @@ Wants = Callable[[str, str], bool]
 
 
 def take(options: Options, wants: Wants, described: str | None, messages: bool, events: bool, session: str) -> Snapshot:
-    """Take a snapshot, and note it for whoever renews it.
+    """Take a snapshot, and note it for the process that renews it.
 
     Args:
         options: What is asked for.
@@ -36,9 +36,9 @@ def take(options: Options, wants: Wants, described: str | None, messages: bool, 
         events: Whether events are.
         session: The session's directory; empty for none.
     Raises:
-        DataDirectoryError: It is no data directory, or was written by a newer version.
+        DataDirectoryError: It is not a data directory, or was written by a newer version.
         SnapshotError: No snapshot can be taken, or there is no such queue.
-        DamagedRecordError: Something of that moment is damaged or gone, and that is not to be passed over.
+        DamagedRecordError: Something of that moment is damaged or gone, and that is not to be skipped.
     """
     files, path = open_files(options.path)
     request = Request(

@@ -11,7 +11,7 @@ from typing import Final
 
 from storage.analytics.columns import TABLES
 from storage.analytics.errors import OptionError
-from storage.analytics.record_rows import Limits
+from storage.analytics.record_rows import RowLimits
 from storage.snapshots.lease import TIMEOUT
 
 _WILD: Final = frozenset("*?[")
@@ -60,7 +60,7 @@ class Options:
         as_of: Microseconds since 1970; None for the latest moment there is.
         fail_fast: Fail at a damaged record instead of counting it.
         segments_per_partition: How many segments one task reads, if they are large.
-        max_records: How many records a batch of a stream has at the most; 0 for any number.
+        max_records: How many records a batch of a stream has at most; 0 for any number.
         latest: Whether a stream begins with what comes after its start.
         fail_on_data_loss: Whether a stream fails where what it has to read is gone.
         limits: Only messages that came, and events that happened, within these times; only messages of these numbers.
@@ -82,7 +82,7 @@ class Options:
     latest: bool = False
     lease_seconds: float = 0.0
     fail_on_data_loss: bool = True
-    limits: Limits = Limits()  # noqa: RUF009  It cannot be changed.
+    limits: RowLimits = RowLimits()  # noqa: RUF009  It cannot be changed.
     pushdown: bool = False
     snapshot: str = ""
 
@@ -97,8 +97,8 @@ class Options:
             OptionError: The table does not grow, or an option has no meaning for a stream.
         """
         if self.table not in ("messages", "events"):
-            raise OptionError(f"table {self.table} is no stream; messages and events are")
-        if self.as_of is not None or self.snapshot or self.limits != Limits():
+            raise OptionError(f"table {self.table} is not a stream; messages and events are")
+        if self.as_of is not None or self.snapshot or self.limits != RowLimits():
             raise OptionError(
                 "asOf, snapshot, since, until, firstSeq and lastSeq have no meaning for a stream, which reads what "
                 "comes; startingOffsets says where it begins"
@@ -169,7 +169,7 @@ def parse_time(text: str) -> int:
     try:
         return microseconds(datetime.fromisoformat(text.strip()))
     except ValueError:
-        raise OptionError(f"'{text}' is no time; write 2026-01-31T12:00:00Z, or seconds since 1970") from None
+        raise OptionError(f"'{text}' is not a time; write 2026-01-31T12:00:00Z, or seconds since 1970") from None
 
 
 def microseconds(moment: datetime) -> int:
@@ -185,9 +185,9 @@ def _fits(name: str, wanted: str | None) -> bool:
     return wanted is None or name == wanted or fnmatchcase(name, wanted)
 
 
-def _limits(found: Mapping[str, str]) -> Limits:
-    widest = Limits()
-    return Limits(
+def _limits(found: Mapping[str, str]) -> RowLimits:
+    widest = RowLimits()
+    return RowLimits(
         _number(found, "firstseq", widest.first_seq, 0),
         _number(found, "lastseq", widest.last_seq, 0),
         parse_time(found["since"]) if "since" in found else widest.first_time,

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from storage.analytics.message_batches import Label
-from storage.analytics.record_rows import Limits
+from storage.analytics.record_rows import RowLimits
 from storage.directory.queue_names import QueueName
 from storage.snapshots.segments import SegmentView
 from storage.snapshots.snapshot import EventFileView, QueueView, Snapshot
 
-#: Tasks are not made larger to be fewer than so many, nor larger than so many bytes.
+#: Tasks are not made larger to get fewer than this many, nor larger than this many bytes.
 _TASKS_MIN: Final = 64
 _SMALL_TASK_BYTES: Final = 4 << 20
 #: Microseconds from an event to the beginning of the file that it is written to, at most.
@@ -57,7 +57,7 @@ class SegmentPart(NamedTuple):
     view: SegmentView
     label: Label
     delivered: array[int]
-    limits: Limits
+    limits: RowLimits
     dead_too: bool = False
 
 
@@ -76,7 +76,7 @@ class EventsPartition(InputPartition):
     place: Place
     view: EventFileView
     start: int
-    limits: Limits
+    limits: RowLimits
     wanted: frozenset[int] | None
     names: dict[int, QueueName] = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ def place_of(snapshot: Snapshot, location: str, session: str = "") -> Place:
 
 
 def message_partitions(
-    snapshot: Snapshot, place: Place, limits: Limits, per_partition: int
+    snapshot: Snapshot, place: Place, limits: RowLimits, per_partition: int
 ) -> Iterator[MessagesPartition]:
     """Groups of segments; those that cannot have anything wanted are left out."""
     parts = [
@@ -144,7 +144,7 @@ def _bytes_of(view: SegmentView) -> int:
         return _SMALL_TASK_BYTES
 
 
-def may_have(view: SegmentView, limits: Limits) -> bool:
+def may_have(view: SegmentView, limits: RowLimits) -> bool:
     """Whether a segment may have something that is wanted, as far as one can tell without opening it."""
     if view.last_seq < limits.first_seq or view.first_seq > limits.last_seq:
         return False
@@ -152,7 +152,7 @@ def may_have(view: SegmentView, limits: Limits) -> bool:
 
 
 def event_partitions(
-    snapshot: Snapshot, place: Place, limits: Limits, wanted: frozenset[int] | None, step: int = 4 << 20
+    snapshot: Snapshot, place: Place, limits: RowLimits, wanted: frozenset[int] | None, step: int = 4 << 20
 ) -> Iterator[EventsPartition]:
     """Parts of the event log; files of another time are left out."""
     names = dict(snapshot.names)
@@ -165,7 +165,7 @@ def event_partitions(
 
 
 def queue_partitions(snapshot: Snapshot, place: Place, limit: int = 64 << 20) -> Iterator[QueuesPartition]:
-    """Queues in groups of which so many bytes have to be read at the most, or that are one queue."""
+    """Queues in groups of which so many bytes have to be read at most, or that are one queue."""
     group: list[QueueView] = []
     filled = 0
     for queue in snapshot.queues:

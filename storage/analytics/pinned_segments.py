@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from storage.analytics.message_batches import Label
 from storage.analytics.partitions import Place, SegmentPart
-from storage.analytics.record_rows import Limits
+from storage.analytics.record_rows import RowLimits
 from storage.snapshots.lease import LEASE_FILE
 from storage.snapshots.segments import SegmentView
 
@@ -53,7 +53,7 @@ def load_parts(directory: str, location: str, store_id: bytes) -> tuple[Place, l
 
 
 def keep_for(directory: str, timeout: float) -> None:
-    """Have a snapshot kept for so many seconds without a heartbeat."""
+    """Have a snapshot kept for this many seconds without a heartbeat."""
     path = f"{directory}/{LEASE_FILE}"
     with open(path, encoding="utf-8") as file:
         fields = json.load(file)
@@ -75,5 +75,5 @@ def _to_json(part: SegmentPart) -> dict[str, Any]:
 
 def _from_json(fields: dict[str, Any]) -> SegmentPart:
     view = SegmentView(**(fields["view"] | {"live": array("Q", fields["view"]["live"])}))
-    label, limits = Label(*fields["label"]), Limits(*fields["limits"])
+    label, limits = Label(*fields["label"]), RowLimits(*fields["limits"])
     return SegmentPart(view, label, array("Q", fields["delivered"]), limits)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 _PERIOD: Final = 0.5
 
 
-class Progress:
+class SparkProgress:
     """Says how many tasks are done of those that are running; a context manager.
 
     On a terminal it is one line that changes; elsewhere a line when it begins and one when it ends.
@@ -31,7 +31,7 @@ class Progress:
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> SparkProgress:
         if not sys.stderr.isatty():
             sys.stderr.write(f"{self._title} …\n")
         else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from protocol.properties import FLAGS
 from storage.analytics.arrow_slices import text_slices, times
-from storage.analytics.record_rows import Positions, Rows
+from storage.analytics.record_rows import Positions, RecordRows
 
 #: Class, weight and body size stand before the flags.
 _FLAGS_AT: Final = 12
@@ -30,7 +30,7 @@ class Slices(NamedTuple):
     present: npt.NDArray[np.bool_]
 
 
-def property_slices(rows: Rows, wanted: frozenset[str]) -> dict[str, Slices]:
+def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slices]:
     """Find properties.
 
     Args:
@@ -64,7 +64,7 @@ def property_slices(rows: Rows, wanted: frozenset[str]) -> dict[str, Slices]:
     return found
 
 
-def property_column(rows: Rows, name: str, slices: Slices) -> Any:
+def property_column(rows: RecordRows, name: str, slices: Slices) -> Any:
     """An Arrow array of a property other than `headers`."""
     start, end, present = slices
     if name in _OCTETS:
@@ -89,7 +89,7 @@ def _measure(octets: npt.NDArray[np.uint8], at: Positions, name: str) -> tuple[P
     return at + 1, octets[at].astype(np.int64)
 
 
-def _timestamps(rows: Rows, start: Positions, present: npt.NDArray[np.bool_]) -> Any:
+def _timestamps(rows: RecordRows, start: Positions, present: npt.NDArray[np.bool_]) -> Any:
     at = np.minimum(start, len(rows.bytes8) - 8)
     seconds = np.zeros(len(at), np.uint64)
     for byte in range(8):

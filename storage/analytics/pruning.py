@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 from storage.analytics.options import microseconds
-from storage.analytics.record_rows import Limits
+from storage.analytics.record_rows import RowLimits
 
 #: Which column of a table is its time.
 _TIMES: Final = {"messages": "enqueued_at", "events": "at"}
@@ -27,7 +27,7 @@ class Pruning:
     """
 
     names: dict[str, frozenset[str]] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: RowLimits = field(default_factory=RowLimits)
 
     def wants(self, vhost: str, queue: str) -> bool:
         """Tell whether a queue may have rows."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from storage.analytics.columns import TABLES
 from storage.analytics.partitions import is_told
-from storage.analytics.record_rows import Damage, Limits, select_rows
+from storage.analytics.record_rows import RowDamage, RowLimits, select_rows
 from storage.format import Stream
 from storage.snapshots.segments import SegmentView
 from storage.snapshots.snapshot import QueueView
@@ -44,7 +44,7 @@ class Depth(NamedTuple):
     newest: int | None
     last_seq: int
     records: int
-    damage: Damage = Damage()
+    damage: RowDamage = RowDamage()
 
 
 def depth_of(view: SegmentView, cut: int, read: Callable[[SegmentView], bytes]) -> Depth:
@@ -57,7 +57,7 @@ def depth_of(view: SegmentView, cut: int, read: Callable[[SegmentView], bytes]) 
     """
     if is_told(view) and view.max_arrived <= cut:
         return Depth(view.records, view.body_bytes, view.min_arrived, view.max_arrived, view.last_seq, view.records)
-    rows = select_rows(read(view), view, cut, Limits(), view.live)
+    rows = select_rows(read(view), view, cut, RowLimits(), view.live)
     records = view.records if view.sealed else rows.records
     if not len(rows.at):
         return Depth(0, 0, None, None, 0, records, rows.damage)

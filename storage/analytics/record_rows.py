@@ -28,7 +28,7 @@ _RECORD_LEAST: Final = RECORD_BYTES + 2 + 14
 _TAIL_BYTES: Final = 4096 + FOOTER_BYTES
 
 
-class Limits(NamedTuple):
+class RowLimits(NamedTuple):
     """Which messages are wanted, beside what lived at the cut.
 
     Attributes:
@@ -68,7 +68,7 @@ class Found(NamedTuple):
     gaps: list[Gap]
 
 
-class Damage(NamedTuple):
+class RowDamage(NamedTuple):
     """What could not be read.
 
     Attributes:
@@ -81,7 +81,7 @@ class Damage(NamedTuple):
 
 
 @dataclass(slots=True)
-class Rows:
+class RecordRows:
     """Records of one file that are wanted, in order.
 
     Attributes:
@@ -102,7 +102,7 @@ class Rows:
     seq: npt.NDArray[np.uint64]
     arrived: npt.NDArray[np.int64]
     records: int
-    damage: Damage
+    damage: RowDamage
 
     @property
     def body_len(self) -> Positions:
@@ -169,7 +169,7 @@ def find_records(octets: bytes, view: SegmentView) -> Found:
     return Found(np.array(found.offsets, np.int64), gaps)
 
 
-def select_rows(octets: bytes, view: SegmentView, cut: int, limits: Limits, live: array[int] | None) -> Rows:
+def select_rows(octets: bytes, view: SegmentView, cut: int, limits: RowLimits, live: array[int] | None) -> RecordRows:
     """Find the records of a segment file that are wanted.
 
     Args:
@@ -198,7 +198,7 @@ def select_rows(octets: bytes, view: SegmentView, cut: int, limits: Limits, live
     damage = _damage(found, view, limits, live)
     if not keep.all():
         at, seq, arrived = at[keep], seq[keep], arrived[keep]
-    return Rows(octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, records, damage)
+    return RecordRows(octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, records, damage)
 
 
 def inside(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[np.bool_]:
@@ -229,7 +229,7 @@ def _walk(octets: bytes, starts: Positions, records: int) -> Positions:
     return steps.T.ravel()[:records]
 
 
-def _damage(found: Found, view: SegmentView, limits: Limits, live: array[int] | None) -> Damage:
+def _damage(found: Found, view: SegmentView, limits: RowLimits, live: array[int] | None) -> RowDamage:
     """How many wanted messages were in the gaps.
 
     What has been left out of a file was dead, and so is not among those that are wanted. Where numbers may also be in
@@ -245,7 +245,7 @@ def _damage(found: Found, view: SegmentView, limits: Limits, live: array[int] | 
             wanted.append(gap)
     if view.sealed:
         count = min(count, view.records - len(found.positions))
-    return Damage(count, wanted[0].start) if count > 0 else Damage()
+    return RowDamage(count, wanted[0].start) if count > 0 else RowDamage()
 
 
 def _overlap(bounds: array[int], first: int, end: int) -> int:

@@ -10,9 +10,9 @@ from typing import Any, Final
 from storage.analytics.charts import script
 from storage.analytics.result_output import Rows, as_html_table
 
-#: A table in the page has so many rows at the most.
+#: Rows of a table in the page at most.
 ROWS_MAX: Final = 50
-#: Of very long results so many rows are looked at.
+#: Rows of a very long result that are read.
 ROWS_KEPT: Final = 1000
 
 _STYLE: Final = """

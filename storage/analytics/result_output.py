@@ -127,7 +127,7 @@ def write_results(results: Mapping[str, DataFrame], form: str, directory: str) -
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        # One without a zone is no moment.
+        # One without a zone is not a moment.
         moment = value if value.tzinfo is None else value.astimezone(UTC)
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, date):

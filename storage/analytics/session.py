@@ -17,7 +17,7 @@ from storage.analytics.moments import share
 from storage.analytics.options import parse_options
 from storage.analytics.source import LeveretDataSource
 from storage.analytics.table_reading import DAMAGE_FILE, damage_of
-from storage.snapshots.lease import TIMEOUT, Lease
+from storage.snapshots.lease import TIMEOUT, SnapshotLease
 
 #: Seconds between heartbeats.
 _PERIOD: Final = 20.0
@@ -46,7 +46,7 @@ class Session:
 
     @property
     def damaged(self) -> int:
-        """Damaged records that its queries have passed over so far."""
+        """Damaged records that its queries have skipped so far."""
         self._note_damage()
         return sum(self._damaged.values())
 
@@ -60,7 +60,7 @@ class Session:
             What to say in the option `snapshot` of these queries. It holds until release(), or until nobody has read
             it for ten minutes.
         Raises:
-            DataDirectoryError: It is no data directory, or was written by a newer version.
+            DataDirectoryError: It is not a data directory, or was written by a newer version.
             SnapshotError: No snapshot can be taken, or there is no such queue.
             OptionError: An option has no meaning.
         """
@@ -71,7 +71,7 @@ class Session:
         # The snapshots' directories go, and with them what they say of damage.
         self._note_damage()
         for path in self._snapshots():
-            Lease(path).release()
+            SnapshotLease(path).release()
         for path, _, names in os.walk(self.directory):
             for name in names:
                 os.unlink(os.path.join(path, name))
@@ -101,10 +101,10 @@ class Session:
         busy = self._is_busy()
         for path in self._snapshots():
             if busy:
-                Lease(path).renew()
+                SnapshotLease(path).renew()
                 self._used[path] = now
             elif now - self._used.setdefault(path, now) > TIMEOUT and not _is_fresh(path):
-                Lease(path).release()
+                SnapshotLease(path).release()
 
     def _is_busy(self) -> bool:
         try:
@@ -133,7 +133,7 @@ def register(spark: SparkSession) -> Session:
     Args:
         spark: The session.
     Returns:
-        What looks after the snapshots of its queries: `release()` gives them up, `damaged` tells what was passed over.
+        What looks after the snapshots of its queries: `release()` gives them up, `damaged` tells what was skipped.
     """
     session = _SESSIONS.get(id(spark))
     if session is None or session._spark is not spark:

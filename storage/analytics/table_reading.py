@@ -16,9 +16,9 @@ from storage.analytics.event_batches import event_batch, select_events
 from storage.analytics.message_batches import message_batch
 from storage.analytics.partitions import EventsPartition, MessagesPartition, Place, QueuesPartition
 from storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
-from storage.analytics.record_rows import Damage, select_rows
+from storage.analytics.record_rows import RowDamage, select_rows
 from storage.event_format import EVENT_BYTES
-from storage.snapshots.lease import Lease
+from storage.snapshots.lease import SnapshotLease
 from storage.snapshots.reader import DamagedRecordError
 from storage.snapshots.segments import SegmentView, read_open
 
@@ -42,14 +42,14 @@ class TableReading:
         self._table = table
         self._columns = columns
         self._fail_fast = fail_fast
-        self._lease = Lease(place.lease) if place.lease else None
+        self._lease = SnapshotLease(place.lease) if place.lease else None
         self._files = open_files(place.location)[0] or LocalFiles()
 
     def messages(self, partition: MessagesPartition) -> Iterator[Any]:
         """Record batches of messages, one a segment.
 
         Raises:
-            DamagedRecordError: One is damaged, and that is not to be passed over.
+            DamagedRecordError: One is damaged, and that is not to be skipped.
             AnalyticsError: The snapshot is gone.
         """
         for view, label, delivered, limits, dead_too in partition.parts:
@@ -116,7 +116,7 @@ class TableReading:
             raise FileNotFoundError(path)
         return octets
 
-    def _note_damage(self, damage: Damage, path: str, part: str = "") -> None:
+    def _note_damage(self, damage: RowDamage, path: str, part: str = "") -> None:
         """Say what is damaged.
 
         Args:
@@ -131,7 +131,7 @@ class TableReading:
             raise DamagedRecordError(
                 f"{path}: {count} records are damaged, the first one at byte {at}; mode PERMISSIVE passes over them"
             )
-        _LOG.warning("%s: %d records are damaged and were passed over, the first one at byte %d", path, count, at)
+        _LOG.warning("%s: %d records are damaged and were skipped, the first one at byte %d", path, count, at)
         line = json.dumps({"path": part or path, "damaged": count}) + "\n"
         try:
             with open(f"{self._place.notes}/{DAMAGE_FILE}", "a", encoding="utf-8") as file:

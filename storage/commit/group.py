@@ -12,7 +12,7 @@ from storage.commit.redo_log import RedoLog, Tail
 from storage.disk.files import Files
 
 _LOG: Final = logging.getLogger("leveret.storage")
-#: So many syncs at once keep a disk busy; more than a few files are shared out among so many threads.
+#: Threads that sync in parallel, enough to keep a disk busy.
 SYNC_THREADS: Final = 8
 _FEW: Final = 2
 T = TypeVar("T")

@@ -55,8 +55,8 @@ class RedoLog:
         files: The seam to the operating system.
         directory: Where it is.
         store_id: 16 bytes that name the data directory.
-        least_segments: It is worth while for so many segments; 0 for never.
-        file_bytes: It is begun anew once it is so long,
+        least_segments: Segments from which on it is worth while; 0 for never.
+        file_bytes: It is begun again once it is so long,
         age: or so old, in seconds.
     """
 
@@ -121,7 +121,7 @@ class RedoLog:
         return True
 
     def settle_if_due(self, pool: Executor | None = None) -> None:
-        """If it is long or old, sync all segments that it speaks of, and begin anew.
+        """If it is long or old, sync all segments that it speaks of, and begin again.
 
         Args:
             pool: Threads to sync in; None to do it here.

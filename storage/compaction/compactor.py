@@ -17,7 +17,7 @@ from storage.stores.segment_store import SegmentStore
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds that the thread lets others run after each read, when it is in a hurry.
 _BREATH: Final = 0.00005
-#: So many stores are looked at in one call of rest().
+#: Stores that one call of rest() visits.
 _LOOKS: Final = 100
 #: What has not been written to for so long, in microseconds, is sealed if little of it lives.
 _LEFT_US: Final = 5_000_000

@@ -34,7 +34,7 @@ from storage.segments.writer import header_bytes, index_bytes
 #: So much is read at once: short enough that the thread does not keep others waiting for the interpreter.
 _READ_BYTES: Final = 512 << 10
 _WRITE_BYTES: Final = 256 << 10
-#: A job reads so many segments' worth at the most, so that its result is there soon.
+#: Segments' worth of records that one job reads at most, so that it ends soon.
 _SOURCES_MAX: Final = 3
 _NO_SEQ: Final = 1 << 64
 _BODY_BYTES_MAX: Final = (1 << 32) - 1
@@ -45,7 +45,7 @@ _QUIET_US: Final = 15_000_000
 
 
 class DamagedSegmentError(Exception):
-    """A segment has something in it that is no whole record; it is left as it is.
+    """A segment has something in it that is not a whole record; it is left as it is.
 
     Args:
         segment: Which one.
@@ -314,7 +314,7 @@ def _neighbours(segments: Sequence[Segment], seed: int, room: int, quiet_at: int
     """The segments to copy together with a sparse one.
 
     Beside sparse ones those with no more to copy than has been gathered: files that came out small become larger
-    ones, and each message is copied a few times at the most.
+    ones, and each message is copied a few times at most.
     """
     first, end = seed, seed + 1
     live_size, live = segments[seed].live_size, segments[seed].live

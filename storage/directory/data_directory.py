@@ -176,7 +176,7 @@ class DataDirectory:
         replace_file(self._files, self.queue_path(record.qid), QUEUE_FILE, _pack_queue(record))
 
     def mend_queue(self, record: QueueRecord) -> None:
-        """Write anew what is on disk of a queue; what was there is kept in a file `.bad`."""
+        """Write again what is on disk of a queue; what was there is kept in a file `.bad`."""
         path = f"{self.queue_path(record.qid)}/{QUEUE_FILE}"
         if QUEUE_FILE in self._files.list_directory(self.queue_path(record.qid)):
             self._files.rename(path, f"{path}.bad")

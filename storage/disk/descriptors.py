@@ -24,8 +24,8 @@ class Descriptors:
     """The files that the stores of a data directory have open.
 
     Args:
-        append_max: So many may be open for appending, at the most.
-        read_max: So many for reading.
+        append_max: Files that may be open for appending.
+        read_max: Files that may be open for reading.
         append_looks: One that is appended to is closed after so many looks at which it was idle.
     """
 

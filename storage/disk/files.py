@@ -49,7 +49,7 @@ class Files(Protocol):
         """Cut a file."""
 
     def allocate(self, handle: int, size: int) -> None:
-        """Have a file take up so many bytes of the disk, written or not."""
+        """Have a file take up this many bytes of the disk, written or not."""
 
     def free_space(self, path: str) -> int:
         """Bytes that may still be written to the file system that a path is in."""
@@ -132,7 +132,7 @@ class DiskFiles:
         os.ftruncate(handle, size)
 
     def allocate(self, handle: int, size: int) -> None:
-        """Have a file take up so many bytes of the disk, written or not."""
+        """Have a file take up this many bytes of the disk, written or not."""
         os.posix_fallocate(handle, 0, size)
 
     def free_space(self, path: str) -> int:

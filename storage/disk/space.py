@@ -12,7 +12,7 @@ BALLAST: Final = "ballast"
 #: Seconds between two looks.
 _LONGEST: Final = 10.0
 _SHORTEST: Final = 0.1
-#: While the alarm is set nothing grows, and whoever is held up wants to go on.
+#: While the alarm is set nothing grows, and blocked publishers want to continue.
 _LONGEST_IN_ALARM: Final = 1.0
 #: Bytes a second that free space may fall by at worst.
 _FALL: Final = 250e6

@@ -28,7 +28,7 @@ _BITMAP: Final = struct.Struct("<Q512s")
 _RANGE: Final = struct.Struct("<QQ")
 _CRC: Final = struct.Struct("<I")
 _CLEAN: Final = 1
-#: So many are kept: one that is damaged is no loss.
+#: Checkpoints that are kept: a damaged one does no harm.
 _KEPT: Final = 2
 
 

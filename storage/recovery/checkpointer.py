@@ -15,7 +15,7 @@ from storage.event_log import EventLog, EventPosition, event_files, file_name
 from storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
 from storage.stores.segment_store import SegmentStore
 
-#: A checkpoint is due after so many bytes of events, or so many microseconds with changes.
+#: A checkpoint is due after this many bytes of events, or this many microseconds with changes.
 _BYTES: Final = 16 << 20
 _PAUSE_US: Final = 60_000_000
 

@@ -1,4 +1,4 @@
-"""What recovery found and did, for the log and for whoever asks."""
+"""Report of what recovery found and did."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class Damage(NamedTuple):
+class DamageReport(NamedTuple):
     """What was wrong with one file.
 
     Attributes:
@@ -55,7 +55,7 @@ class RecoveryReport:
     damaged_edits: int = 0
     damaged_events: int = 0
     missing_segments: int = 0
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[DamageReport] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def note(self, path: str, what: str, lost_messages: int = 0) -> None:
@@ -66,7 +66,7 @@ class RecoveryReport:
             what: What was found and what was done about it.
             lost_messages: Messages that were in it and are lost; they are counted elsewhere.
         """
-        self.damage.append(Damage(path, what, lost_messages))
+        self.damage.append(DamageReport(path, what, lost_messages))
 
     def lines(self) -> Iterator[str]:
         """One line for each damaged file, and one for all that could not be done."""

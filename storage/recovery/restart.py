@@ -20,7 +20,7 @@ from storage.segments.manifest import Manifest
 from storage.segments.segment import StorePlace
 from storage.stores.segment_store import StoreState
 
-#: After a crash this many sequence numbers are passed over: what was written and not synced may have used them.
+#: After a crash this many sequence numbers are skipped: what was written and not synced may have used them.
 _SKIPPED: Final = 1 << 20
 
 
@@ -135,7 +135,7 @@ class Restart:
         if record.salt is None:
             stores_at = [directory.store_path(record.qid, priority) for priority in there]
             record = record._replace(salt=salt_of_segments(self._files, stores_at))
-            self._report.note(f"{path}/QUEUE.json", "is damaged or missing; written anew, without the queue's name")
+            self._report.note(f"{path}/QUEUE.json", "is damaged or missing; written again, without the queue's name")
             if record.salt:
                 self._attempt(path, partial(directory.mend_queue, record))
         self._report.queues += 1

@@ -62,7 +62,7 @@ def recover_store(
     _Recovery(place, manifest, state, events, report, redo).run()
 
 
-#: A record is padded with so many zeros at the most.
+#: A record is padded with so many zeros at most.
 _PADDING_MAX: Final = 7
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from storage.seq_ranges import SeqRanges
 
-#: So many sequence numbers share a bitmap.
+#: Sequence numbers that share a bitmap.
 BLOCK: Final = 4096
 _BITMAP_BYTES: Final = BLOCK // 8
 
@@ -197,7 +197,7 @@ def _changes(bitmap: bytearray, at: int, end: int) -> Iterator[tuple[bool, int]]
         return
     at += run
     yield not is_dead, at
-    # Whoever wants more than that wants many: in a text they are found fast.
+    # A caller that wants more wants many: in a text they are found fast.
     text = f"{whole:0{BLOCK}b}"[::-1]
     sought = "1" if is_dead else "0"
     while (at := text.find(sought, at, end)) >= 0:

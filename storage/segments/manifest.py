@@ -11,7 +11,7 @@ from storage.disk.files import Files, replace_file, write_draft, write_file
 from storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
 
 NAME: Final = "MANIFEST"
-#: It is written anew once it has so many edits, and four times as many as it needs.
+#: It is rewritten once it has this many edits, and four times as many as it needs.
 _EDITS_MIN: Final = 64
 #: Microseconds for which it says what was deleted: readers that have just taken a cut want to know.
 _REMEMBERED_US: Final = 600_000_000
@@ -106,7 +106,7 @@ class Manifest:
         self._unsynced = self._is_new = False
 
     def shorten_if_long(self, group: CommitGroup, now: int) -> None:
-        """Have it written anew, without what nobody needs any more, if it has got long.
+        """Have it written again, without what nobody needs any more, if it has got long.
 
         Args:
             group: Syncs the draft, which then takes its place unless more was appended in the meantime.
@@ -143,7 +143,7 @@ class Manifest:
         self._unsynced = self._is_new = True
 
     def is_long(self, segments: int) -> bool:
-        """Whether it is worth while to write it anew for so many segments."""
+        """Whether it is worth while to rewrite it for this many segments."""
         return self._edits >= _EDITS_MIN and self._edits > 4 * segments
 
     def rewrite(self, edits: Iterable[Edit]) -> None:

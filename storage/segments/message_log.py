@@ -42,7 +42,7 @@ class MessageLog:
         manifest: The store's.
         segments: Sealed segments of the durable stream that recovery found, in order.
         dead: Which of their messages are dead.
-        keeps_all: Transient messages go to the durable stream too.
+        persists_transient: Transient messages go to the durable stream too.
 
     Attributes:
         disk_reads: Messages read.
@@ -56,7 +56,7 @@ class MessageLog:
 
     __slots__ = (
         "_durable",
-        "_keeps_all",
+        "_persists_transient",
         "_manifest",
         "_readers",
         "chains",
@@ -75,12 +75,12 @@ class MessageLog:
         manifest: Manifest,
         segments: Sequence[Segment],
         dead: DeadSet,
-        keeps_all: bool = False,
+        persists_transient: bool = False,
     ) -> None:
         self.dead = dead
         self.disk_reads = self.disk_writes = 0
         self.freed = self.look_at = 0
-        self._keeps_all = keeps_all
+        self._persists_transient = persists_transient
         self.place = place
         self._durable = durable
         self._manifest = manifest
@@ -90,7 +90,7 @@ class MessageLog:
 
     def stream_of(self, persistent: bool) -> Stream:
         """Where a message goes."""
-        return Stream.DURABLE if self._durable and (persistent or self._keeps_all) else Stream.SPILL
+        return Stream.DURABLE if self._durable and (persistent or self._persists_transient) else Stream.SPILL
 
     def append(self, stream: Stream, batch: Sequence[Arrival]) -> OSError | None:
         """Write messages.
@@ -119,8 +119,8 @@ class MessageLog:
 
         Args:
             seq: Number of the first.
-            count: At most so many.
-            body_bytes: No further one once their bodies have reached so many bytes.
+            count: At most this many.
+            body_bytes: No further one once their bodies have reached this many bytes.
             expired_at: Only messages that expire by then; 0 for all.
             redelivered: What the entries say.
             again: They have been taken before; those are read apart, so that both are read in order.
@@ -144,9 +144,9 @@ class MessageLog:
 
         Args:
             seq: Number of the first.
-            count: At most so many.
+            count: At most this many.
             looks: Look at no more records than this.
-            body_bytes: No further one once their bodies have reached so many bytes.
+            body_bytes: No further one once their bodies have reached this many bytes.
             expired_at: Only messages that expire by then; 0 for all.
             again: They have been taken before.
         Returns:

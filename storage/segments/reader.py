@@ -87,8 +87,8 @@ class SegmentReader:
         Args:
             segment: Where to look; what it knows of itself must be right.
             seq: Number of the first message.
-            count: At most so many, 1 or more.
-            body_bytes: No further one once the bodies have reached so many bytes.
+            count: At most this many, 1 or more.
+            body_bytes: No further one once the bodies have reached this many bytes.
             expired_at: Only messages that expire by then; 0 for all messages.
             redelivered: What the entries say.
         Returns:
@@ -123,15 +123,15 @@ class SegmentReader:
         Args:
             segment: Where to look.
             seq: Number of the first message.
-            count: At most so many, 1 or more.
-            body_bytes: No further one once the bodies have reached so many bytes.
+            count: At most this many, 1 or more.
+            body_bytes: No further one once the bodies have reached this many bytes.
             expired_at: Only messages that expire by then; 0 for all messages.
         Returns:
             How many there are in a row, the bytes of their bodies, and when the first one came.
         """
         found = found_bytes = arrived = 0
         at = self._seek(segment, seq, min(count, INDEX_STEP))
-        # Long bodies are passed over, short ones read along.
+        # Long bodies are skipped, short ones read along.
         alone = segment.data_len // max(1, segment.count) > _PAGE
         while found < count and found_bytes < body_bytes and at < segment.data_len:
             header = peek_record(self._pread(RECORD_BYTES, at), 0) if alone else self._record(at, RECORD_BYTES)

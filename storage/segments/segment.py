@@ -78,7 +78,7 @@ class Segment:
         settled: Whatever number it has no record for was settled, and the event log says so.
         busy: What lives in it is being copied into another one.
         frozen: It is not to be copied: something in it is damaged.
-        seen_live, quiet_since: What `live` was, in microseconds since when; for whoever waits until it rests.
+        seen_live, quiet_since: What `live` was, in microseconds since when; for code that waits until it rests.
         index: File offset of every 64th record; None if it has to be read from the file.
     """
 

@@ -17,7 +17,7 @@ from storage.format import (
 )
 from storage.segments.segment import RECORDS_MAX, Arrival, Segment, StorePlace
 
-#: So many bytes are written at once, so that a long batch is not held in memory twice.
+#: Bytes that are written at once, so that a long batch is not held in memory twice.
 _WRITE_BYTES: Final = 1 << 20
 
 

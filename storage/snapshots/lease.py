@@ -23,7 +23,7 @@ TIMEOUT: Final = 600.0
 _BEAT: Final = 5.0
 
 
-class Lease:
+class SnapshotLease:
     """A snapshot's directory and the right to use it.
 
     Args:
@@ -53,12 +53,12 @@ class Lease:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def take_lease(data_directory: str, purpose: str, timeout: float = TIMEOUT) -> Lease:
+def take_lease(data_directory: str, purpose: str, timeout: float = TIMEOUT) -> SnapshotLease:
     """Make the directory of a new snapshot.
 
     Args:
         data_directory: Where the broker keeps its data.
-        purpose: Who reads, for whoever looks at the file.
+        purpose: Who reads, for people who look at the file.
         timeout: Seconds without a heartbeat after which the snapshot may be removed.
     Raises:
         OSError: It could not be made.
@@ -76,7 +76,7 @@ def take_lease(data_directory: str, purpose: str, timeout: float = TIMEOUT) -> L
     }
     with open(f"{path}/{LEASE_FILE}", "w", encoding="utf-8") as file:
         json.dump(fields, file)
-    return Lease(path)
+    return SnapshotLease(path)
 
 
 def remove_dead_snapshots(data_directory: str, now: float | None = None, all_of_them: bool = False) -> int:

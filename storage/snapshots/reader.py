@@ -24,7 +24,7 @@ from storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapsh
 
 
 class DamagedRecordError(Exception):
-    """A record is damaged, and it was asked for that none be passed over."""
+    """A record is damaged, and it was asked for that none be skipped."""
 
 
 class MessageRecord(NamedTuple):
@@ -65,7 +65,7 @@ class Reader:
 
     Attributes:
         snapshot: What is read.
-        damaged: Damaged records that were passed over so far, at least.
+        damaged: Damaged records that were skipped so far, at least.
     """
 
     def __init__(self, snapshot: Snapshot, files: Files | None = None, fail_fast: bool = False) -> None:
@@ -83,7 +83,7 @@ class Reader:
         """The messages that lived in a queue, those of the lowest priority first, in order of their numbers.
 
         Raises:
-            DamagedRecordError: One is damaged, and that is not to be passed over.
+            DamagedRecordError: One is damaged, and that is not to be skipped.
             OSError: A segment cannot be read.
         """
         for store in queue.stores:
@@ -94,7 +94,7 @@ class Reader:
         """The events up to the cut, oldest first; the snapshot has to have been taken with them.
 
         Raises:
-            DamagedRecordError: One is damaged, and that is not to be passed over.
+            DamagedRecordError: One is damaged, and that is not to be skipped.
             OSError: The event log cannot be read.
         """
         salt = crc32(self.snapshot.store_id)
@@ -160,7 +160,7 @@ def open_reader(
         files: How to read, if it is not a directory of this machine.
         fail_fast: Raise at the first damaged record instead of counting it.
     Raises:
-        DataDirectoryError: It is no data directory, or was written by a newer version.
+        DataDirectoryError: It is not a data directory, or was written by a newer version.
         SnapshotError: No snapshot can be taken.
         OSError: It cannot be read.
     """

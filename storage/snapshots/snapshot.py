@@ -25,7 +25,7 @@ from storage.format import FORMAT_VERSION
 from storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
 from storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
-from storage.snapshots.lease import TIMEOUT, Lease, remove_dead_snapshots, take_lease
+from storage.snapshots.lease import TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
 from storage.snapshots.links import LinkRefusedError, link, refusals
 from storage.snapshots.segments import (
     Key,
@@ -156,7 +156,7 @@ class Snapshot:
     names: Mapping[int, QueueName]
     queues: list[QueueView]
     events: list[EventFileView]
-    lease: Lease | None
+    lease: SnapshotLease | None
     damaged_events: int = 0
     missing_segments: int = 0
 
@@ -180,7 +180,7 @@ def take_snapshot(path: str, request: Request | None = None, files: Files | None
         request: What it is to hold; the messages of all queues by default.
         files: How to read, if it is not a directory of this machine; no links are made then.
     Raises:
-        DataDirectoryError: It is no data directory, or was written by a newer version.
+        DataDirectoryError: It is not a data directory, or was written by a newer version.
         NoSuchQueueError: No queue has the name.
         SnapshotError: There is no cut, or files vanish faster than they can be linked.
         OSError: It cannot be read.
@@ -217,7 +217,7 @@ def read_directory_format(files: Files, path: str) -> DirectoryFormat:
     """Read what the data directory says of itself.
 
     Raises:
-        DataDirectoryError: It is no data directory, damaged, or was written by a newer version.
+        DataDirectoryError: It is not a data directory, damaged, or was written by a newer version.
     """
     found = read_format(files, path)
     if found is None:
@@ -242,7 +242,7 @@ class _Taking:
         self.format = read_directory_format(files, path)
         self.cut: Cut | None = None
         self.checkpoint_names: list[str] = []
-        self.lease: Lease | None = None
+        self.lease: SnapshotLease | None = None
         if link:
             remove_dead_snapshots(path)
 

@@ -11,7 +11,7 @@ from storage.event_format import EventKind
 from storage.interface import Entry
 from storage.message import Message
 
-#: So many messages are dropped in one call.
+#: Messages that one call drops at most.
 _DROP_MAX: Final = 4096
 
 

@@ -11,7 +11,7 @@ from storage.segments.message_log import MessageLog
 from storage.segments.segment import Arrival
 from storage.stores.ram_messages import RamMessages
 
-#: So many bytes are preloaded at once.
+#: Bytes that are preloaded at once.
 _PRELOAD_BYTES: Final = 256 << 10
 #: A content header without properties.
 _BARE_HEADER_BYTES: Final = 14
@@ -24,7 +24,7 @@ def page_out(ram: RamMessages, log: MessageLog, body_bytes: int, may_spill: bool
     Args:
         ram: The store's messages in memory.
         log: Its messages on disk; those of the durable stream have been written.
-        body_bytes: About so many bytes.
+        body_bytes: About this many bytes.
         may_spill: There may be messages for the spill stream.
     Raises:
         OSError: Not all could be written; those stay.

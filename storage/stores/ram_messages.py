@@ -14,7 +14,7 @@ from storage.interface import Entry
 from storage.message import Message
 from storage.stored_message import StoredMessage
 
-#: So many times of arrival are kept at the most; beyond that they become coarser.
+#: Times of arrival that are kept at most; beyond that they become coarser.
 _ARRIVALS_MAX: Final = 8192
 #: So many numbers of messages that have left may be among those that are looked up, and as many as are kept.
 _STALE_MAX: Final = 64
@@ -108,8 +108,8 @@ class RamMessages:
         """Take from the head of the window.
 
         Args:
-            count: At most so many.
-            body_bytes: No further one once their bodies have reached so many bytes; more than 0.
+            count: At most this many.
+            body_bytes: No further one once their bodies have reached this many bytes; more than 0.
         Returns:
             What was taken, and its body bytes.
         """
@@ -143,7 +143,7 @@ class RamMessages:
         return entries, taken
 
     def oldest(self, body_bytes: int) -> list[Message]:
-        """The head of the window, as much as has so many bytes."""
+        """The head of the window, as much as has this many bytes."""
         if self.window_bytes <= body_bytes:
             return list(self.window)
         count = 0

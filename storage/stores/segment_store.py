@@ -15,17 +15,17 @@ from storage.message import Message
 from storage.segments.manifest import Manifest
 from storage.segments.segment import StorePlace
 from storage.stored_message import StoredMessage
-from storage.stores.head import StoreHead
+from storage.stores.cursor import StoreCursor
 from storage.stores.paging import page_out, preload
 from storage.stores.state import StoreState
 
 __all__ = ["SegmentStore", "StoreState"]
 
-#: So many bytes are paged out at once, so that a turn stays short; more only where more comes in.
+#: Bytes that are paged out at once, so that a turn stays short; more only where more comes in.
 _PAGE_OUT_BYTES: Final = 1 << 20
 
 
-class SegmentStore(StoreHead):
+class SegmentStore(StoreCursor):
     """Ready messages in segment files, and no object in memory for any of them. It implements MessageStore.
 
     What has been appended is written by flush(), but for what was settled before. Persistent messages of a durable
@@ -41,7 +41,7 @@ class SegmentStore(StoreHead):
         on_dirty: Called with the store when it has something to flush or to sync, once until it is flushed.
         manifest: The store's.
         state: What recovery found.
-        keeps_all: Transient messages outlive the process too, as in quorum queues.
+        persists_transient: Transient messages outlive the process too, as in quorum queues.
 
     Attributes:
         lazy: Whether it is lazy; see set_lazy().
@@ -58,9 +58,9 @@ class SegmentStore(StoreHead):
         on_dirty: Callable[[SegmentStore], None],
         manifest: Manifest | None = None,
         state: StoreState | None = None,
-        keeps_all: bool = False,
+        persists_transient: bool = False,
     ) -> None:
-        super().__init__(place, events, durable, manifest, state or StoreState(), keeps_all)
+        super().__init__(place, events, durable, manifest, state or StoreState(), persists_transient)
         self._on_dirty = on_dirty
         self._dirty = self.noted = False
         self.lazy = True
@@ -82,7 +82,7 @@ class SegmentStore(StoreHead):
         self.next_seq = seq + count
         self.ready_count += count
         self.ready_bytes += body_bytes
-        if self._durable and (self._keeps_all or messages[0].envelope.persistent):
+        if self._durable and (self._persists_transient or messages[0].envelope.persistent):
             self._unwritten.append(seq, messages, arrived)
             self.persistent_count += count
             self.persistent_bytes += body_bytes
@@ -172,7 +172,7 @@ class SegmentStore(StoreHead):
                 self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
         except OSError:
             self._paging = 0
-            # Whoever called this calls again, without being asked: there may be no room for long.
+            # The caller calls again without being asked: there may be no room for long.
             self._dirty = True
             raise
         if self.ram.window and (self.lazy or self._paging):
@@ -236,7 +236,7 @@ class SegmentStore(StoreHead):
         self.lazy = lazy
 
     def page_out(self, body_bytes: int) -> None:
-        """Have so many bytes of bodies leave memory with the next flushes, the oldest first."""
+        """Have this many bytes of bodies leave memory with the next flushes, the oldest first."""
         self._drop_kept()
         self._paging = min(body_bytes, self.ram.window_bytes)
         if self._paging:
@@ -292,7 +292,7 @@ class SegmentStore(StoreHead):
         """Whether a message can be read from disk."""
         if isinstance(message, StoredMessage):
             return True
-        durable = self._durable and (self._keeps_all or message.envelope.persistent)
+        durable = self._durable and (self._persists_transient or message.envelope.persistent)
         return durable and seq < self._unwritten.first_seq(self.next_seq)
 
     def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:

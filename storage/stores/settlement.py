@@ -37,7 +37,7 @@ class SettledRun(NamedTuple):
 
 
 def settled_runs(
-    entries: Sequence[Entry], now: int, ram: RamMessages, durable: bool, keeps_all: bool, unwritten: int
+    entries: Sequence[Entry], now: int, ram: RamMessages, durable: bool, persists_transient: bool, unwritten: int
 ) -> Iterator[SettledRun]:
     """Divide entries into runs.
 
@@ -46,7 +46,7 @@ def settled_runs(
         now: Microseconds.
         ram: Knows when messages came that were not read from the disk.
         durable: Persistent messages outlive the process.
-        keeps_all: All do.
+        persists_transient: All do.
         unwritten: Messages of the durable stream from this number on are not on disk yet.
     """
     first = end = run_bytes = shortest = longest = 0
@@ -68,7 +68,7 @@ def settled_runs(
             end += 1
             run_bytes += len(message.body)
             continue
-        if keeps_all or (durable and message.envelope.persistent):
+        if persists_transient or (durable and message.envelope.persistent):
             this = True, seq < unwritten, redelivered
         else:
             this = False, isinstance(message, StoredMessage), redelivered

@@ -26,6 +26,6 @@ class StoredQueue:
     stores: dict[int, SegmentStore] = field(default_factory=dict)
 
     @property
-    def keeps_all(self) -> bool:
+    def persists_transient(self) -> bool:
         """Whether transient messages outlive the process too; one of the attributes, as it is kept with them."""
-        return bool(self.attributes.get("keeps_all"))
+        return bool(self.attributes.get("persists_transient"))

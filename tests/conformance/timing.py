@@ -19,7 +19,7 @@ def in_time(attempt: Callable[[], bool]) -> bool:
     The pauses between them grow, so that not all of them fall into the same busy time.
 
     Args:
-        attempt: Observes anew, and returns whether all times were right. What is wrong whatever the times are, raises.
+        attempt: Observes again, and returns whether all times were right. What is wrong whatever the times are, raises.
     """
     for number in range(_ATTEMPTS):
         time.sleep(number)

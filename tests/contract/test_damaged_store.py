@@ -124,7 +124,7 @@ def test_a_requeued_message_that_is_damaged_since_leaves_nothing(kind: str) -> N
 
 
 class DamagedStoreMachine(RuleBasedStateMachine):
-    """A store whose files are damaged now and then, beside what may be in it at the most."""
+    """A store whose files are damaged now and then, beside what may be in it at most."""
 
     kind: str
     make_part: Callable[[], SegmentStore]

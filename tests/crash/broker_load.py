@@ -311,7 +311,7 @@ def compare(url: str, clients: Iterable[Client], rng: random.Random, most: int) 
         url: of the broker.
         clients: whose ledgers.
         rng: says how much.
-        most: messages that are left in a queue at the most.
+        most: messages that are left in a queue at most.
     Returns:
         Messages that were found.
     """

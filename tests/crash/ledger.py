@@ -91,7 +91,7 @@ class Ledger:
     def spare(self, found: Sequence[int]) -> list[int]:
         """Indexes of first copies of messages whose return was not answered.
 
-        A quorum queue writes a returned message anew, elsewhere; a crash in that very turn may leave both.
+        A quorum queue writes a returned message again, elsewhere; a crash in that very turn may leave both.
         """
         last = {number: at for at, number in enumerate(found)}
         return [at for at, number in enumerate(found) if last[number] > at and len(self.kept[number].places) > 1]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage.engine import StorageEngine
-from storage.recovery.report import Damage
+from storage.recovery.report import DamageReport
 from tests.crash.test_cut_and_flip import ACTIVE, RUNNING
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles
@@ -120,5 +120,5 @@ def test_a_queue_file_that_was_damaged_is_written_anew() -> None:
 
 
 def test_damage_says_how_many_messages() -> None:
-    assert str(Damage("f", "is cut", 0)) == "f: is cut"
-    assert str(Damage("f", "is cut", 2)) == "f: is cut; 2 messages lost"
+    assert str(DamageReport("f", "is cut", 0)) == "f: is cut"
+    assert str(DamageReport("f", "is cut", 2)) == "f: is cut; 2 messages lost"

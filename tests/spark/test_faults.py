@@ -76,7 +76,7 @@ def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
             "sql --data-dir {}/data --query select+1+as+a,2+as+a",
             "more than one column is called 'a'; name them with AS",
         ),
-        ("backlog --data-dir {}/data --as-of inf", "'inf' is no time; write 2026-01-31T12:00:00Z"),
+        ("backlog --data-dir {}/data --as-of inf", "'inf' is not a time; write 2026-01-31T12:00:00Z"),
         ("backlog --data-dir {}/data --output {}/data/FORMAT", "{}/data/FORMAT"),
         ("report --data-dir {}/data --output {}/data/FORMAT", "{}/data/FORMAT"),
         ("export --data-dir {}/data --output {}/data/FORMAT/x", "{}/data/FORMAT/x"),
@@ -102,7 +102,7 @@ def test_damage_is_counted(directory: Path, capfd: pytest.CaptureFixture[str]) -
     assert command.main(["backlog", "--data-dir", f"{directory}/damaged", "--format", "json"]) == 0
     said = capfd.readouterr()
     assert json.loads(said.out)["messages"] == 49
-    assert said.err.endswith("leveret-analytics: 1 damaged records were passed over\n")
+    assert said.err.endswith("leveret-analytics: 1 damaged records were skipped\n")
 
 
 def test_without_libraries_it_says_how_to_get_them(directory: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from storage.analytics.batch_reader import LeveretReader
 from storage.analytics.options import parse_options
 from storage.analytics.partitions import MessagesPartition
-from storage.snapshots.lease import Lease
+from storage.snapshots.lease import SnapshotLease
 from storage.snapshots.reader import Reader, open_reader
 from tests.spark.live_writer import QUEUES, body_of
 
@@ -108,7 +108,7 @@ def shown_in_bulk(path: str) -> tuple[dict[str, list[int]], int]:
             sums = found[rows[0]["queue"]]
             sums[:] = [sums[0] + len(seqs), sums[1] + sum(seqs), sums[2] + sum(row["body_bytes"] for row in rows)]
             assert all(row["body"] == body_of(row["seq"]) for row in rows)
-    Lease(lease).release()
+    SnapshotLease(lease).release()
     return found, cut
 
 

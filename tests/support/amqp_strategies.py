@@ -22,7 +22,7 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 
 @cache
 def short_text(size: int = 255) -> st.SearchStrategy[str]:
-    """Text that fits a short string: valid UTF-8 of at most so many bytes."""
+    """Text that fits a short string: valid UTF-8 of at most this many bytes."""
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=size // 4)
 
 

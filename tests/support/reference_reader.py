@@ -34,7 +34,7 @@ def flatten(events: Iterable[Event]) -> list[Plain]:
         elif isinstance(event, MethodReceived):
             flat.append(("method", event.channel, event.method.index, event.arguments))
         elif isinstance(event, ConnectionFault):
-            flat.append(("fault", event.text, event.method, event.deaf))
+            flat.append(("fault", event.text, event.method, event.discards_input))
         else:
             assert isinstance(event, WireFault)
             flat.append(("wire", str(event)))

@@ -38,7 +38,7 @@ class QueueContents(ABC):
         store: Its messages.
         settings: What is in force: arguments and policies taken together.
         scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
-        deleted: It is gone; whoever still holds its messages settles them into the void.
+        deleted: It is gone; settling its messages has no effect.
     """
 
     scheduled: bool
@@ -73,7 +73,7 @@ class QueueContents(ABC):
         self.store = self.storage.store
 
     def page_out(self, body_bytes: int) -> None:
-        """Have about so many bytes of bodies leave memory."""
+        """Have about this many bytes of bodies leave memory."""
         self.storage.page_out(body_bytes)
         self.store = self.storage.store
 

@@ -64,9 +64,9 @@ class DiskQueueStorage(QueueStorage):
         return self._request.durable
 
     @property
-    def keeps_all(self) -> bool:
+    def persists_transient(self) -> bool:
         """Whether all messages are, whatever they say."""
-        return self._request.keeps_all
+        return self._request.persists_transient
 
     def stores(self) -> Collection[SegmentStore]:
         """The stores on disk."""
@@ -102,7 +102,7 @@ class DiskQueueStorage(QueueStorage):
         return 0
 
     def page_out(self, body_bytes: int) -> None:
-        """Have about so many bytes of bodies leave memory."""
+        """Have about this many bytes of bodies leave memory."""
         self._try_to_move()
         self._preloading.clear()
         # The lowest priority is the last to be needed.
@@ -163,14 +163,14 @@ class DiskQueueStorage(QueueStorage):
     def _create(self) -> StoredQueue:
         request = self._request
         attributes: dict[str, object] = {"vhost": request.vhost_name, "name": request.name}
-        if request.keeps_all:
-            attributes["keeps_all"] = True
+        if request.persists_transient:
+            attributes["persists_transient"] = True
         return self._engine.create_queue(request.durable, attributes)
 
     def _open(self) -> MessageStore:
         """The store of a queue on disk, with what was found there."""
         levels = {} if self._stored is None else dict(self._stored.stores)
-        if self._request.keeps_all:
+        if self._request.persists_transient:
             return ReturnsStore(self._level, levels)
         if not self._request.max_priority:
             assert self._stored is not None

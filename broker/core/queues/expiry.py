@@ -59,7 +59,7 @@ class HeadTimer:
         self._expire()
 
 
-class Lease:
+class QueueExpiry:
     """Calls when a queue has not been used for as long as its x-expires allows.
 
     Consumers use it all the time; declaring it and basic.get use it for a moment.
@@ -80,7 +80,7 @@ class Lease:
         self._timer: Timer | None = None
 
     def set(self, milliseconds: int | None) -> None:
-        """Set its length; None for ever. It starts anew if that is another one."""
+        """Set its length; None for ever. It starts again if that is another one."""
         if milliseconds != self._milliseconds:
             # A timer for a longer one would wake too late.
             self._stop()
@@ -88,7 +88,7 @@ class Lease:
             self.renew()
 
     def hold(self, held: bool) -> None:
-        """Note whether there are consumers; the last one that goes starts it anew."""
+        """Note whether there are consumers; the last one that goes starts it again."""
         self._held = held
         self.renew()
 

@@ -30,7 +30,7 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
         queue: The queue.
         policies: Those of its virtual host.
     Returns:
-        What JSON can hold: policies in force and passed over, every setting with its reason, how full the queue is.
+        What JSON can hold: policies in force and skipped, every setting with its reason, how full the queue is.
     """
     policy, operator_policy = queue.policy, queue.operator_policy
     # What is due is to be done first: eviction, expiry, deliveries.

@@ -24,7 +24,7 @@ from storage.message import Message
 if TYPE_CHECKING:
     from broker.core.queues.queue import Queue
 
-#: A step moves so much at the most: a millisecond or two.
+#: Messages and bytes that one step moves at most: a millisecond or two.
 _STEP_MESSAGES: Final = 256
 _STEP_BYTES: Final = 1 << 20
 #: Messages that a filter passes over are held until the end, so that they return to where they were.
@@ -37,21 +37,21 @@ class End(Enum):
     EMPTY = "the source has no more messages"
     LIMIT = "the limit is reached"
     TARGET_FULL = "the target is full"
-    HELD = "the filter has passed over as many messages as can be held"
+    HELD = "the filter has skipped as many messages as can be held"
     DELETED = "one of the queues was deleted"
 
 
 class Move:
     """One move under way: step(), wait until that is durable, settle(), and so on; in the end finish().
 
-    Messages stay as they are: exchange, routing key, properties; their time to live starts anew in the target.
+    Messages stay as they are: exchange, routing key, properties; their time to live starts again in the target.
     Those that the filter passes over are unacked until finish(), and count as delivered before.
 
     Args:
         source: Where messages come from.
         target: Where they go to; another queue.
         wanted: Which messages.
-        limit: How many at the most; None for all that are there.
+        limit: How many at most; None for all that are there.
 
     Attributes:
         moved: Messages that have been moved so far.

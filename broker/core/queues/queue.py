@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from broker.core.consumers import Consumer, ConsumerGroup, Consumers, Holder
 from broker.core.queues.contents import QueueContents
 from broker.core.queues.dead_letter_batch import DeadLetterBatch
-from broker.core.queues.expiry import HeadTimer, Lease
+from broker.core.queues.expiry import HeadTimer, QueueExpiry
 from broker.core.queues.host import QueueHost
 from broker.core.queues.limits import Limits
 from broker.core.queues.storage import QueueStorage, StoreFigures
@@ -24,7 +24,7 @@ from storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
 from storage.interface import Entry
 from storage.message import Message
 
-#: A consumer gets at most so many messages, or so many bytes, before the next one has its chance; enough to
+#: A consumer gets at most this many messages, or this many bytes, before the next one is served; enough to
 #: make the cost of a run vanish per message.
 _RUN_MESSAGES: Final = 256
 _RUN_BYTES: Final = 262_144
@@ -113,7 +113,7 @@ class Queue(QueueContents):
         self.deleted = False
         single_active = find(arguments, "x-single-active-consumer")
         self.consumers = ConsumerGroup(single_active is not None and single_active.value)
-        self.lease = Lease(host.timers, partial(host.delete_queue, self))
+        self.lease = QueueExpiry(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
         #: Neither limits nor a time to live are in force.
         self._is_plain = True

@@ -23,14 +23,14 @@ class StorageRequest(NamedTuple):
         name: Its name.
         durable: It outlives the broker.
         max_priority: Priorities above 0 that it tells apart, 0..255.
-        keeps_all: Its transient messages outlive the broker too, as in quorum queues.
+        persists_transient: Its transient messages outlive the broker too, as in quorum queues.
     """
 
     vhost_name: str
     name: str
     durable: bool
     max_priority: int = 0
-    keeps_all: bool = False
+    persists_transient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class QueueStorage:
         return False
 
     @property
-    def keeps_all(self) -> bool:
+    def persists_transient(self) -> bool:
         """Whether all messages are, whatever they say."""
         return False
 
@@ -111,7 +111,7 @@ class QueueStorage:
         """Keep ready messages on disk only, or in memory as far as there is room."""
 
     def page_out(self, body_bytes: int) -> None:
-        """Have about so many bytes of bodies leave memory."""
+        """Have about this many bytes of bodies leave memory."""
 
     @property
     def held_bytes(self) -> int:
@@ -151,4 +151,4 @@ def memory_store(request: StorageRequest) -> MessageStore:
     """A store in memory."""
     if request.max_priority:
         return PriorityStore(request.max_priority, lambda level: MemoryStore())
-    return ReturnsStore(lambda level: QuorumStore()) if request.keeps_all else MemoryStore()
+    return ReturnsStore(lambda level: QuorumStore()) if request.persists_transient else MemoryStore()

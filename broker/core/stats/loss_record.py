@@ -89,7 +89,7 @@ class LossRecord:
                 try:
                     self._restore_entry(entry, now, by_qid)
                 except (ValueError, KeyError, TypeError, OverflowError) as error:
-                    log.warning("%s: an entry is passed over: %r", self._data_dir / FILE, error)
+                    log.warning("%s: an entry is skipped: %r", self._data_dir / FILE, error)
             self._add_events(EventPosition(*found["events"]), by_qid)
         self.save()
 

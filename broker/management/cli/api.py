@@ -16,7 +16,7 @@ _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 
 class ApiFault(Exception):
-    """An answer that is no success.
+    """An answer that is not a success.
 
     Args:
         status: HTTP status.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from broker.management.cli.command import Context, Rows
+from broker.management.cli.command import CommandContext, ResultRows
 from broker.management.cli.faults import UsageFault
 
 Read = Callable[[dict[str, Any]], Any]
@@ -56,11 +56,11 @@ def chosen(arguments: list[str], default: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names)) or default
 
 
-def check_columns(known: Iterable[str]) -> Callable[[Context], None]:
+def check_columns(known: Iterable[str]) -> Callable[[CommandContext], None]:
     """Return the check of a command that lists columns of choice."""
     names = frozenset(known)
 
-    def check(context: Context) -> None:
+    def check(context: CommandContext) -> None:
         strange = sorted(set(chosen(context.arguments, ())) - names)
         if strange:
             raise UsageFault(f"Info key(s) {','.join(strange)} are not supported")
@@ -73,7 +73,7 @@ def needed(columns: Mapping[str, Column], names: tuple[str, ...]) -> str:
     return ",".join(dict.fromkeys(path for name in names for path in columns[name].fields)) or "name"
 
 
-def listing(columns: Mapping[str, Column], names: tuple[str, ...], found: Iterable[dict[str, Any]]) -> Rows:
+def listing(columns: Mapping[str, Column], names: tuple[str, ...], found: Iterable[dict[str, Any]]) -> ResultRows:
     """Return objects as rows of columns."""
     readers = [(name, columns[name].read) for name in names]
-    return Rows(names, ({name: read(each) for name, read in readers} for each in found), streamed=True)
+    return ResultRows(names, ({name: read(each) for name, read in readers} for each in found), streamed=True)

@@ -18,7 +18,7 @@ DEFAULT_VHOST: Final = "/"
 DEFAULT_TIMEOUT: Final = 60
 
 
-class Context:
+class CommandContext:
     """What a command is run with.
 
     Args:
@@ -103,7 +103,7 @@ class Outcome(NamedTuple):
     json: Any = None
 
 
-class Rows(NamedTuple):
+class ResultRows(NamedTuple):
     """What a command gives back that lists.
 
     Args:
@@ -111,7 +111,7 @@ class Rows(NamedTuple):
         rows: values by column name.
         streamed: whether rabbitmqctl prints row by row, so that nothing is printed when there are none.
         headed: whether the plain table has a line of column names.
-        json: for `--formatter json`, when it is no list of rows.
+        json: for `--formatter json`, when it is not a list of rows.
         footer: said below the rows to people.
     """
 
@@ -123,11 +123,11 @@ class Rows(NamedTuple):
     footer: str = ""
 
 
-Result = Outcome | Rows
+Result = Outcome | ResultRows
 DONE: Final = Outcome()
 
 
-def done(context: Context) -> Outcome:
+def done(context: CommandContext) -> Outcome:
     """Return what commands give back that have nothing to say."""
     return Outcome(json={"node": context.node, "result": "ok"}) if context.json else DONE
 
@@ -150,24 +150,24 @@ class Command(NamedTuple):
         columns: that may be listed, when it lists columns of choice.
         timeout: seconds to wait for an answer unless `--timeout` says otherwise; None: for ever.
         offline: whether it talks to no broker.
-        rehearses: whether it does something of its own with `--dry-run`; others print their banner and end.
+        supports_dry_run: whether it does something of its own with `--dry-run`; others print their banner and end.
     """
 
     name: str
     section: str
     summary: str
-    run: Callable[[Context], Result]
+    run: Callable[[CommandContext], Result]
     usage: str = ""
     least: int = 0
     most: int | None = 0
     options: tuple[str, ...] = ()
-    banner: Callable[[Context], str] | None = None
-    check: Callable[[Context], None] | None = None
+    banner: Callable[[CommandContext], str] | None = None
+    check: Callable[[CommandContext], None] | None = None
     explanations: tuple[tuple[str, str], ...] = ()
     columns: tuple[str, ...] = ()
     timeout: int | None = DEFAULT_TIMEOUT
     offline: bool = False
-    rehearses: bool = False
+    supports_dry_run: bool = False
 
     @property
     def allowed(self) -> frozenset[str]:

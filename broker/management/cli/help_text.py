@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.management.cli import registry
 from broker.management.cli.command import Command
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.formatters.style import Style
 
 PROGRAM: Final = "leveretctl"
 SECTIONS: Final = (
@@ -52,7 +52,7 @@ def overview(terminal: bool) -> str:
     Args:
         terminal: whether headers may be bold.
     """
-    bold = Look(terminal=terminal).bold
+    bold = Style(terminal=terminal).bold
     lines = [
         "",
         bold("Usage"),
@@ -83,7 +83,7 @@ def details(command: Command, terminal: bool) -> str:
         command: which.
         terminal: whether headers may be bold.
     """
-    bold = Look(terminal=terminal).bold
+    bold = Style(terminal=terminal).bold
     lines = ["", bold("Usage"), "", usage(command), "", f"{command.summary.rstrip('.')}.", ""]
     explanations = list(command.explanations)
     if command.columns:
@@ -99,7 +99,7 @@ def details(command: Command, terminal: bool) -> str:
 def misuse(command: Command, text: str, argv: list[str], terminal: bool) -> str:
     """Return what is printed about a command line that the command does not understand."""
     given = " ".join(_masked(argv))
-    usage_header = Look(terminal=terminal).bold("Usage")
+    usage_header = Style(terminal=terminal).bold("Usage")
     return f"Error (argument validation): {text}\nArguments given:\n\t{given}\n\n{usage_header}\n\n{usage(command)}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from broker.management.cli.command import Context
+from broker.management.cli.command import CommandContext
 from broker.management.cli.faults import UsageFault
 
 UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
@@ -25,12 +25,12 @@ class Part(NamedTuple):
     percentage: float
 
 
-def unit(context: Context) -> str:
+def unit(context: CommandContext) -> str:
     """Return the unit that sizes are to be in."""
     return context.text("unit", "gb").lower()
 
 
-def check_unit(context: Context) -> None:
+def check_unit(context: CommandContext) -> None:
     """Check the unit.
 
     Raises:

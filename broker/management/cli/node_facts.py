@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Context
+from broker.management.cli.command import CommandContext
 
 PURPOSES: Final = {
     "amqp": "AMQP 0-9-1 and AMQP 1.0",
@@ -23,7 +23,7 @@ _ALARMS: Final = (
 )
 
 
-def listeners(context: Context) -> list[dict[str, Any]]:
+def listeners(context: CommandContext) -> list[dict[str, Any]]:
     """Return the listeners, each with interface, node, port, protocol and purpose."""
     found = context.api.get("overview", columns="listeners")["listeners"]
     return [
@@ -47,13 +47,13 @@ def listener_line(listener: dict[str, Any]) -> str:
     return "Interface: {interface}, port: {port}, protocol: {protocol}, purpose: {purpose}".format_map(listener)
 
 
-def node_object(context: Context, **query: Any) -> dict[str, Any]:
+def node_object(context: CommandContext, **query: Any) -> dict[str, Any]:
     """Return the node's object."""
     found: dict[str, Any] = context.api.get("nodes", context.node, **query)
     return found
 
 
-def alarms(context: Context) -> list[tuple[str, str]]:
+def alarms(context: CommandContext) -> list[tuple[str, str]]:
     """Return the alarms in effect: each one's resource, and a line about it."""
     found = node_object(context)
     return [(resource, line.format(context.node)) for key, resource, line in _ALARMS if found.get(key)]

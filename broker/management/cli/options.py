@@ -85,11 +85,11 @@ class Invalid(NamedTuple):
     value: str
 
 
-class Scan(NamedTuple):
+class ParsedOptions(NamedTuple):
     """A command line taken apart.
 
     Args:
-        arguments: what is no option, in order.
+        arguments: words that are not options, in order.
         options: values by long name.
         invalid: what cannot be taken, in order.
     """
@@ -99,14 +99,14 @@ class Scan(NamedTuple):
     invalid: list[Invalid]
 
 
-def scan(argv: list[str], allowed: frozenset[str] | None = None) -> Scan:
+def scan(argv: list[str], allowed: frozenset[str] | None = None) -> ParsedOptions:
     """Take a command line apart.
 
     Args:
         argv: without the program's name.
         allowed: long names beside the general ones that the command takes; None: all, to find the command itself.
     """
-    found = Scan([], {}, [])
+    found = ParsedOptions([], {}, [])
     rest = list(argv)
     while rest:
         word = rest.pop(0)
@@ -126,7 +126,7 @@ def _known(name: str | None, allowed: frozenset[str] | None) -> bool:
     return name in GENERAL or (name in PARTICULAR and (allowed is None or name in allowed))
 
 
-def _long(word: str, rest: list[str], found: Scan, allowed: frozenset[str] | None) -> None:
+def _long(word: str, rest: list[str], found: ParsedOptions, allowed: frozenset[str] | None) -> None:
     option, equals, value = word.partition("=")
     name = option[2:]
     if _known(name, allowed):
@@ -144,7 +144,7 @@ def _long(word: str, rest: list[str], found: Scan, allowed: frozenset[str] | Non
         rest.pop(0)
 
 
-def _short(word: str, rest: list[str], found: Scan, allowed: frozenset[str] | None) -> None:
+def _short(word: str, rest: list[str], found: ParsedOptions, allowed: frozenset[str] | None) -> None:
     letters, equals, value = word[1:].partition("=")
     if len(letters) == 1:
         name = SHORT.get(letters)
@@ -162,7 +162,7 @@ def _short(word: str, rest: list[str], found: Scan, allowed: frozenset[str] | No
             found.invalid.append(Invalid(f"-{letter}", ""))
 
 
-def _take(option: str, name: str, value: str | None, rest: list[str], found: Scan) -> None:
+def _take(option: str, name: str, value: str | None, rest: list[str], found: ParsedOptions) -> None:
     kind = KINDS[name]
     if kind == FLAG:
         if value is None or value in ("true", "false"):

@@ -10,7 +10,7 @@ from typing import Final, TextIO
 
 from broker.management.cli import registry
 from broker.management.cli.address import parse_address
-from broker.management.cli.command import Command, Context, Outcome, Result, check_count
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, check_count
 from broker.management.cli.faults import (
     INTERRUPTED,
     OK,
@@ -22,10 +22,10 @@ from broker.management.cli.faults import (
     OutOfTime,
     UsageFault,
 )
-from broker.management.cli.formatters.look import Look
 from broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
-from broker.management.cli.options import Scan, scan
-from broker.printable import in_a_line, in_lines
+from broker.management.cli.formatters.style import Style
+from broker.management.cli.options import ParsedOptions, scan
+from broker.printable import in_lines
 
 URL_VARIABLE: Final = "LEVERET_URL"
 DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
@@ -43,10 +43,10 @@ class Streams:
         self.out = out
         self.err = err
 
-    def look(self, scanned: Scan) -> Look:
-        """Return how the output is to look."""
-        headers = scanned.options.get("table-headers") is not False and not scanned.options.get("silent")
-        return Look(headers=headers, terminal=self.out.isatty())
+    def style(self, parsed: ParsedOptions) -> Style:
+        """Return how the output is formatted."""
+        headers = parsed.options.get("table-headers") is not False and not parsed.options.get("silent")
+        return Style(headers=headers, terminal=self.out.isatty())
 
     def error(self, text: str) -> None:
         """Print an error, with a line end."""
@@ -117,46 +117,46 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
         return _unknown(sought.arguments[0], streams)
     if sought.options.get("help"):
         return _show_help(command, streams)
-    scanned = _scan_for(command, argv)
+    parsed = _scan_for(command, argv)
     try:
-        return _run(command, scanned, environment, streams)
+        return _run(command, parsed, environment, streams)
     except UsageFault as fault:
         from broker.management.cli.help_text import misuse
 
         streams.error(misuse(command, fault.text, argv, streams.err.isatty()))
         return fault.status
     except CommandFault as fault:
-        return _print_fault(fault, scanned, streams)
+        return _print_fault(fault, parsed, streams)
 
 
-def _scan_for(command: Command, argv: list[str]) -> Scan:
+def _scan_for(command: Command, argv: list[str]) -> ParsedOptions:
     allowed = command.allowed
     if "table-headers" in allowed and scan(argv).options.get("formatter", DEFAULT) != DEFAULT:
         # As rabbitmqctl has it: other formatters do not know the option.
         allowed = allowed - {"table-headers"}
-    scanned = scan(argv, allowed)
-    return scanned._replace(arguments=scanned.arguments[1:])
+    parsed = scan(argv, allowed)
+    return parsed._replace(arguments=parsed.arguments[1:])
 
 
-def _run(command: Command, scanned: Scan, environment: Mapping[str, str], streams: Streams) -> int:
-    options = scanned.options
-    if scanned.invalid:
-        lines = "\n".join(f"{each.option} : {each.value}" for each in scanned.invalid)
+def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str], streams: Streams) -> int:
+    options = parsed.options
+    if parsed.invalid:
+        lines = "\n".join(f"{each.option} : {each.value}" for each in parsed.invalid)
         raise UsageFault(f"Invalid options for this command:\n{lines}")
     name = str(options.get("formatter", DEFAULT))
     if name not in FORMATTERS:
         raise UsageFault(f"Formatter '{name}' is not supported, only {', '.join(FORMATTERS)}")
-    check_count(command, scanned.arguments)
-    context = _context(command, scanned, environment)
+    check_count(command, parsed.arguments)
+    context = _context(command, parsed, environment)
     if command.check is not None:
         command.check(context)
     try:
         if context.timeout == 0:
             raise OutOfTime
         _print_banner(command, context, name, streams)
-        if options.get("dry-run") and not command.rehearses:
+        if options.get("dry-run") and not command.supports_dry_run:
             return OK
-        _print_result(command.run(context), name, streams.look(scanned), streams.out)
+        _print_result(command.run(context), name, streams.style(parsed), streams.out)
     except (OSError, UnicodeDecodeError, CommandFault, UsageFault):
         raise
     except Exception as error:
@@ -166,36 +166,36 @@ def _run(command: Command, scanned: Scan, environment: Mapping[str, str], stream
     return OK
 
 
-def _context(command: Command, scanned: Scan, environment: Mapping[str, str]) -> Context:
+def _context(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]) -> CommandContext:
     if command.offline:
-        return Context(None, None, scanned.arguments, scanned.options)
-    url = str(scanned.options.get("url") or environment.get(URL_VARIABLE) or DEFAULT_URL)
+        return CommandContext(None, None, parsed.arguments, parsed.options)
+    url = str(parsed.options.get("url") or environment.get(URL_VARIABLE) or DEFAULT_URL)
     try:
         address = parse_address(url)
     except ValueError as error:
         raise UsageFault(str(error)) from error
-    timeout = scanned.options.get("timeout", command.timeout)
-    return Context(address, None if timeout is None else float(timeout), scanned.arguments, scanned.options)
+    timeout = parsed.options.get("timeout", command.timeout)
+    return CommandContext(address, None if timeout is None else float(timeout), parsed.arguments, parsed.options)
 
 
-def _print_banner(command: Command, context: Context, name: str, streams: Streams) -> None:
+def _print_banner(command: Command, context: CommandContext, name: str, streams: Streams) -> None:
     options = context.options
     if command.banner is None or options.get("quiet") or options.get("silent") or name in WITHOUT_BANNER:
         return
     banner = command.banner(context)
     if banner:
-        streams.out.write(f"{in_a_line(banner)}\n")
+        streams.out.write(f"{in_lines(banner)}\n")
         streams.out.flush()
 
 
-def _print_result(result: Result, name: str, look: Look, out: TextIO) -> None:
+def _print_result(result: Result, name: str, style: Style, out: TextIO) -> None:
     shown = formatter(name)
-    lines = shown.outcome(result, look) if isinstance(result, Outcome) else shown.rows(result, look)
+    lines = shown.outcome(result, style) if isinstance(result, Outcome) else shown.rows(result, style)
     for line in lines:
         out.write(f"{line}\n")
 
 
-def _failure(error: Exception, command: Command, context: Context) -> CommandFault:
+def _failure(error: Exception, command: Command, context: CommandContext) -> CommandFault:
     """Return what a failed request comes to; what is no failed request is a fault of ours."""
     from broker.management.cli.api import ApiFault, Unreachable, refusal
     from broker.management.cli.help_text import unreachable
@@ -210,8 +210,8 @@ def _failure(error: Exception, command: Command, context: Context) -> CommandFau
     return CommandFault(SOFTWARE, f"Error:\n{type(error).__name__}: {error}")
 
 
-def _print_fault(fault: CommandFault, scanned: Scan, streams: Streams) -> int:
-    if scanned.options.get("formatter") == "json" and fault.json is not None:
+def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -> int:
+    if parsed.options.get("formatter") == "json" and fault.json is not None:
         from broker.management.cli.formatters.json_rows import encoded
 
         streams.error(encoded(fault.json))
@@ -220,7 +220,7 @@ def _print_fault(fault: CommandFault, scanned: Scan, streams: Streams) -> int:
     return fault.status
 
 
-def _without_command(argv: list[str], sought: Scan, streams: Streams) -> int:
+def _without_command(argv: list[str], sought: ParsedOptions, streams: Streams) -> int:
     from broker.management.cli.help_text import overview
 
     if argv == ["--version"]:
@@ -237,10 +237,10 @@ def _without_command(argv: list[str], sought: Scan, streams: Streams) -> int:
 
 def _unknown(name: str, streams: Streams) -> int:
     from broker.management.cli.help_text import overview, unknown
-    from broker.management.cli.left_out import LEFT_OUT
+    from broker.management.cli.unsupported import UNSUPPORTED
 
-    if name in LEFT_OUT:
-        streams.error(f"\n{unknown(name, None)}\nLeveret does without it: {LEFT_OUT[name]}.")
+    if name in UNSUPPORTED:
+        streams.error(f"\n{unknown(name, None)}\nLeveret does without it: {UNSUPPORTED[name]}.")
         return USAGE
     near = registry.nearest(name)
     text = f"\n{unknown(name, near)}"

@@ -12,7 +12,7 @@ _INTERVAL: Final = 0.1
 _CLEAR: Final = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """A bar; a context manager that removes it, so that it leaves nothing between the lines of the output.
 
     Args:
@@ -30,7 +30,7 @@ class Progress:
         self._painted = -_INTERVAL
         self._done = 0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         self.at(0)
         return self
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Context
+from broker.management.cli.command import CommandContext
 from broker.management.cli.faults import failed, no_such_vhost
 
 
-def put(context: Context, path: tuple[str, ...], body: Any, **query: Any) -> Any:
+def put(context: CommandContext, path: tuple[str, ...], body: Any, **query: Any) -> Any:
     """Send a definition, and report an unknown virtual host as rabbitmqctl does.
 
     Raises:
@@ -25,7 +25,7 @@ def put(context: Context, path: tuple[str, ...], body: Any, **query: Any) -> Any
         raise
 
 
-def clear(context: Context, path: tuple[str, ...]) -> None:
+def clear(context: CommandContext, path: tuple[str, ...]) -> None:
     """Delete a definition.
 
     Raises:

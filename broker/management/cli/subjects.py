@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Context
+from broker.management.cli.command import CommandContext
 from broker.management.cli.faults import NO_USER, UNAVAILABLE, CommandFault, failed
 
 
-def check_subjects(context: Context, user: str, vhost: str) -> None:
+def check_subjects(context: CommandContext, user: str, vhost: str) -> None:
     """Check that a user and a virtual host exist.
 
     Raises:
@@ -18,7 +18,7 @@ def check_subjects(context: Context, user: str, vhost: str) -> None:
             raise fault
 
 
-def missing_user(context: Context, user: str) -> CommandFault | None:
+def missing_user(context: CommandContext, user: str) -> CommandFault | None:
     """Return the fault of a user that does not exist, None if there is one."""
     if context.api.find("users", user) is not None:
         return None
@@ -26,11 +26,11 @@ def missing_user(context: Context, user: str) -> CommandFault | None:
     return failed(message, NO_USER, json=_error(context, message), json_status=UNAVAILABLE)
 
 
-def _error(context: Context, message: str) -> dict[str, str] | None:
+def _error(context: CommandContext, message: str) -> dict[str, str] | None:
     return {"message": message, "node": context.node, "result": "error"} if context.json else None
 
 
-def missing_vhost(context: Context, vhost: str) -> CommandFault | None:
+def missing_vhost(context: CommandContext, vhost: str) -> CommandFault | None:
     """Return the fault of a virtual host that does not exist, None if there is one."""
     if context.api.find("vhosts", vhost) is not None:
         return None

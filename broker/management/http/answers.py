@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from aiohttp import Payload, web
 from aiohttp.abc import AbstractStreamWriter
 
-#: A long answer is sent in pieces of about so many characters.
+#: A long answer is sent in pieces of about this many characters.
 _PIECE_SIZE: Final = 131_072
 
 #: What is wanted of an object, key by key; an empty mapping wants all that is below.
@@ -29,7 +29,7 @@ def json_answer(document: object, status: int = 200) -> web.Response:
 
 def json_text_answer(text: str, status: int = 200) -> web.Response:
     """An answer whose body is JSON already."""
-    # A name that is no UTF-8 still makes an answer that is.
+    # A name that is not UTF-8 still makes an answer that is.
     return web.Response(
         status=status, body=text.encode("utf-8", "replace"), headers={"content-type": "application/json"}
     )

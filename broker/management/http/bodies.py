@@ -60,7 +60,7 @@ def parse_integer(text: str) -> int:
         ValueError: It is something else.
     """
     if _INTEGER.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is no integer")
+        raise ValueError(f"{text!r} is not an integer")
     if len(text) > _DIGITS_MAX:
         raise IntegerTooLong(f"an integer of {len(text)} digits")
     return int(text)
@@ -111,7 +111,7 @@ def read_base64(text: Any) -> bytes:
     """What a text in base 64 stands for; white space in it does not matter.
 
     Raises:
-        HTTPBadRequest: It is no text, or not in base 64.
+        HTTPBadRequest: It is not text, or not in base 64.
     """
     try:
         return base64.b64decode(text.translate(_WHITE_SPACE), validate=True)
@@ -123,7 +123,7 @@ def read_arguments(document: Mapping[str, Any]) -> FieldTable:
     """The field ``arguments``; an empty list is an empty table, as some clients have it.
 
     Raises:
-        HTTPBadRequest: It is no object, or has values that no field table has.
+        HTTPBadRequest: It is not an object, or has values that no field table has.
     """
     return read_table(document.get("arguments") or {}, "arguments")
 
@@ -132,7 +132,7 @@ def read_table(value: Any, what: str) -> FieldTable:
     """A field table out of a JSON object.
 
     Raises:
-        HTTPBadRequest: It is no object, or has values that no field table has.
+        HTTPBadRequest: It is not an object, or has values that no field table has.
     """
     if not isinstance(value, Mapping):
         raise bad_request(f"{what} must be an object")

@@ -14,12 +14,12 @@ from aiohttp import web
 
 from broker.auth.accounts import Accounts
 from broker.auth.users import User
-from broker.management.http.foreign_pages import is_foreign
+from broker.management.http.cross_origin import is_cross_origin
 from broker.management.http.methods import READING
 
-#: A session ends when it has not been used for so many seconds. A page that refreshes itself uses it.
+#: A session ends when it has not been used for this many seconds. A page that refreshes itself uses it.
 IDLE_SECONDS: Final = 3600.0
-#: Sessions held at the most; of the user with the most of them the one that was used least recently ends first.
+#: Sessions held at most; of the user with the most of them the one that was used least recently ends first.
 _SESSIONS_MAX: Final = 4096
 #: Sessions of one user, likewise.
 _SESSIONS_OF_A_USER: Final = 256
@@ -109,7 +109,7 @@ def session_token(request: web.Request) -> str | None:
     A request that changes something needs the header of the UI beside it. Pages of other origins log in by themselves,
     also where they may use the API.
     """
-    if is_foreign(request):
+    if is_cross_origin(request):
         return None
     if request.method not in READING and not is_from_ui(request.headers):
         return None

@@ -25,10 +25,10 @@ def valid_until(path: Path) -> list[datetime]:
     """When the certificates in a file expire, in the order in which they stand there.
 
     Args:
-        path: A PEM file; keys in it are passed over.
+        path: A PEM file; keys in it are skipped.
     Raises:
         OSError: It cannot be read.
-        ValueError: What is in it is no certificate.
+        ValueError: What is in it is not a certificate.
     """
     return [_not_after(ssl.PEM_cert_to_DER_cert(pem)) for pem in _PEM.findall(path.read_text("ascii", "replace"))]
 

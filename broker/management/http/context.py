@@ -13,7 +13,7 @@ from broker.management.http.access import Access
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class RequestContext:
     """The parts of the broker that can be looked into and changed.
 
     Args:

@@ -27,7 +27,7 @@ _UNRANKED: Final = (0, 0)
 
 _PAGE_SIZE: Final = 100
 _PAGE_SIZE_MAX: Final = 500
-#: So many objects are sorted at once.
+#: Objects that are sorted at once.
 _PIECE: Final = 500
 #: How Erlang orders values of different types.
 _RANKS: Final[Mapping[type, int]] = {int: 1, float: 1, bool: 2, type(None): 2, dict: 3, list: 4, tuple: 4, str: 5}
@@ -120,7 +120,7 @@ def read_page(request: web.Request) -> Page | None:
     """The page that a request wants; None without ``page``.
 
     Raises:
-        HTTPBadRequest: It is not in range, or no number; the name is no regular expression.
+        HTTPBadRequest: It is not in range, or no number; the name is not a regular expression.
     """
     query = request.query
     if "page" not in query:

@@ -19,7 +19,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 def slow_logins(throttle: LoginThrottle) -> Middleware:
-    """A middleware that lets whoever keeps failing wait for the answer; everybody else is served meanwhile.
+    """A middleware that delays the answers to a client whose logins keep failing; other clients are served meanwhile.
 
     Args:
         throttle: Says for how long.

@@ -9,7 +9,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 
 class _ClientFaults(logging.Filter):
-    """Passes on what is our fault. Whoever sends no HTTP could fill the log with tracebacks; it is answered 400."""
+    """Passes on what is our fault. A client that does not send HTTP could fill the log with tracebacks; it gets 400."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         fault = record.exc_info[1] if record.exc_info else None

@@ -120,7 +120,7 @@ class Rates:
 
 
 def _read_ranges(request: web.Request) -> dict[str, Range]:
-    """The ranges that a request names; one that is not complete, or no number, is passed over."""
+    """The ranges that a request names; one that is not complete, or no number, is skipped."""
     ranges = {}
     for kind in _KINDS:
         texts = [request.query.get(f"{kind}_{name}") for name in ("age", "incr")]

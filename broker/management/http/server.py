@@ -16,7 +16,7 @@ from broker.accepting import Acceptor, Refused
 from broker.addresses import written
 from broker.config.options import Settings
 from broker.core.socket_budget import Clients
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.aliveness import Aliveness
 from broker.management.http.controllers.binding_actions import BindingActions
 from broker.management.http.controllers.bindings import Bindings
@@ -48,7 +48,7 @@ from broker.management.http.controllers.sessions import Sessions
 from broker.management.http.controllers.users import Users
 from broker.management.http.controllers.vhosts import VirtualHosts
 from broker.management.http.cors import allow_origins
-from broker.management.http.foreign_pages import refuse_foreign_pages
+from broker.management.http.cross_origin import refuse_cross_origin_changes
 from broker.management.http.login_delay import slow_logins
 from broker.management.http.middleware import awaiting, in_form, saving
 from broker.management.http.pages import Pages
@@ -68,7 +68,7 @@ log = logging.getLogger("leveret.http")
 class Controller(Protocol):
     """What serves one resource of the API."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         pass
 
     def routes(self) -> list[web.RouteDef]:
@@ -214,7 +214,7 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-def management_app(context: Context) -> web.Application:
+def management_app(context: RequestContext) -> web.Application:
     """The application of the management port.
 
     Args:
@@ -229,10 +229,10 @@ def management_app(context: Context) -> web.Application:
     return prefixed(app, context.settings.management.path_prefix)
 
 
-def _middlewares(context: Context) -> list[Middleware]:
+def _middlewares(context: RequestContext) -> list[Middleware]:
     """What every request goes through, the outermost first."""
     cors = context.settings.management.cors
-    foreign = refuse_foreign_pages(cors.allow_origins)
+    foreign = refuse_cross_origin_changes(cors.allow_origins)
     return [
         allow_origins(cors),
         in_form,
@@ -243,7 +243,7 @@ def _middlewares(context: Context) -> list[Middleware]:
     ]
 
 
-def prometheus_app(context: Context) -> web.Application:
+def prometheus_app(context: RequestContext) -> web.Application:
     """The application of the Prometheus port.
 
     Args:

@@ -35,7 +35,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         `capacity`: how long a queue would have been at most under each limit, and how many messages it would have
         dropped from its head. Seconds are the grain.
     Raises:
-        OptionError: A value is no number.
+        OptionError: A value is not a number.
     """
     try:
         hours = float(options.values.get("hours", "24"))

@@ -26,7 +26,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         options: Which queues, and when.
     Returns:
         `deadletters`: `origin_queue` and `reason` are those of the last time; `deaths` is how often one of them was
-        dead-lettered at the most.
+        dead-lettered at most.
     """
     letters = options.table(spark, "messages", _COLUMNS).where("dead_letter_count > 0")
     deadletters = (

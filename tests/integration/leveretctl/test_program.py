@@ -287,7 +287,7 @@ def modules_of(url: str, *arguments: str) -> set[str]:
 def test_it_is_a_client_and_nothing_else(leveret: LeveretProcess) -> None:
     loaded = modules_of(leveret.http_url, "list_queues")
     ours = {name for name in loaded if name.split(".")[0] in ("broker", "policies", "protocol", "storage")}
-    allowed = {"broker", "broker.management", "broker.version"}
+    allowed = {"broker", "broker.management", "broker.printable", "broker.version"}
     assert {name for name in ours if not name.startswith("broker.management.cli")} <= allowed
     # What takes long to load is not loaded: start-up is most of a command's time.
     assert loaded.isdisjoint({"aiohttp", "asyncio", "uvloop", "yaml", "dataclasses", "inspect", "argparse", "logging"})

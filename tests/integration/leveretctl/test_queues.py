@@ -155,7 +155,7 @@ def test_explain_queue(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
         "overflow\treject-publish\t\t\treject-publish\targument\tonly the argument sets it\n"
         "policy: 'p', pattern '^q', priority 2\n"
         "operator policy: 'op', pattern '', priority 0\n"
-        "passed over: policy 'low', 'p' has the higher priority (2 against 0)\n"
+        "skipped: policy 'low', 'p' has the higher priority (2 against 0)\n"
         "ready: 3 messages of 4 (75%)\n"
         "bodies: 3 bytes, no limit\n"
         "at the limit: new messages are refused (reject-publish)\n",

@@ -17,7 +17,7 @@ from policies.dead_letter import (
     Death,
     Table,
     Value,
-    goes_in_circles,
+    is_cycle,
     record_death,
 )
 from protocol.field_table import FieldTable, decode_table, encode_table, normalize
@@ -107,7 +107,7 @@ class TestTheFirstDeath:
         queue = b"\xff".decode("utf-8", "surrogateescape")
         headers = through(died(queue), died(queue))
         assert [(entry["queue"], entry["count"]) for entry in entries(headers)] == [(b"\xff", 2)]
-        assert goes_in_circles(headers, queue)
+        assert is_cycle(headers, queue)
 
 
 class TestLaterDeaths:
@@ -199,7 +199,7 @@ class TestWhatPublishersMadeUp:
         newest = entries(headers)[0]
         assert (newest["queue"], newest["reason"]) == (b"q", b"maxlen")
         assert newest["count"] in (1, 2, (1 << 63) - 1)
-        assert isinstance(goes_in_circles(headers, "other"), bool)
+        assert isinstance(is_cycle(headers, "other"), bool)
         encode_table(normalize(headers))  # type: ignore[arg-type]
 
 
@@ -225,11 +225,11 @@ class TestCircles:
         ],
     )
     def test_a_target_that_it_has_been_in(self, deaths: list[tuple[str, str]], target: str, circles: bool) -> None:
-        assert goes_in_circles(through(*(died(*each) for each in deaths)), target) is circles
+        assert is_cycle(through(*(died(*each) for each in deaths)), target) is circles
 
     @pytest.mark.parametrize("headers", [(), (("other", ("I", 1)),)])
     def test_who_never_died_goes_in_no_circle(self, headers: Table) -> None:
-        assert not goes_in_circles(headers, "q")
+        assert not is_cycle(headers, "q")
 
     @given(
         st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([REJECTED, EXPIRED, MAXLEN])), min_size=1),
@@ -240,4 +240,4 @@ class TestCircles:
         found = seen(headers)
         position = next((at for at, (queue, _, _) in enumerate(found) if queue == target), None)
         expected = position is not None and all(reason != REJECTED for _, reason, _ in found[: position + 1])
-        assert goes_in_circles(headers, target) is expected
+        assert is_cycle(headers, target) is expected

@@ -44,8 +44,8 @@ def test_without_explanation_there_is_no_dash() -> None:
 
 def test_the_method_to_blame() -> None:
     assert faults.frame_error("x", 0x003C0028).method == 0x003C0028
-    assert faults.frame_error("x", deaf=True).deaf
-    assert not faults.frame_error("x").deaf
+    assert faults.frame_error("x", discards_input=True).discards_input
+    assert not faults.frame_error("x").discards_input
     assert faults.unexpected_frame("x", 7).method == 7
 
 

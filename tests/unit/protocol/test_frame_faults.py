@@ -35,24 +35,24 @@ from tests.support.frame_reading import (
 from tests.support.reference_reader import flatten
 
 
-def check_fault(octets: bytes, text: str, method: int = 0, *, deaf: bool = False, before: int = 0) -> None:
+def check_fault(octets: bytes, text: str, method: int = 0, *, discards_input: bool = False, before: int = 0) -> None:
     """Check the fault that the last frame is answered with, however the bytes come.
 
     Args:
         octets: What the peer sends.
         text: The whole reply text.
         method: class-id << 16 | method-id that is to blame.
-        deaf: Nothing behind it is read.
+        discards_input: Nothing behind it is read.
         before: How many events come before it.
     """
     for pieces in ([octets], one_by_one(octets)):
         of = reader()
         events = feed(pieces, of)
-        assert flatten(events)[before:] == [("fault", text, method, deaf)]
+        assert flatten(events)[before:] == [("fault", text, method, discards_input)]
         assert isinstance(events[-1], ConnectionFault)
         assert int(events[-1].code) in (501, 505, 541)
         # Reading goes on behind the frame, unless nothing more can be understood.
-        assert flatten(feed([OPEN], of)) == ([] if deaf else read(OPEN))
+        assert flatten(feed([OPEN], of)) == ([] if discards_input else read(OPEN))
 
 
 # -- faults -------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_an_unknown_frame_type(kind: int, payload: bytes, shown: str, channel: i
 def test_a_wrong_end_octet(end: int, kind: int, payload: bytes, shown: str) -> None:
     # 2.3
     text = f"FRAME_ERROR - type {kind}, all octets = <<{shown}>>: {{invalid_frame_end_marker,{end}}}"
-    check_fault(frame(kind, 1, payload, end), text, deaf=True)
+    check_fault(frame(kind, 1, payload, end), text, discards_input=True)
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 5, 8])
@@ -116,13 +116,13 @@ def test_a_wrong_end_octet_in_a_run_of_acks() -> None:
 def test_a_frame_too_large(kind: int, size: int) -> None:
     # 2.4: known with the seven octets in front.
     text = f"FRAME_ERROR - type {kind}, all octets = <<>>: {{frame_too_large,{size},{FRAME_MAX - 8}}}"
-    check_fault(struct.pack(">BHI", kind, 1, size), text, deaf=True)
+    check_fault(struct.pack(">BHI", kind, 1, size), text, discards_input=True)
 
 
 def test_a_protocol_header_in_the_stream() -> None:
     # 2.5
     text = f"FRAME_ERROR - type 65, all octets = <<>>: {{frame_too_large,1342177289,{FRAME_MAX - 8}}}"
-    check_fault(b"AMQP\0\0\x09\x01", text, deaf=True)
+    check_fault(b"AMQP\0\0\x09\x01", text, discards_input=True)
 
 
 @pytest.mark.parametrize("size", [FRAME_MAX - 8, FRAME_MAX - 7, FRAME_MAX])
@@ -479,7 +479,7 @@ def test_a_deaf_reader_hears_nothing() -> None:
     of = reader()
     of.receive(PUBLISH + HEADER)
     assert of.events() == []
-    of.deafen()
+    of.discard_input()
     assert feed([frame(3, 1, b"1234"), OPEN, message("k", b"x")], of) == []
     assert of._data == b""
 

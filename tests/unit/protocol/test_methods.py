@@ -48,7 +48,7 @@ def check_cannot_decode(name: str, octets: bytes) -> None:
     """Check rule 2.7."""
     fault = refusal(name, octets)
     assert fault.text == f"FRAME_ERROR - cannot decode {format_octets(octets)}"
-    assert (int(fault.code), fault.method, fault.deaf) == (501, INDEX[name], False)
+    assert (int(fault.code), fault.method, fault.discards_input) == (501, INDEX[name], False)
 
 
 # -- the catalogue ------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def expected(ends: tuple[tuple[Address, Address], int, int]) -> ProxiedEnds:
 
 
 def read(octets: bytes, most: int = 1 << 16) -> tuple[ProxiedEnds | None, bytes]:
-    """What the header says, and what has been left unread; at most so many octets are there at a time."""
+    """What the header says, and what has been left unread; at most this many octets are there at a time."""
     reader, at = ProxyHeaderReader(), 0
     while reader.wanted:
         some = octets[at : at + min(reader.wanted, most)]

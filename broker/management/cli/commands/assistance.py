@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.management.cli import completion, registry
-from broker.management.cli.command import Command, Context, Outcome, Result
+from broker.management.cli.command import Command, CommandContext, Outcome, Result
 from broker.management.cli.faults import USAGE, CommandFault, bad_argument
 from broker.management.cli.help_text import details, overview, unknown
 from broker.version import VERSION
@@ -13,7 +13,7 @@ from broker.version import VERSION
 SECTION: Final = "Help"
 
 
-def _help(context: Context) -> Result:
+def _help(context: CommandContext) -> Result:
     import sys
 
     terminal = sys.stdout.isatty()
@@ -31,11 +31,11 @@ def _help(context: Context) -> Result:
     return Outcome(details(command, terminal))
 
 
-def _version(context: Context) -> Result:
+def _version(context: CommandContext) -> Result:
     return Outcome(VERSION, {"result": "ok", "value": {"version": VERSION}})
 
 
-def _autocomplete(context: Context) -> Result:
+def _autocomplete(context: CommandContext) -> Result:
     prefix = context.arguments[-1] if context.arguments else ""
     if "for" in context.options:
         found = completion.words(context.text("for"), prefix)
@@ -44,7 +44,7 @@ def _autocomplete(context: Context) -> Result:
     return Outcome("\n".join(found), found)
 
 
-def _check_shell(context: Context) -> None:
+def _check_shell(context: CommandContext) -> None:
     if context.arguments[0] not in completion.SCRIPTS:
         raise bad_argument(f"shell should be {', '.join(completion.SCRIPTS)}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
-from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.command import Command, CommandContext, ResultRows
 from broker.management.cli.identifiers import channel_identifier, connection_identifier
 
 COLUMNS: Final[dict[str, Column]] = {
@@ -17,7 +17,7 @@ COLUMNS: Final[dict[str, Column]] = {
 }
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     names = chosen(context.arguments, ("pid", "user", "consumer_count", "messages_unacknowledged"))
     found = context.api.get("channels", columns=needed(COLUMNS, names))
     return listing(COLUMNS, names, found)

@@ -6,15 +6,15 @@ import time
 from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, Context, Outcome, Result, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, done
 from broker.management.cli.faults import bad_argument, failed
 from broker.management.cli.identifiers import connection_name
-from broker.management.cli.progress import Progress
+from broker.management.cli.progress import ProgressLine
 
 SECTION: Final = "Operations"
 
 
-def _close(context: Context, name: str, reason: str) -> bool:
+def _close(context: CommandContext, name: str, reason: str) -> bool:
     """Close one connection; return whether it was still there."""
     try:
         context.api.delete("connections", name, headers={"X-Reason": _header(reason)})
@@ -30,7 +30,7 @@ def _header(reason: str) -> str:
     return " ".join(reason.splitlines()).encode().decode("latin-1")
 
 
-def _close_one(context: Context) -> Result:
+def _close_one(context: CommandContext) -> Result:
     identifier, reason = context.arguments
     name = connection_name(identifier)
     if name is None:
@@ -40,13 +40,13 @@ def _close_one(context: Context) -> Result:
     return done(context)
 
 
-def _check_numbers(context: Context) -> None:
+def _check_numbers(context: CommandContext) -> None:
     for option in ("limit", "per-connection-delay"):
         if context.integer(option, 0) < 0:
             raise bad_argument(f"--{option} cannot be negative")
 
 
-def _close_all(context: Context) -> Result:
+def _close_all(context: CommandContext) -> Result:
     (reason,) = context.arguments
     found = context.api.get("connections", columns="name,vhost", disable_stats=True)
     names = [each["name"] for each in found if context.flag("global") or each["vhost"] == context.vhost]
@@ -58,9 +58,9 @@ def _close_all(context: Context) -> Result:
     return Outcome(text, {"node": context.node, "result": "ok", "value": text} if context.json else None)
 
 
-def _close_each(context: Context, names: list[str], reason: str, delay: float) -> None:
+def _close_each(context: CommandContext, names: list[str], reason: str, delay: float) -> None:
     silent = context.flag("silent") or context.flag("quiet")
-    with Progress("Closing", len(names), silent=silent) as progress:
+    with ProgressLine("Closing", len(names), silent=silent) as progress:
         for index, name in enumerate(names):
             if index and delay > 0:
                 time.sleep(delay)
@@ -68,14 +68,14 @@ def _close_each(context: Context, names: list[str], reason: str, delay: float) -
             progress.at(index + 1)
 
 
-def _close_all_of_user(context: Context) -> Result:
+def _close_all_of_user(context: CommandContext) -> Result:
     user, reason = context.arguments
     found: list[dict[str, Any]] = context.api.find("connections", "username", user) or []
     _close_each(context, [each["name"] for each in found], reason, 0)
     return done(context)
 
 
-def _closing_all(context: Context) -> str:
+def _closing_all(context: CommandContext) -> str:
     limit = context.integer("limit", 0)
     what = f"{limit}" if limit > 0 else "all"
     where = f"to node {context.node} (across all vhosts)" if context.flag("global") else f"in vhost {context.vhost}"

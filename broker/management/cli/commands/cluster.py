@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
 from broker.management.cli.columns import Column, check_columns, chosen, fields, listing
-from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
 from broker.management.cli.commands.health import wait_until_up
 from broker.management.cli.faults import SOFTWARE, USAGE, bad_argument, failed
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.formatters.style import Style
 from broker.management.cli.node_facts import alarms, listener_line, listeners, product, runtime
 
 SECTION: Final = "Cluster"
@@ -17,7 +17,7 @@ FLAG_COLUMNS: Final[dict[str, Column]] = fields("name", "state", "stability", "p
 _START_TIMEOUT: Final = 300
 
 
-def _status(context: Context) -> Result:
+def _status(context: CommandContext) -> Result:
     overview = context.api.get("overview")
     node, flags = overview["node"], context.api.get("feature-flags")
     found, alarmed = listeners(context), alarms(context)
@@ -42,7 +42,7 @@ def in_sections(sections: list[tuple[str, list[str]]]) -> str:
     """Return paragraphs under headers, which are bold on a terminal."""
     import sys
 
-    bold = Look(terminal=sys.stdout.isatty()).bold
+    bold = Style(terminal=sys.stdout.isatty()).bold
     return "\n\n".join("\n".join([bold(title), "", *lines]) for title, lines in sections)
 
 
@@ -71,22 +71,22 @@ def _status_json(
     }
 
 
-def _set_name(context: Context) -> Result:
+def _set_name(context: CommandContext) -> Result:
     context.api.put("cluster-name", body={"name": context.arguments[0]})
     return done(context)
 
 
-def _await_startup(context: Context) -> Result:
+def _await_startup(context: CommandContext) -> Result:
     wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
     return done(context)
 
 
-def _check_count(context: Context) -> None:
+def _check_count(context: CommandContext) -> None:
     if not context.arguments[0].isdigit() or int(context.arguments[0]) < 1:
         raise bad_argument("Argument must be a positive integer")
 
 
-def _await_nodes(context: Context) -> Result:
+def _await_nodes(context: CommandContext) -> Result:
     wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
     if int(context.arguments[0]) > 1:
         # Nobody will ever join: no use waiting.
@@ -95,12 +95,12 @@ def _await_nodes(context: Context) -> Result:
     return done(context)
 
 
-def _list_flags(context: Context) -> Rows:
+def _list_flags(context: CommandContext) -> ResultRows:
     names = chosen(context.arguments, ("name", "state"))
     return listing(FLAG_COLUMNS, names, context.api.get("feature-flags"))._replace(streamed=False)
 
 
-def _enable_flag(context: Context) -> Result:
+def _enable_flag(context: CommandContext) -> Result:
     (name,) = context.arguments
     known = {flag["name"]: flag["state"] for flag in context.api.get("feature-flags")}
     if name != "all" and name not in known:
@@ -111,7 +111,7 @@ def _enable_flag(context: Context) -> Result:
     return done(context)
 
 
-def _enable(context: Context, flag: str) -> None:
+def _enable(context: CommandContext, flag: str) -> None:
     try:
         context.api.put("feature-flags", flag, "enable")
     except ApiFault as fault:

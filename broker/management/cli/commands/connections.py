@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
-from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.command import Command, CommandContext, ResultRows
 from broker.management.cli.identifiers import connection_identifier
 from broker.management.cli.terms import Arguments
 
@@ -31,7 +31,7 @@ COLUMNS: Final[dict[str, Column]] = {
 }
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     names = chosen(context.arguments, ("user", "peer_host", "peer_port", "state"))
     # A connection that has only just been opened has nothing but its name yet in RabbitMQ's API.
     found = context.api.get("connections", columns=needed(COLUMNS, names))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
-from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.command import Command, CommandContext, ResultRows
 from broker.management.cli.identifiers import channel_identifier
 from broker.management.cli.terms import Arguments
 
@@ -19,7 +19,7 @@ COLUMNS: Final[dict[str, Column]] = {
 DEFAULT: Final = tuple(name for name in COLUMNS if name != "activity_status")
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     found: list[dict[str, Any]] = context.api.find("consumers", context.vhost) or []
     names = chosen(context.arguments, DEFAULT)
     return listing(COLUMNS, tuple(name for name in COLUMNS if name in names), found)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, Context, Outcome, Result, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, done
 from broker.management.cli.documents import document
 from broker.management.cli.faults import DATA, CommandFault, bad_argument, failed, no_such_vhost
-from broker.management.cli.progress import Progress
+from broker.management.cli.progress import ProgressLine
 
 SECTION: Final = "Definitions"
 _STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."
@@ -21,7 +21,7 @@ _LARGE: Final = ("exchanges", "queues", "bindings")
 _BATCH: Final = 1_000
 
 
-def _check_format(context: Context) -> None:
+def _check_format(context: CommandContext) -> None:
     given = context.text("format", "json")
     if given not in ("json", "erlang"):
         raise bad_argument("Format should be either json or erlang")
@@ -29,14 +29,14 @@ def _check_format(context: Context) -> None:
         raise bad_argument("Leveret has no Erlang terms: format should be json")
 
 
-def _check_export(context: Context) -> None:
+def _check_export(context: CommandContext) -> None:
     _check_format(context)
     path = context.arguments[0]
     if path != _STANDARD and not Path(path).parent.is_dir():
         raise bad_argument(f"Directory {Path(path).parent} does not exist")
 
 
-def _export(context: Context) -> Result:
+def _export(context: CommandContext) -> Result:
     path = context.arguments[0]
     if path != _STANDARD and Path(path).is_dir():
         raise failed(f"Path {path} is a directory", DATA)
@@ -52,22 +52,22 @@ def _export(context: Context) -> Result:
     return done(context) if not context.json else Outcome()
 
 
-def _source(context: Context) -> str:
+def _source(context: CommandContext) -> str:
     return context.arguments[0] if context.arguments else _STANDARD
 
 
-def _check_import(context: Context) -> None:
+def _check_import(context: CommandContext) -> None:
     _check_format(context)
     path = _source(context)
     if path != _STANDARD and not Path(path).exists():
         raise bad_argument(f"File {path} does not exist")
 
 
-def _import(context: Context) -> Result:
+def _import(context: CommandContext) -> Result:
     definitions = _read(context)
     parts = list(_parts(definitions))
     silent = context.flag("silent") or context.flag("quiet")
-    with Progress("Importing", sum(size for size, _ in parts), silent=silent) as progress:
+    with ProgressLine("Importing", sum(size for size, _ in parts), silent=silent) as progress:
         imported = 0
         for size, part in parts:
             _send(context, part)
@@ -76,7 +76,7 @@ def _import(context: Context) -> Result:
     return Outcome(_STARTED, {"node": context.node, "result": "ok"} if context.json else None)
 
 
-def _read(context: Context) -> dict[str, Any]:
+def _read(context: CommandContext) -> dict[str, Any]:
     path = _source(context)
     try:
         text = context.stdin.read() if path == _STANDARD else Path(path).read_text("utf-8")
@@ -86,7 +86,7 @@ def _read(context: Context) -> dict[str, Any]:
     except (CommandFault, UnicodeDecodeError) as error:
         raise failed("Failed to deserialise input (format: JSON)", DATA) from error
     if not isinstance(found, dict):
-        raise failed("Failed to deserialise input (format: JSON) (error: it is no object)", DATA)
+        raise failed("Failed to deserialise input (format: JSON) (error: it is not an object)", DATA)
     return found
 
 
@@ -105,7 +105,7 @@ def _parts(definitions: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
             yield len(part), {key: part}
 
 
-def _send(context: Context, part: dict[str, Any]) -> None:
+def _send(context: CommandContext, part: dict[str, Any]) -> None:
     try:
         context.api.post("definitions", body=part)
     except ApiFault as fault:
@@ -117,13 +117,13 @@ def _send(context: Context, part: dict[str, Any]) -> None:
         raise
 
 
-def _exporting(context: Context) -> str:
+def _exporting(context: CommandContext) -> str:
     path = context.arguments[0]
     # On standard output it would spoil the JSON.
     return "" if path == _STANDARD else f'Exporting definitions in JSON to a file at "{path}" ...'
 
 
-def _importing(context: Context) -> str:
+def _importing(context: CommandContext) -> str:
     path = _source(context)
     where = "standard input" if path == _STANDARD else f'a file at "{path}"'
     return f"Importing definitions in JSON from {where} ..."

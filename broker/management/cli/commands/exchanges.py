@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
-from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.command import Command, CommandContext, ResultRows
 from broker.management.cli.terms import Arguments
 
 SECTION: Final = "Monitoring, observability and health checks"
@@ -24,13 +24,13 @@ BINDING_COLUMNS: Final[dict[str, Column]] = {
 }
 
 
-def _list_exchanges(context: Context) -> Rows:
+def _list_exchanges(context: CommandContext) -> ResultRows:
     names = chosen(context.arguments, ("name", "type"))
     found = context.api.find("exchanges", context.vhost, columns=needed(EXCHANGE_COLUMNS, names)) or []
     return listing(EXCHANGE_COLUMNS, names, found)
 
 
-def _list_bindings(context: Context) -> Rows:
+def _list_bindings(context: CommandContext) -> ResultRows:
     names = chosen(context.arguments, tuple(BINDING_COLUMNS))
     found: list[dict[str, Any]] = context.api.find("bindings", context.vhost) or []
     return listing(BINDING_COLUMNS, names, found)

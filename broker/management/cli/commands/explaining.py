@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, Context, Result, Rows
+from broker.management.cli.command import Command, CommandContext, Result, ResultRows
+from broker.management.cli.dry_run import counted
 from broker.management.cli.faults import CommandFault, failed
-from broker.management.cli.rehearsal import counted
 
 _COLUMNS: Final = ("key", "argument", "policy", "operator_policy", "in_force", "source", "reason")
 
 
-def _explain(context: Context) -> Result:
+def _explain(context: CommandContext) -> Result:
     (name,) = context.arguments
     try:
         found = context.api.get("queues", context.vhost, name, "explain")
     except ApiFault as fault:
         raise _refused(context, name, fault) from fault
-    return Rows(_COLUMNS, found["settings"], streamed=True, json=found, footer="\n".join(_notes(found)))
+    return ResultRows(_COLUMNS, found["settings"], streamed=True, json=found, footer="\n".join(_notes(found)))
 
 
-def _refused(context: Context, name: str, fault: ApiFault) -> CommandFault:
+def _refused(context: CommandContext, name: str, fault: ApiFault) -> CommandFault:
     if not fault.missing:
         return failed(fault.reason)
     if context.api.find("queues", context.vhost, name, columns="name") is None:
@@ -33,7 +33,7 @@ def _notes(found: dict[str, Any]) -> list[str]:
     return [
         _policy("policy", found["policy"]),
         _policy("operator policy", found["operator_policy"]),
-        *(f"passed over: {each['kind']} '{each['name']}', {each['reason']}" for each in found["passed_over"]),
+        *(f"skipped: {each['kind']} '{each['name']}', {each['reason']}" for each in found["passed_over"]),
         *_fill(found["fill"]),
     ]
 

@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from broker.management.cli.api import ApiFault, Unreachable
-from broker.management.cli.command import DEFAULT_TIMEOUT, Command, Context, Outcome, Result
+from broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, Outcome, Result
 from broker.management.cli.faults import CommandFault, OutOfTime, UsageFault, failed
 from broker.management.cli.node_facts import alarms
 
@@ -15,7 +15,7 @@ UNITS: Final = ("days", "weeks", "months", "years")
 _ALONE: Final = "seems to be the only one in a single node cluster, the check does not apply"
 
 
-def _ping(context: Context) -> Result:
+def _ping(context: CommandContext) -> Result:
     try:
         context.api.get("whoami")
     except (ApiFault, Unreachable, OutOfTime) as fault:
@@ -25,21 +25,21 @@ def _ping(context: Context) -> Result:
     return Outcome("Ping succeeded", {"message": "Ping succeeded"})
 
 
-def _milliseconds(context: Context) -> int:
+def _milliseconds(context: CommandContext) -> int:
     return context.integer("timeout", DEFAULT_TIMEOUT) * 1000
 
 
-def _running(context: Context) -> Result:
+def _running(context: CommandContext) -> Result:
     text = f"RabbitMQ on node {context.node} is fully booted and running"
     return Outcome(text, {"message": text})
 
 
-def _is_running(context: Context) -> Result:
+def _is_running(context: CommandContext) -> Result:
     text = f"RabbitMQ on node {context.node} is fully booted and running"
     return Outcome(text, {"message": text, "result": True})
 
 
-def _is_booting(context: Context) -> Result:
+def _is_booting(context: CommandContext) -> Result:
     # The API answers only when all else is up.
     text = (
         f"RabbitMQ on node {context.node} is fully booted (check with is_running), stopped or has not started"
@@ -48,12 +48,12 @@ def _is_booting(context: Context) -> Result:
     return Outcome(text, {"message": text, "result": False})
 
 
-def _passed(context: Context, text: str, json: dict[str, str]) -> Outcome:
+def _passed(context: CommandContext, text: str, json: dict[str, str]) -> Outcome:
     """Return the result of a check whose exit status says enough when all is to be silent."""
     return Outcome("" if context.flag("silent") else text, json)
 
 
-def _alarms(context: Context, where: str) -> Result:
+def _alarms(context: CommandContext, where: str) -> Result:
     found = alarms(context)
     if found:
         json = {"alarms": [{"node": context.node, "resource": resource} for resource, _ in found], "result": "error"}
@@ -61,7 +61,7 @@ def _alarms(context: Context, where: str) -> Result:
     return _passed(context, f"Node {context.node} reported {where}", {"result": "ok"})
 
 
-def _virtual_hosts(context: Context) -> Result:
+def _virtual_hosts(context: CommandContext) -> Result:
     down = [each["name"] for each in context.api.get("vhosts") if not _is_up(each)]
     if down:
         names = "\n".join(down)
@@ -74,17 +74,17 @@ def _is_up(vhost: dict[str, Any]) -> bool:
     return all(state == "running" for state in (vhost.get("cluster_state") or {}).values())
 
 
-def _within(context: Context) -> tuple[int, str]:
+def _within(context: CommandContext) -> tuple[int, str]:
     return context.integer("within", 4), context.text("unit", "weeks")
 
 
-def _check_unit(context: Context) -> None:
+def _check_unit(context: CommandContext) -> None:
     unit = _within(context)[1]
     if unit.lower() not in UNITS:
         raise UsageFault(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(UNITS)}\"")
 
 
-def _certificates(context: Context) -> Result:
+def _certificates(context: CommandContext) -> Result:
     count, unit = _within(context)
     try:
         context.api.get("health", "checks", "certificate-expiration", str(count), unit.lower())
@@ -94,11 +94,11 @@ def _certificates(context: Context) -> Result:
     return Outcome(f"No certificates are expiring within {period}.", {"result": "ok"})
 
 
-def _critical(context: Context) -> Result:
+def _critical(context: CommandContext) -> Result:
     return _passed(context, f"Node {context.node} {_ALONE}", {"message": f"Target node {_ALONE}", "result": "ok"})
 
 
-def _node_health(context: Context) -> Result:
+def _node_health(context: CommandContext) -> Result:
     found = alarms(context)
     if found:
         raise failed(f"Health check failed.  Status: {'; '.join(line for _, line in found)}")
@@ -111,7 +111,7 @@ def _check(name: str, summary: str, run: Any, banner: Any, **more: Any) -> Comma
     return Command(name=name, section=section, summary=summary, usage=usage, run=run, banner=banner, **more)
 
 
-def wait_until_up(context: Context, seconds: float) -> None:
+def wait_until_up(context: CommandContext, seconds: float) -> None:
     """Wait until the API answers.
 
     Raises:

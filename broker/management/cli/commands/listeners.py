@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any, Final
 
-from broker.management.cli.command import Command, Context, Outcome, Result, Rows
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows
 from broker.management.cli.faults import UNAVAILABLE, CommandFault, UsageFault, bad_argument, failed
 from broker.management.cli.node_facts import PROTOCOLS, listener_line, listeners
 
@@ -15,22 +15,22 @@ _ANY: Final = ("[::]", "0.0.0.0")
 _CONNECT_TIMEOUT: Final = 5.0
 
 
-def _list(context: Context) -> Result:
+def _list(context: CommandContext) -> Result:
     found = listeners(context)
     if context.text("formatter") == "csv":
-        return Rows(_COLUMNS, found)
+        return ResultRows(_COLUMNS, found)
     return Outcome(
         "\n".join(listener_line(each) for each in found), {"listeners": found, "node": context.node, "result": "ok"}
     )
 
 
-def _check_port_argument(context: Context) -> None:
+def _check_port_argument(context: CommandContext) -> None:
     port = context.arguments[0]
     if not port.isdigit() or int(port) == 0:
         raise bad_argument("Argument must be a positive integer")
 
 
-def _port(context: Context) -> Result:
+def _port(context: CommandContext) -> Result:
     (port,) = context.arguments
     found = listeners(context)
     if any(str(each["port"]) == port for each in found):
@@ -49,7 +49,7 @@ def _listed(values: list[Any]) -> str:
     return ", ".join(str(value) for value in sorted(set(values)))
 
 
-def _protocol(context: Context) -> Result:
+def _protocol(context: CommandContext) -> Result:
     protocol = PROTOCOLS.get(context.arguments[0].lower(), context.arguments[0].lower())
     found = listeners(context)
     protocols = list(dict.fromkeys(each["protocol"] for each in found))
@@ -64,7 +64,7 @@ def _protocol(context: Context) -> Result:
     raise failed(text, json=json)
 
 
-def _connectivity(context: Context) -> Result:
+def _connectivity(context: CommandContext) -> Result:
     found = listeners(context)
     broken = [each for each in found if not _connects(context, each)]
     if broken:
@@ -76,7 +76,7 @@ def _connectivity(context: Context) -> Result:
     return Outcome(text, {"listeners": found, "node": context.node, "result": "ok"})
 
 
-def _connects(context: Context, listener: dict[str, Any]) -> bool:
+def _connects(context: CommandContext, listener: dict[str, Any]) -> bool:
     """Connect to a listener, from here: to its address, or where it listens on all, to the API's host."""
     address = str(listener["interface"])
     host = context.api.address.host if address in _ANY else address.strip("[]")
@@ -87,7 +87,7 @@ def _connects(context: Context, listener: dict[str, Any]) -> bool:
     return True
 
 
-def _no_protocol(context: Context) -> None:
+def _no_protocol(context: CommandContext) -> None:
     if not context.arguments[0]:
         raise UsageFault("not enough arguments.")
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
 from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
-from broker.management.cli.command import Command, Context, Rows
+from broker.management.cli.command import Command, CommandContext, ResultRows
 from broker.management.cli.faults import UsageFault, failed
 
 _DAY: Final = 86_400
@@ -27,7 +27,7 @@ COLUMNS: Final[dict[str, Column]] = {
 DEFAULT: Final = tuple(name for name in COLUMNS if name not in ("since", "deleted_at"))
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     age = context.integer("age", 0) or None
     try:
         found: list[dict[str, Any]] = context.api.get("losses", context.vhost, age=age)
@@ -37,13 +37,13 @@ def _list(context: Context) -> Rows:
     return listing(COLUMNS, chosen(context.arguments, DEFAULT), [{**each, **each.get("window", {})} for each in found])
 
 
-def _reason(context: Context) -> str:
+def _reason(context: CommandContext) -> str:
     if context.api.find("vhosts", context.vhost, columns="name") is None:
         return f"Virtual host '{context.vhost}' does not exist"
     return "the broker does not count losses: it is not Leveret"
 
 
-def _check(context: Context) -> None:
+def _check(context: CommandContext) -> None:
     check_columns(COLUMNS)(context)
     if not 0 <= context.integer("age", 0) <= _DAY:
         raise UsageFault(f"The age must be 1 to {_DAY} seconds")
@@ -60,7 +60,7 @@ COMMANDS: Final = (
         options=("age", "table-headers"),
         banner=lambda context: f"Listing losses in vhost {context.vhost} ...",
         check=_check,
-        explanations=(("--age", f"only what was lost in so many seconds until now, at the most {_DAY}"),),
+        explanations=(("--age", f"only what was lost in the last this many seconds, at most {_DAY}"),),
         columns=tuple(COLUMNS),
     ),
 )

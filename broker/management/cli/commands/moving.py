@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, Context, Outcome, Result
+from broker.management.cli.command import Command, CommandContext, Outcome, Result
 from broker.management.cli.conditions import read_conditions
 from broker.management.cli.faults import CommandFault, bad_argument, failed
-from broker.management.cli.progress import Progress
+from broker.management.cli.progress import ProgressLine
 
 # Moved by one request: often enough for a bar that moves, seldom enough to cost nothing.
 _BATCH: Final = 5_000
 
 
-def _check(context: Context) -> None:
+def _check(context: CommandContext) -> None:
     limit = context.options.get("limit")
     if limit is not None and int(limit) < 1:
         raise bad_argument("--limit must be 1 or more")
     read_conditions(context.text("filter"))
 
 
-def _move(context: Context) -> Result:
+def _move(context: CommandContext) -> Result:
     source, target = context.arguments
     wanted = read_conditions(context.text("filter"))
     found = context.api.find("queues", context.vhost, source, columns="name,messages_ready")
@@ -31,12 +31,14 @@ def _move(context: Context) -> Result:
     if "limit" in context.options:
         total = min(total, context.integer("limit", 0))
     silent = context.flag("silent") or context.flag("quiet") or bool(wanted)
-    with Progress("Moving", total, silent=silent) as progress:
+    with ProgressLine("Moving", total, silent=silent) as progress:
         moved, answer = _move_all(context, total, wanted, progress)
     return _report(moved, {**answer, "reason": _reason(context, moved, answer)}, target)
 
 
-def _move_all(context: Context, total: int, wanted: dict[str, Any], progress: Progress) -> tuple[int, dict[str, Any]]:
+def _move_all(
+    context: CommandContext, total: int, wanted: dict[str, Any], progress: ProgressLine
+) -> tuple[int, dict[str, Any]]:
     """Move in batches, so that there is something to show; with conditions at once, as each batch looks at all."""
     source, target = context.arguments
     moved = 0
@@ -57,11 +59,11 @@ def _move_all(context: Context, total: int, wanted: dict[str, Any], progress: Pr
     return moved, {**answer, "scanned": scanned}
 
 
-def _missing(context: Context, name: str) -> CommandFault:
+def _missing(context: CommandContext, name: str) -> CommandFault:
     return failed(f"no queue '{name}' in vhost '{context.vhost}'")
 
 
-def _refused(context: Context, fault: ApiFault, moved: int) -> CommandFault:
+def _refused(context: CommandContext, fault: ApiFault, moved: int) -> CommandFault:
     if fault.status == 405 or (fault.missing and fault.error == "Object Not Found"):
         reason = "the broker cannot move messages: it is not Leveret"
     else:
@@ -70,7 +72,7 @@ def _refused(context: Context, fault: ApiFault, moved: int) -> CommandFault:
     return failed(f"{reason}{before}")
 
 
-def _reason(context: Context, moved: int, answer: dict[str, Any]) -> str:
+def _reason(context: CommandContext, moved: int, answer: dict[str, Any]) -> str:
     """Say why the move ended; a batch that was moved whole says only that its own limit is reached."""
     if not answer["complete"]:
         return str(answer["reason"])
@@ -87,7 +89,7 @@ def _report(moved: int, answer: dict[str, Any], target: str) -> Outcome:
     return Outcome(text, json)
 
 
-def _banner(context: Context) -> str:
+def _banner(context: CommandContext) -> str:
     source, target = context.arguments
     which = f" matching {' and '.join(context.text('filter').splitlines())}" if "filter" in context.options else ""
     most = f"at most {context.integer('limit', 0)} " if "limit" in context.options else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
 from broker.management.cli.faults import failed
 from broker.management.cli.formatters.json_rows import encoded
 from broker.management.cli.memory import amount, check_unit, parts, unit
@@ -15,14 +15,14 @@ SECTION: Final = "Monitoring, observability and health checks"
 CONFIGURATION: Final = "Configuration and Environment"
 
 
-def _alarms(context: Context) -> Result:
+def _alarms(context: CommandContext) -> Result:
     found = alarms(context)
     listed = [{"node": context.node, "resource": resource} for resource, _ in found]
     text = "\n".join(line for _, line in found) or f"Node {context.node} reported no alarms, local or clusterwide"
     return Outcome(text, {"alarms": listed, "node": context.node, "result": "ok"})
 
 
-def _environment(context: Context) -> Result:
+def _environment(context: CommandContext) -> Result:
     found = context.api.find("config", "effective")
     if found is None:
         raise failed(f"Node {context.node} does not tell its configuration over HTTP")
@@ -34,17 +34,17 @@ def _environment(context: Context) -> Result:
     return Outcome("[{leveret,\n     [" + ",\n      ".join(lines) + "]}]")
 
 
-def _server_version(context: Context) -> Result:
+def _server_version(context: CommandContext) -> Result:
     version = product(context.api.get("overview"))[1]
     return Outcome(version, {"result": "ok", "value": version})
 
 
-def _runtime_version(context: Context) -> Result:
+def _runtime_version(context: CommandContext) -> Result:
     text = runtime(context.api.get("overview"))
     return Outcome(text, {"result": "ok", "value": text})
 
 
-def _log_location(context: Context) -> Result:
+def _log_location(context: CommandContext) -> Result:
     paths = node_object(context, columns="name,log_files").get("log_files") or []
     shown = paths if context.flag("all") else paths[:1]
     return Outcome("\n".join(shown), {"node_name": context.node, "paths": shown, "result": "ok"})
@@ -53,7 +53,7 @@ def _log_location(context: Context) -> Result:
 _ATTEMPTS: Final = ("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
 
 
-def _auth_attempts(context: Context) -> Result:
+def _auth_attempts(context: CommandContext) -> Result:
     by_source = context.flag("by-source")
     path = ("auth", "attempts", context.node, *(("source",) if by_source else ()))
     found: list[dict[str, Any]] = context.api.get(*path)
@@ -61,28 +61,28 @@ def _auth_attempts(context: Context) -> Result:
     if not found:
         text = f"Node {context.node} reported no authentication attempt stats"
         return Outcome(text, {"attempts": [], "node": context.node, "result": "ok"})
-    return Rows(columns, found, json={"attempts": found, "node": context.node, "result": "ok"})
+    return ResultRows(columns, found, json={"attempts": found, "node": context.node, "result": "ok"})
 
 
-def _reset_auth_attempts(context: Context) -> Result:
+def _reset_auth_attempts(context: CommandContext) -> Result:
     context.api.delete("auth", "attempts", context.node)
     return done(context)
 
 
-def _memory(context: Context) -> Result:
+def _memory(context: CommandContext) -> Result:
     memory = context.api.get("nodes", context.node, "memory")["memory"]
     found = parts(memory)
     if context.text("formatter") == "csv":
         flat = {f"{part.name}.percentage": part.percentage for part in found}
         flat.update({f"{part.name}.bytes": part.size for part in found})
-        return Rows(tuple(sorted(flat, reverse=True)), [flat])
+        return ResultRows(tuple(sorted(flat, reverse=True)), [flat])
     lines = [f"{part.name}: {amount(part.size, unit(context))} ({part.percentage}%)" for part in found]
     json = {part.name: {"bytes": part.size, "percentage": part.percentage} for part in found}
     # The empty line is RabbitMQ's.
     return Outcome("\n".join([*lines, ""]), json)
 
 
-def _report(context: Context) -> Result:
+def _report(context: CommandContext) -> Result:
     """Put together what a bug report should say: every object of the API, as JSON."""
     names = ("overview", "nodes", "connections", "channels", "consumers", "exchanges", "queues", "bindings")
     more = ("vhosts", "users", "permissions", "policies", "operator-policies", "parameters", "global-parameters")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Command, Context, Outcome, Result
+from broker.management.cli.command import Command, CommandContext, Outcome, Result
 from broker.management.cli.commands.cluster import in_sections
 from broker.management.cli.memory import amount, check_unit, parts, total, unit
 from broker.management.cli.node_facts import alarms, listener_line, listeners, node_object, product
@@ -12,7 +12,7 @@ from broker.management.cli.node_facts import alarms, listener_line, listeners, n
 Section = tuple[str, list[str]]
 
 
-def _status(context: Context) -> Result:
+def _status(context: CommandContext) -> Result:
     facts = {
         "overview": context.api.get("overview"),
         "node": node_object(context),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli.command import Command, Context, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
 from broker.management.cli.documents import document
 from broker.management.cli.faults import no_such_vhost
 from broker.management.cli.runtime_parameters import clear, put
@@ -13,49 +13,51 @@ from broker.management.cli.terms import compact_json
 SECTION: Final = "Parameters"
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     found = [each for each in context.api.get("parameters") if each["vhost"] == context.vhost]
     if not found and context.api.find("vhosts", context.vhost) is None:
         raise no_such_vhost(context.vhost)
     found.sort(key=lambda each: (each["component"], each["name"]))
     rows = [{**each, "value": compact_json(each["value"])} for each in found]
-    return Rows(("component", "name", "value"), rows)
+    return ResultRows(("component", "name", "value"), rows)
 
 
-def _set(context: Context) -> Result:
+def _set(context: CommandContext) -> Result:
     component, name, value = context.arguments
     put(context, ("parameters", component, context.vhost, name), {"value": document(value)})
     return done(context)
 
 
-def _clear(context: Context) -> Result:
+def _clear(context: CommandContext) -> Result:
     component, name = context.arguments
     clear(context, ("parameters", component, context.vhost, name))
     return done(context)
 
 
-def _list_global(context: Context) -> Rows:
+def _list_global(context: CommandContext) -> ResultRows:
     found = context.api.get("global-parameters")
-    return Rows(("name", "value"), [{"name": each["name"], "value": compact_json(each["value"])} for each in found])
+    return ResultRows(
+        ("name", "value"), [{"name": each["name"], "value": compact_json(each["value"])} for each in found]
+    )
 
 
-def _set_global(context: Context) -> Result:
+def _set_global(context: CommandContext) -> Result:
     name, value = context.arguments
     put(context, ("global-parameters", name), {"value": document(value)})
     return done(context)
 
 
-def _clear_global(context: Context) -> Result:
+def _clear_global(context: CommandContext) -> Result:
     clear(context, ("global-parameters", context.arguments[0]))
     return done(context)
 
 
-def _setting(context: Context) -> str:
+def _setting(context: CommandContext) -> str:
     component, name, value = context.arguments
     return f'Setting runtime parameter "{name}" for component "{component}" to "{value}" in vhost "{context.vhost}" ...'
 
 
-def _clearing(context: Context) -> str:
+def _clearing(context: CommandContext) -> str:
     component, name = context.arguments
     return f'Clearing runtime parameter "{name}" for component "{component}" on vhost "{context.vhost}" ...'
 

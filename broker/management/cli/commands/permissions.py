@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, Context, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
 from broker.management.cli.faults import no_such_vhost
 from broker.management.cli.subjects import check_pattern, check_subjects, no_such_listed_user
 
@@ -13,22 +13,22 @@ SECTION: Final = "Access Control"
 _RIGHTS: Final = ("configure", "write", "read")
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     found = context.api.find("vhosts", context.vhost, "permissions")
     if found is None:
         raise no_such_vhost(context.vhost)
-    return Rows(("user", *_RIGHTS), found)
+    return ResultRows(("user", *_RIGHTS), found)
 
 
-def _list_of_user(context: Context) -> Rows:
+def _list_of_user(context: CommandContext) -> ResultRows:
     (user,) = context.arguments
     found = context.api.find("users", user, "permissions")
     if found is None:
         raise no_such_listed_user(user)
-    return Rows(("vhost", *_RIGHTS), found)
+    return ResultRows(("vhost", *_RIGHTS), found)
 
 
-def _set(context: Context) -> Result:
+def _set(context: CommandContext) -> Result:
     user, configure, write, read = context.arguments
     body = {"configure": configure, "write": write, "read": read}
     try:
@@ -40,7 +40,7 @@ def _set(context: Context) -> Result:
     return done(context)
 
 
-def _clear(context: Context) -> Result:
+def _clear(context: CommandContext) -> Result:
     (user,) = context.arguments
     try:
         context.api.delete("permissions", context.vhost, user)

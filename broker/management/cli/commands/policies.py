@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from broker.management.cli.command import Command, Context, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
 from broker.management.cli.documents import mapping
 from broker.management.cli.faults import no_such_vhost
 from broker.management.cli.runtime_parameters import clear, put
@@ -14,7 +14,7 @@ SECTION: Final = "Policies"
 COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 
 
-class Kind(NamedTuple):
+class PolicyKind(NamedTuple):
     """Policies or operator policies.
 
     Args:
@@ -30,19 +30,21 @@ class Kind(NamedTuple):
     listed: str
 
 
-POLICIES: Final = Kind("policies", "policy", "policy", "policies")
-OPERATOR_POLICIES: Final = Kind("operator-policies", "operator_policy", "operator policy", "operator policy overrides")
+POLICIES: Final = PolicyKind("policies", "policy", "policy", "policies")
+OPERATOR_POLICIES: Final = PolicyKind(
+    "operator-policies", "operator_policy", "operator policy", "operator policy overrides"
+)
 
 
-def _list(context: Context, kind: Kind) -> Rows:
+def _list(context: CommandContext, kind: PolicyKind) -> ResultRows:
     found = context.api.find(kind.resource, context.vhost)
     if found is None:
         raise no_such_vhost(context.vhost)
     found.sort(key=lambda policy: (policy["priority"], policy["name"]))
-    return Rows(COLUMNS, [{**policy, "definition": compact_json(policy["definition"])} for policy in found])
+    return ResultRows(COLUMNS, [{**policy, "definition": compact_json(policy["definition"])} for policy in found])
 
 
-def _body(context: Context) -> dict[str, Any]:
+def _body(context: CommandContext) -> dict[str, Any]:
     _, pattern, definition = context.arguments
     return {
         "pattern": pattern,
@@ -52,22 +54,22 @@ def _body(context: Context) -> dict[str, Any]:
     }
 
 
-def _set(context: Context, kind: Kind) -> Result:
+def _set(context: CommandContext, kind: PolicyKind) -> Result:
     body = _body(context)
     if context.flag("dry-run"):
-        from broker.management.cli.rehearsal import rehearse
+        from broker.management.cli.dry_run import dry_run
 
-        return rehearse(context, kind.resource, body)
+        return dry_run(context, kind.resource, body)
     put(context, (kind.resource, context.vhost, context.arguments[0]), body)
     return done(context)
 
 
-def _clear(context: Context, kind: Kind) -> Result:
+def _clear(context: CommandContext, kind: PolicyKind) -> Result:
     clear(context, (kind.resource, context.vhost, context.arguments[0]))
     return done(context)
 
 
-def _setting(context: Context, kind: Kind) -> str:
+def _setting(context: CommandContext, kind: PolicyKind) -> str:
     name, pattern, definition = context.arguments
     title = kind.title if kind is POLICIES else f"{kind.title} override"
     verb = "Rehearsing" if context.flag("dry-run") else "Setting"
@@ -77,7 +79,7 @@ def _setting(context: Context, kind: Kind) -> str:
     )
 
 
-def _list_command(kind: Kind, summary: str) -> Command:
+def _list_command(kind: PolicyKind, summary: str) -> Command:
     return Command(
         name=f"list_{kind.resource.replace('-', '_')}",
         section=SECTION,
@@ -89,7 +91,7 @@ def _list_command(kind: Kind, summary: str) -> Command:
     )
 
 
-def _set_command(kind: Kind, summary: str) -> Command:
+def _set_command(kind: PolicyKind, summary: str) -> Command:
     return Command(
         name=f"set_{kind.word}",
         section=SECTION,
@@ -102,7 +104,7 @@ def _set_command(kind: Kind, summary: str) -> Command:
         least=3,
         most=3,
         options=("priority", "apply-to"),
-        rehearses=True,
+        supports_dry_run=True,
         banner=lambda context: _setting(context, kind),
         explanations=(
             ("<name>", "the policy's name; one of that name is replaced"),
@@ -118,7 +120,7 @@ def _set_command(kind: Kind, summary: str) -> Command:
     )
 
 
-def _clear_command(kind: Kind, summary: str) -> Command:
+def _clear_command(kind: PolicyKind, summary: str) -> Command:
     return Command(
         name=f"clear_{kind.word}",
         section=SECTION,

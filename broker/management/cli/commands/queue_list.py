@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed, nothing
-from broker.management.cli.command import DEFAULT_TIMEOUT, Command, Context, Rows
+from broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, ResultRows
 from broker.management.cli.identifiers import channel_identifier, connection_identifier, queue_identifier
 from broker.management.cli.terms import Arguments, compact_json
 
@@ -59,12 +59,12 @@ COLUMNS: Final[dict[str, Column]] = {
 }
 
 
-def _banner(context: Context) -> str:
+def _banner(context: CommandContext) -> str:
     timeout = float(context.integer("timeout", DEFAULT_TIMEOUT))
     return f"Timeout: {timeout} seconds ...\nListing queues for vhost {context.vhost} ..."
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     names = chosen(context.arguments, DEFAULT)
     found = _found(context, names)
     if context.flag("offline") and not (context.flag("online") or context.flag("local")):
@@ -72,7 +72,7 @@ def _list(context: Context) -> Rows:
     return listing(COLUMNS, names, found)
 
 
-def _found(context: Context, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def _found(context: CommandContext, names: tuple[str, ...]) -> list[dict[str, Any]]:
     paths = needed(COLUMNS, names)
     if context.flag("offline"):
         paths += ",state"

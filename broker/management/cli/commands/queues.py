@@ -6,12 +6,12 @@ import threading
 from typing import Final
 
 from broker.management.cli.api import Api, ApiFault, Unreachable
-from broker.management.cli.command import Command, Context, Outcome, Result, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, done
 from broker.management.cli.faults import USAGE, OutOfTime, failed
-from broker.management.cli.progress import Progress
+from broker.management.cli.progress import ProgressLine
 
 SECTION: Final = "Queues"
-# So many ready messages take long enough to be watched.
+# More ready messages than this take long enough to show progress.
 _MANY: Final = 10_000
 _LOOK_EVERY: Final = 0.2
 
@@ -22,7 +22,7 @@ def _ready(api: Api, vhost: str, name: str) -> int | None:
     return None if found is None else int(found.get("messages_ready", 0))
 
 
-def _delete(context: Context) -> Result:
+def _delete(context: CommandContext) -> Result:
     (name,) = context.arguments
     ready = _ready(context.api, context.vhost, name)
     if ready is None:
@@ -41,19 +41,19 @@ def _delete(context: Context) -> Result:
     return Outcome(text, {"message": text})
 
 
-def _deleting(context: Context) -> str:
+def _deleting(context: CommandContext) -> str:
     conditions = [f"if queue is {word[3:]}" for word in ("if-empty", "if-unused") if context.flag(word)]
     condition = f" {' and '.join(conditions)}" if conditions else ""
     return f"Deleting queue '{context.arguments[0]}' on vhost '{context.vhost}'{condition} ..."
 
 
-def _purge(context: Context) -> Result:
+def _purge(context: CommandContext) -> Result:
     (name,) = context.arguments
     ready = _ready(context.api, context.vhost, name)
     if ready is None:
         raise failed("not_found")
     silent = ready < _MANY or context.flag("silent") or context.flag("quiet")
-    with Progress("Purging", ready, silent=silent) as progress:
+    with ProgressLine("Purging", ready, silent=silent) as progress:
         watch = _Watch(context, name, ready, progress)
         try:
             context.api.delete("queues", context.vhost, name, "contents")
@@ -65,7 +65,7 @@ def _purge(context: Context) -> Result:
 class _Watch:
     """Looks at a queue while it is purged, over a connection of its own, if anybody sees the progress."""
 
-    def __init__(self, context: Context, name: str, ready: int, progress: Progress) -> None:
+    def __init__(self, context: CommandContext, name: str, ready: int, progress: ProgressLine) -> None:
         self._api = Api(context.api.address, 2.0)
         self._where = context.vhost, name
         self._ready = ready

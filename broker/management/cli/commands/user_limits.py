@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
 from broker.management.cli.documents import mapping
 from broker.management.cli.faults import CommandFault, failed
 from broker.management.cli.subjects import no_such_listed_user
@@ -15,10 +15,10 @@ LIMITS: Final = ("max-connections", "max-channels")
 _COLUMNS: Final = ("user", "limits")
 
 
-def _list(context: Context) -> Result:
+def _list(context: CommandContext) -> Result:
     if context.flag("global"):
         found = context.api.get("user-limits")
-        return Rows(_COLUMNS, [{"user": each["user"], "limits": compact_json(each["value"])} for each in found])
+        return ResultRows(_COLUMNS, [{"user": each["user"], "limits": compact_json(each["value"])} for each in found])
     user = _user(context)
     found = context.api.find("user-limits", user)
     if found is None:
@@ -27,11 +27,11 @@ def _list(context: Context) -> Result:
     return Outcome(limits, {"message": limits})
 
 
-def _user(context: Context) -> str:
+def _user(context: CommandContext) -> str:
     return context.text("user", "guest")
 
 
-def _set(context: Context) -> Result:
+def _set(context: CommandContext) -> Result:
     user, text = context.arguments
     limits = mapping(text, "limits definition")
     _check(limits)
@@ -60,7 +60,7 @@ def _not_a_limit(name: str, value: Any) -> CommandFault | None:
     return failed(f"{name} should be a number, actually was {typed(value)}")
 
 
-def _clear(context: Context) -> Result:
+def _clear(context: CommandContext) -> Result:
     user, limit = context.arguments
     if context.api.find("users", user) is None:
         raise no_such_listed_user(user)
@@ -70,13 +70,13 @@ def _clear(context: Context) -> Result:
     return done(context)
 
 
-def _clearing(context: Context) -> str:
+def _clearing(context: CommandContext) -> str:
     user, limit = context.arguments
     what = "all limits" if limit == "all" else f'"{limit}" limit'
     return f'Clearing {what} for user "{user}" ...'
 
 
-def _listing(context: Context) -> str:
+def _listing(context: CommandContext) -> str:
     if context.flag("global"):
         return "Listing limits for all users ..."
     return f'Listing limits for user "{_user(context)}" ...'

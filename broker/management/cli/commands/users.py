@@ -7,7 +7,7 @@ import sys
 from typing import Any, Final
 
 from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
 from broker.management.cli.faults import DATA, NO_USER, SOFTWARE, UNAVAILABLE, CommandFault, bad_argument, failed
 from broker.management.cli.subjects import no_such_listed_user
 
@@ -20,14 +20,14 @@ _ADDED: Final = (
 _LOGGED_IN: Final = ("management user", "localhost")
 
 
-def _json(context: Context, message: str) -> Any:
+def _json(context: CommandContext, message: str) -> Any:
     # The node's name takes a request, which only this formatter needs.
     return {"message": message, "node": context.node, "result": "error"} if context.json else None
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     found = context.api.get("users")
-    return Rows(("user", "tags"), [{"user": each["name"], "tags": _tags(each)} for each in found])
+    return ResultRows(("user", "tags"), [{"user": each["name"], "tags": _tags(each)} for each in found])
 
 
 def _tags(user: dict[str, Any]) -> list[str]:
@@ -35,7 +35,7 @@ def _tags(user: dict[str, Any]) -> list[str]:
     return [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
 
 
-def _password(context: Context, status: int = DATA) -> str:
+def _password(context: CommandContext, status: int = DATA) -> str:
     """Return the password from the command line, or else from standard input, as rabbitmqctl asks for it.
 
     Raises:
@@ -54,12 +54,12 @@ def _password(context: Context, status: int = DATA) -> str:
     return line.rstrip("\r\n")
 
 
-def _check_name(context: Context) -> None:
+def _check_name(context: CommandContext) -> None:
     if not context.arguments[0]:
         raise bad_argument("user cannot be an empty string")
 
 
-def _add(context: Context) -> Result:
+def _add(context: CommandContext) -> Result:
     name = context.arguments[0]
     password = _password(context)
     if context.api.find("users", name) is not None:
@@ -74,7 +74,7 @@ def _secret(password: str) -> dict[str, str]:
     return {"password": password} if password else {"password_hash": ""}
 
 
-def _delete(context: Context) -> Result:
+def _delete(context: CommandContext) -> Result:
     (name,) = context.arguments
     try:
         context.api.delete("users", name)
@@ -85,12 +85,12 @@ def _delete(context: Context) -> Result:
     return done(context)
 
 
-def _missing(context: Context, name: str) -> CommandFault:
+def _missing(context: CommandContext, name: str) -> CommandFault:
     json = _json(context, f"User {name} does not exist")
     return failed(f'User "{name}" does not exist', NO_USER, json=json, json_status=UNAVAILABLE)
 
 
-def _change(context: Context, **changes: Any) -> Result:
+def _change(context: CommandContext, **changes: Any) -> Result:
     """Change one thing of a user; the API replaces all of a user, so the rest is sent back as it was."""
     name = context.arguments[0]
     found = context.api.find("users", name)
@@ -105,17 +105,17 @@ def _change(context: Context, **changes: Any) -> Result:
     return done(context)
 
 
-def _change_password(context: Context) -> Result:
+def _change_password(context: CommandContext) -> Result:
     return _change(context, **_secret(_password(context, SOFTWARE)))
 
 
-def _clear_password(context: Context) -> Result:
+def _clear_password(context: CommandContext) -> Result:
     if context.api.find("users", context.arguments[0]) is None:
         raise no_such_listed_user(context.arguments[0])
     return _change(context, password_hash="")
 
 
-def _authenticate(context: Context) -> Result:
+def _authenticate(context: CommandContext) -> Result:
     name = context.arguments[0]
     password = _password(context, SOFTWARE)
     login = context.api.as_user(name, password)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
 from broker.management.cli.documents import mapping
 from broker.management.cli.faults import no_such_vhost
 from broker.management.cli.runtime_parameters import clear, put
@@ -15,33 +15,33 @@ _COMPONENT: Final = "vhost-limits"
 _NAME: Final = "limits"
 
 
-def _list(context: Context) -> Result:
+def _list(context: CommandContext) -> Result:
     if context.flag("global"):
         found = context.api.get("vhost-limits")
-        return Rows(
+        return ResultRows(
             ("vhost", "limits"), [{"vhost": each["vhost"], "limits": compact_json(each["value"])} for each in found]
         )
     found = context.api.find("vhost-limits", context.vhost)
     if found is None:
         raise no_such_vhost(context.vhost)
     if not found:
-        return Rows(("vhost", "limits"), [])
+        return ResultRows(("vhost", "limits"), [])
     limits = compact_json(found[0]["value"])
     return Outcome(limits, {"node": context.node, "result": "ok", "value": limits} if context.json else None)
 
 
-def _set(context: Context) -> Result:
+def _set(context: CommandContext) -> Result:
     limits = mapping(context.arguments[0], "limits definition")
     put(context, ("parameters", _COMPONENT, context.vhost, _NAME), {"value": limits})
     return done(context)
 
 
-def _clear(context: Context) -> Result:
+def _clear(context: CommandContext) -> Result:
     clear(context, ("parameters", _COMPONENT, context.vhost, _NAME))
     return done(context)
 
 
-def _listing(context: Context) -> str:
+def _listing(context: CommandContext) -> str:
     if context.flag("global"):
         return "Listing limits for all vhosts ..."
     return f'Listing limits for vhost "{context.vhost}" ...'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
-from broker.management.cli.command import Command, Context, Outcome, Result, Rows, done
+from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
 from broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_vhost
 
 SECTION: Final = "Virtual hosts"
@@ -16,12 +16,12 @@ COLUMNS: Final[dict[str, Column]] = {
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
-def _list(context: Context) -> Rows:
+def _list(context: CommandContext) -> ResultRows:
     names = chosen(context.arguments, ("name",))
     return listing(COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
 
 
-def _add(context: Context) -> Result:
+def _add(context: CommandContext) -> Result:
     (name,) = context.arguments
     queue_type = context.text("default-queue-type")
     if queue_type and queue_type not in QUEUE_TYPES:
@@ -35,7 +35,7 @@ def _add(context: Context) -> Result:
     return done(context)
 
 
-def _delete(context: Context) -> Result:
+def _delete(context: CommandContext) -> Result:
     (name,) = context.arguments
     if context.api.find("vhosts", name) is None:
         raise no_such_vhost(name)
@@ -43,7 +43,7 @@ def _delete(context: Context) -> Result:
     return done(context)
 
 
-def _change(context: Context, name: str, missing: CommandFault, **changes: Any) -> None:
+def _change(context: CommandContext, name: str, missing: CommandFault, **changes: Any) -> None:
     """Change some of a virtual host's properties and keep the others: the API replaces them all."""
     found = context.api.find("vhosts", name)
     if found is None:
@@ -54,20 +54,20 @@ def _change(context: Context, name: str, missing: CommandFault, **changes: Any) 
     context.api.put("vhosts", name, body={**kept, **changes})
 
 
-def _set_tags(context: Context) -> Result:
+def _set_tags(context: CommandContext) -> Result:
     name, *tags = context.arguments
     missing = failed(f'Virtual host "{name}" does not exist', DATA)
     _change(context, name, missing, tags=",".join(tags))
     return done(context)
 
 
-def _trace(context: Context, on: bool) -> Result:
+def _trace(context: CommandContext, on: bool) -> Result:
     _change(context, context.vhost, no_such_vhost(context.vhost), tracing=on)
     text = f"Trace {'enabled' if on else 'disabled'} for vhost {context.vhost}"
     return Outcome(text, {"message": text})
 
 
-def _restart(context: Context) -> Result:
+def _restart(context: CommandContext) -> Result:
     if context.api.find("vhosts", context.vhost) is None:
         text = f"Failed to start vhost '{context.vhost}' on node '{context.node}': no such virtual host"
         raise failed(text, SOFTWARE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker.management.cli.command import Outcome, Rows
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.command import Outcome, ResultRows
+from broker.management.cli.formatters.style import Style
 from broker.management.cli.formatters.table import text_of
 
 
@@ -14,7 +14,7 @@ def record(fields: Sequence[str]) -> str:
     return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
 
 
-def rows(listing: Rows, look: Look) -> Iterator[str]:
+def rows(listing: ResultRows, style: Style) -> Iterator[str]:
     """Give the lines of a listing; nothing when it has no rows."""
     first = True
     for row in listing.rows:
@@ -24,7 +24,7 @@ def rows(listing: Rows, look: Look) -> Iterator[str]:
         yield record([text_of(row.get(column)) for column in listing.columns])
 
 
-def outcome(result: Outcome, look: Look) -> Iterator[str]:
-    """Give the lines of what is no listing."""
+def outcome(result: Outcome, style: Style) -> Iterator[str]:
+    """Give the lines of a result that is not a listing."""
     if result.text:
         yield record([result.text])

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from broker.management.cli.command import Outcome, Rows
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.command import Outcome, ResultRows
+from broker.management.cli.formatters.style import Style
 from broker.management.cli.terms import atom, binary, term
 
 _LINE: Final = 80
 
 
-def rows(listing: Rows, look: Look) -> Iterator[str]:
+def rows(listing: ResultRows, style: Style) -> Iterator[str]:
     """Give the lines of a listing: a list of property lists."""
     blocks = [_properties(listing.columns, row) for row in listing.rows]
     if not blocks:
@@ -27,8 +27,8 @@ def rows(listing: Rows, look: Look) -> Iterator[str]:
         yield opening + block + closing
 
 
-def outcome(result: Outcome, look: Look) -> Iterator[str]:
-    """Give the lines of what is no listing."""
+def outcome(result: Outcome, style: Style) -> Iterator[str]:
+    """Give the lines of a result that is not a listing."""
     if result.text:
         yield binary(result.text)
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from broker.management.cli.command import Outcome, Rows
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.command import Outcome, ResultRows
+from broker.management.cli.formatters.style import Style
 from broker.management.cli.terms import Arguments, triples
 
 
@@ -23,7 +23,7 @@ def cell(value: Any) -> Any:
     return triples(value) if isinstance(value, Arguments) else value
 
 
-def rows(listing: Rows, look: Look) -> Iterator[str]:
+def rows(listing: ResultRows, style: Style) -> Iterator[str]:
     """Give the lines of a listing."""
     if listing.json is not None:
         yield encoded(listing.json)
@@ -43,7 +43,7 @@ def rows(listing: Rows, look: Look) -> Iterator[str]:
         yield "[]"
 
 
-def outcome(result: Outcome, look: Look) -> Iterator[str]:
-    """Give the lines of what is no listing."""
+def outcome(result: Outcome, style: Style) -> Iterator[str]:
+    """Give the lines of a result that is not a listing."""
     if result.json is not None:
         yield encoded(result.json)

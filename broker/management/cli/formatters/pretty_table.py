@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from broker.management.cli.command import Outcome, Rows
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.command import Outcome, ResultRows
+from broker.management.cli.formatters.style import Style
 from broker.management.cli.formatters.table import text_of
 from broker.management.cli.terms import Arguments, entries
 from broker.printable import in_lines
@@ -39,21 +39,21 @@ def _letter_width(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def rows(listing: Rows, look: Look) -> Iterator[str]:
+def rows(listing: ResultRows, style: Style) -> Iterator[str]:
     """Give the lines of a listing; one without rows is a table that says `[]`, unless it is streamed."""
     body = [[_block(cell(row.get(column))) for column in listing.columns] for row in listing.rows]
     if body:
-        yield from _boxed(listing.columns, body, look)
+        yield from _boxed(listing.columns, body, style)
     elif not listing.streamed:
-        yield from _boxed(("Output",), [[["[]"]]], look)
+        yield from _boxed(("Output",), [[["[]"]]], style)
     if listing.footer:
         yield listing.footer
 
 
-def outcome(result: Outcome, look: Look) -> Iterator[str]:
-    """Give the lines of what is no listing."""
+def outcome(result: Outcome, style: Style) -> Iterator[str]:
+    """Give the lines of a result that is not a listing."""
     if result.text:
-        yield from _boxed(("Output",), [[_block(result.text)]], look)
+        yield from _boxed(("Output",), [[_block(result.text)]], style)
 
 
 def _block(text: str) -> Block:
@@ -61,16 +61,16 @@ def _block(text: str) -> Block:
     return [in_lines(line).expandtabs(4) for line in text.split("\n")] or [""]
 
 
-def _boxed(columns: Sequence[str], body: list[list[Block]], look: Look) -> Iterator[str]:
+def _boxed(columns: Sequence[str], body: list[list[Block]], style: Style) -> Iterator[str]:
     widths = [
         max(width(column), *(width(line) for row in body for line in row[index]))
         for index, column in enumerate(columns)
     ]
     yield _rule(("┌", "┬", "┐"), widths)
-    yield from _lines([[column] for column in columns], widths, look)
+    yield from _lines([[column] for column in columns], widths, style)
     for row in body:
         yield _rule(("├", "┼", "┤"), widths)
-        yield from _lines(row, widths, Look())
+        yield from _lines(row, widths, Style())
     yield _rule(("└", "┴", "┘"), widths)
 
 
@@ -79,8 +79,8 @@ def _rule(corners: tuple[str, str, str], widths: list[int]) -> str:
     return left + middle.join("─" * (each + 2) for each in widths) + right
 
 
-def _lines(row: list[Block], widths: list[int], look: Look) -> Iterator[str]:
+def _lines(row: list[Block], widths: list[int], style: Style) -> Iterator[str]:
     for index in range(max(len(block) for block in row)):
         texts = [block[index] if index < len(block) else "" for block in row]
-        padded = (look.bold(text) + " " * (each - width(text)) for text, each in zip(texts, widths, strict=True))
+        padded = (style.bold(text) + " " * (each - width(text)) for text, each in zip(texts, widths, strict=True))
         yield "│ " + " │ ".join(padded) + " │"

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Iterator
 from typing import Final, Protocol, cast
 
-from broker.management.cli.command import Outcome, Rows
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.command import Outcome, ResultRows
+from broker.management.cli.formatters.style import Style
 
 DEFAULT: Final = "table"
 # Name -> module of this package, imported when it is asked for.
@@ -25,11 +25,11 @@ WITHOUT_BANNER: Final = frozenset({"json", "csv"})
 class Formatter(Protocol):
     """A module of this package."""
 
-    def rows(self, listing: Rows, look: Look) -> Iterator[str]:
+    def rows(self, listing: ResultRows, style: Style) -> Iterator[str]:
         """Give the lines of a listing, without line ends."""
 
-    def outcome(self, result: Outcome, look: Look) -> Iterator[str]:
-        """Give the lines of what is no listing, without line ends."""
+    def outcome(self, result: Outcome, style: Style) -> Iterator[str]:
+        """Give the lines of a result that is not a listing, without line ends."""
 
 
 def formatter(name: str) -> Formatter:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.management.cli.command import Outcome, Rows
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.command import Outcome, ResultRows
+from broker.management.cli.formatters.style import Style
 from broker.management.cli.terms import Arguments, number, plain
 from broker.printable import in_a_line, in_lines
 
@@ -35,11 +35,11 @@ def text_of(value: Any) -> str:
     return f"[{', '.join(f'{{{key}, {text_of(each)}}}' for key, each in value.items())}]"
 
 
-def rows(listing: Rows, look: Look) -> Iterator[str]:
+def rows(listing: ResultRows, style: Style) -> Iterator[str]:
     """Give the lines of a listing; one without rows is an empty line, unless it is streamed."""
     first = True
     for row in listing.rows:
-        if first and look.headers and listing.headed:
+        if first and style.headers and listing.headed:
             yield "\t".join(listing.columns)
         first = False
         yield "\t".join(cell(row.get(column)) for column in listing.columns)
@@ -49,7 +49,7 @@ def rows(listing: Rows, look: Look) -> Iterator[str]:
         yield listing.footer
 
 
-def outcome(result: Outcome, look: Look) -> Iterator[str]:
-    """Give the lines of what is no listing."""
+def outcome(result: Outcome, style: Style) -> Iterator[str]:
+    """Give the lines of a result that is not a listing."""
     if result.text:
         yield in_lines(result.text)

@@ -11,7 +11,7 @@ from broker.core.publisher import publish
 from broker.core.queues.declaration import QueueDeclaration
 from broker.core.vhost import VirtualHost
 from broker.management.http.answers import json_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import not_found
 from broker.management.http.origin import http_origin
 from broker.management.http.routes import resource
@@ -28,7 +28,7 @@ class Aliveness:
         context: Has the virtual hosts.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
         self._vhosts = context.broker.vhosts
 

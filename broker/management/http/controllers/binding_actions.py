@@ -14,7 +14,7 @@ from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.binding_keys import is_named, properties_key
 from broker.management.http.bodies import check_length, read_arguments, read_as_text
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.exchange_actions import exchange_name
 from broker.management.http.errors import not_found
 from broker.management.http.routes import resource
@@ -27,7 +27,7 @@ class BindingActions:
         context: Whose bindings, and who may change them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._accounts = context.accounts
         self._access = context.access
 

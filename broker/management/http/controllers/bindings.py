@@ -12,7 +12,7 @@ from broker.core.bindings import Binding
 from broker.core.vhost import VirtualHost
 from broker.management.http.answers import object_answer
 from broker.management.http.binding_keys import is_named
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.exchange_actions import exchange_name
 from broker.management.http.documents.topology import binding_document, default_binding
 from broker.management.http.errors import not_found
@@ -49,7 +49,7 @@ class Bindings:
         context: Whose bindings, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:

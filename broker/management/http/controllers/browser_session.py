@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 from broker.management.http.access import has_tag
 from broker.management.http.answers import json_answer
 from broker.management.http.browser_sessions import cookie_name, session_token
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import login_failed
 from broker.management.http.request_bodies import read_form
 from broker.management.http.routes import resource
@@ -20,7 +20,7 @@ class BrowserSession:
         context: Has the users and the sessions.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
         self._sessions = context.access.sessions
 

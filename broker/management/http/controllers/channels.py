@@ -9,7 +9,7 @@ from aiohttp import web
 
 from broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
 from broker.management.http.answers import object_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.connections import find_connection, visible_connections
 from broker.management.http.documents.clients import channel_document, channel_name, consumer_document, given_name
 from broker.management.http.errors import not_found
@@ -26,7 +26,7 @@ class Channels:
         context: Whose channels, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
         self._node = context.node.name

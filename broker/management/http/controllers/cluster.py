@@ -8,7 +8,7 @@ from broker.core.global_parameters import CLUSTER_NAME
 from broker.management.http.access import read_object
 from broker.management.http.answers import json_answer
 from broker.management.http.bodies import read_text, require_keys
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.routes import resource
 
 
@@ -19,7 +19,7 @@ class Cluster:
         context: Which broker, and who may change it.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from broker.config.options import OPTIONS
 from broker.management.http.answers import json_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.routes import resource
 
 _SECRET: Final = "********"
@@ -24,7 +24,7 @@ class Configuration:
         context: Has the configuration, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
         self._settings = context.settings
 

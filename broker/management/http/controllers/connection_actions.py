@@ -10,7 +10,7 @@ from broker.core.broker import Broker
 from broker.core.clients import ClientConnection
 from broker.management.http.access import has_tag
 from broker.management.http.answers import json_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import not_authorised
 from broker.management.http.routes import resource
 from protocol.faults import ConnectionFault, ReplyCode
@@ -25,7 +25,7 @@ class ConnectionActions:
         context: Whose connections, and who may close them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
         self._node_name = context.node.name

@@ -11,7 +11,7 @@ from broker.auth.users import User
 from broker.core.clients import ClientConnection
 from broker.management.http.access import has_tag
 from broker.management.http.answers import object_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.documents.clients import connection_document, given_name, short_connection
 from broker.management.http.errors import not_authorised, not_found
 from broker.management.http.listing import View, list_answer
@@ -30,7 +30,7 @@ class Connections:
         context: Whose connections, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
         self._node = context.node.name

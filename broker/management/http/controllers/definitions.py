@@ -17,7 +17,7 @@ from broker.core.slices import in_slices, result_of, take_slowly
 from broker.definitions import export_steps, import_steps, vhost_export_steps
 from broker.management.http.access import has_tag
 from broker.management.http.answers import encode, json_text_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, missing, not_authorised
 from broker.management.http.request_bodies import read_file, read_upload
 from broker.management.http.routes import resource
@@ -36,7 +36,7 @@ class Definitions:
         context: Which broker.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._accounts = context.accounts
         self._access = context.access
@@ -98,7 +98,7 @@ class Definitions:
                 self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
 
     def _require(self, request: web.Request) -> User:
-        """Refuse whoever is no administrator. A browser that downloads or uploads a file logs in by the query."""
+        """Refuse users who are not administrators. A browser that downloads or uploads a file logs in by the query."""
         login = request.query.get("auth")
         if login is None or "authorization" in request.headers:
             return self._access.require(request, "administrator")
@@ -113,7 +113,7 @@ class Definitions:
 
 
 def _names(document: Mapping[str, Any], section: str) -> set[str]:
-    """What the entries of a section are called; those that are malformed are passed over."""
+    """What the entries of a section are called; those that are malformed are skipped."""
     entries = document.get(section)
     names = (entry.get("name") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict))
     return {name for name in names if isinstance(name, str)}

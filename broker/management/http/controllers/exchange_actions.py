@@ -24,7 +24,7 @@ from broker.management.http.bodies import (
     read_table,
     require_keys,
 )
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.durability import durable
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.origin import http_origin
@@ -45,7 +45,7 @@ class ExchangeActions:
         context: Whose exchanges, and who may change them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._accounts = context.accounts
         self._access = context.access

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from broker.core.exchanges.base import Exchange
 from broker.management.http.answers import object_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.exchange_actions import exchange_name
 from broker.management.http.documents.topology import exchange_document
 from broker.management.http.errors import not_found
@@ -23,7 +23,7 @@ class Exchanges:
         context: Whose exchanges, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
 

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from broker.management.http.answers import json_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.routes import resource
@@ -38,7 +38,7 @@ class Features:
         context: Who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
         self._node = context.node.name
 
@@ -83,7 +83,7 @@ class Features:
         return json_answer([])
 
     async def reset(self, request: web.Request) -> web.Response:
-        """Start statistics anew: accepted for the sake of RabbitMQ's pages; what was counted stays."""
+        """Reset statistics: accepted for the sake of RabbitMQ's pages; what was counted stays."""
         self._access.require(request, "administrator")
         if request.match_info.get("node", self._node) != self._node:
             raise not_found()

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from broker.management.http.answers import json_answer
 from broker.management.http.certificates import valid_until
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.documents.overview import listeners
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.routes import resource
@@ -37,7 +37,7 @@ class HealthChecks:
         context: The broker that is asked.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
         self._node = context.node

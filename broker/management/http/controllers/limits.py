@@ -11,7 +11,7 @@ from broker.core.export import vhost_limits
 from broker.management.http.access import read_object
 from broker.management.http.answers import json_answer
 from broker.management.http.bodies import require_keys
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, missing, not_found
 from broker.management.http.routes import resource
 from policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
@@ -24,7 +24,7 @@ class Limits:
         context: Whose limits, and who may see and change them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._accounts = context.accounts
         self._access = context.access

@@ -12,7 +12,7 @@ from broker.core.slices import in_slices
 from broker.core.stats.losses import DAY, DeletedObjects, LosingCounters
 from broker.core.vhost import VirtualHost
 from broker.management.http.bodies import parse_integer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.documents.losses import Kind, Loss, State, Window, loss_document, loss_totals, losses_within
 from broker.management.http.errors import bad_request
 from broker.management.http.listing import View, list_answer
@@ -29,7 +29,7 @@ class Losses:
         context: Whose queues and exchanges, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
 

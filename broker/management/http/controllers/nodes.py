@@ -9,7 +9,7 @@ from aiohttp import web
 from broker.core.slices import in_slices
 from broker.management.http.answers import object_answer
 from broker.management.http.census import count_all
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.documents.memory import MemoryBreakdown
 from broker.management.http.documents.overview import node_document, short_node
 from broker.management.http.errors import not_found
@@ -26,7 +26,7 @@ class Nodes:
         context: The broker and its node, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._broker = context.broker
         self._access = context.access

@@ -12,7 +12,7 @@ from broker.core.clients import ClientConnection
 from broker.management.http.access import has_tag
 from broker.management.http.answers import json_answer, object_answer
 from broker.management.http.census import count_all
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.documents.overview import listeners, overview_document, overview_stats, web_contexts
 from broker.management.http.rates import Rates
 from broker.management.http.routes import resource
@@ -26,7 +26,7 @@ class Overview:
         context: The broker that is shown, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._broker = context.broker
         self._access = context.access

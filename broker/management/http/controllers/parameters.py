@@ -18,7 +18,7 @@ from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import object_answer
 from broker.management.http.bodies import check_depth, check_length, require_keys
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.patterns import compile_apart
@@ -39,7 +39,7 @@ class Parameters:
         context: Whose parameters, and who may see and change them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from broker.management.http.access import read_object
 from broker.management.http.answers import object_answer
 from broker.management.http.bodies import read_text, require_keys
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.patterns import compile_apart
@@ -27,7 +27,7 @@ class Permissions:
         context: Whose users and virtual hosts.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._accounts = context.accounts
         self._access = context.access

@@ -15,7 +15,7 @@ from broker.core.slices import in_slices, take_slowly
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import encode, json_text_answer, object_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.patterns import compile_apart
@@ -30,7 +30,7 @@ class Policies:
         context: Whose policies, and who may see and change them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
 

@@ -11,7 +11,7 @@ from broker.core.policy_coverage import Covered, covered_exchanges, covered_queu
 from broker.core.queues.explanation import fill_percent
 from broker.core.queues.queue import Queue
 from broker.core.slices import in_slices
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.listing import View, list_answer
 from broker.management.http.routes import resource
@@ -26,7 +26,7 @@ class PolicyCoverage:
         context: Whose policies, and who may see them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:

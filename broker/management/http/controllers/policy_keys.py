@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.listing import View, list_answer
 from broker.management.http.routes import resource
 from policies.arguments import ARGUMENTS, Argument
@@ -26,7 +26,7 @@ class PolicyKeys:
         context: Who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:

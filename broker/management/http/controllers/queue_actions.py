@@ -13,7 +13,7 @@ from broker.core.queues.queue import Queue
 from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.bodies import check_length, read_arguments, read_flag, require_keys
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.routes import resource
 from protocol.faults import not_implemented, precondition_failed
@@ -26,7 +26,7 @@ class QueueActions:
         context: Whose queues, and who may change them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
         self._node_name = context.node.name
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from broker.core.queues.explanation import explain_queue
 from broker.management.http.answers import object_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import not_found
 from broker.management.http.routes import resource
 
@@ -18,7 +18,7 @@ class QueueExplanations:
         context: Whose queues, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:

@@ -21,7 +21,7 @@ from broker.core.vhost import VirtualHost
 from broker.management.http.access import read_object
 from broker.management.http.answers import encode, json_answer, json_text_answer
 from broker.management.http.bodies import read_integer, read_text, require_keys
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.durability import durable
 from broker.management.http.errors import bad_request, missing, not_authorised
 from broker.management.http.origin import http_origin
@@ -42,7 +42,7 @@ class QueueMessages:
         context: Whose queues, and who may take from them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
 

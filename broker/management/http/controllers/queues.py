@@ -11,7 +11,7 @@ from broker.core.queues.explanation import fill_percent
 from broker.core.queues.queue import Queue
 from broker.core.vhost import VirtualHost
 from broker.management.http.answers import object_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
 from broker.management.http.errors import not_found
 from broker.management.http.listing import View, list_answer
@@ -27,7 +27,7 @@ class Queues:
         context: Whose queues, and who may ask.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._access = context.access
         self._node = context.node.name

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from broker.management.http.answers import json_answer
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.errors import login_failed, not_found
 from broker.management.http.request_bodies import FORM_TYPE, read_form
 from broker.management.http.routes import resource
@@ -20,7 +20,7 @@ class Sessions:
         context: Has the users.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._accounts = context.accounts
         self._access = context.access
         self._node = context.node.name

@@ -13,7 +13,7 @@ from broker.auth.users import User, UserLimits
 from broker.management.http.access import read_object
 from broker.management.http.answers import json_answer, object_answer
 from broker.management.http.bodies import check_length, read_flag, require_keys
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.connection_actions import close_connections
 from broker.management.http.errors import bad_request, not_found
 from broker.management.http.listing import View, list_answer
@@ -31,7 +31,7 @@ class Users:
         context: Whose users.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._accounts = context.accounts
         self._access = context.access

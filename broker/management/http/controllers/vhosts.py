@@ -14,7 +14,7 @@ from broker.management.http.access import has_tag, read_object
 from broker.management.http.answers import object_answer
 from broker.management.http.bodies import check_length
 from broker.management.http.census import count_all
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.connection_actions import close_connections
 from broker.management.http.documents.overview import vhost_stats
 from broker.management.http.errors import bad_request, not_found
@@ -31,7 +31,7 @@ class VirtualHosts:
         context: Whose virtual hosts, and who may see and change them.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
         self._accounts = context.accounts
         self._access = context.access

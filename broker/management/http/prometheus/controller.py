@@ -9,7 +9,7 @@ from aiohttp import web
 
 from broker.core.slices import in_time
 from broker.management.http.compression import accepts_gzip
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.exposition import Exposition
@@ -37,7 +37,7 @@ class Metrics:
         context: What is measured.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._totals = Totals(context.broker)
 

@@ -18,7 +18,7 @@ from broker.core.global_parameters import CLUSTER_ID
 from broker.core.memory import used_memory
 from broker.core.node import Node
 from broker.core.stats.node import open_files, open_files_max
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.families import Metric, add, counter, gauge
 from broker.version import RABBITMQ_VERSION
@@ -83,7 +83,7 @@ _BUILD: Final = Metric("build_info", "unknown", "RabbitMQ & Erlang/OTP version i
 _IDENTITY: Final = Metric("identity_info", "unknown", "RabbitMQ node & cluster identity info")
 
 
-def node_families(context: Context, prefix: str) -> Iterator[tuple[str, MetricFamily]]:
+def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, MetricFamily]]:
     """Metrics without an object, by the family they belong to.
 
     Args:
@@ -116,7 +116,7 @@ def alarm_families(broker: Broker) -> Iterator[MetricFamily]:
         yield metric.single("rabbitmq_", resource in broker.alarms.resources)
 
 
-def object_families(context: Context, counted: Counted) -> Iterator[MetricFamily]:
+def object_families(context: RequestContext, counted: Counted) -> Iterator[MetricFamily]:
     """How many objects there are, and since when the broker runs."""
     broker = context.broker
     queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])
@@ -126,7 +126,7 @@ def object_families(context: Context, counted: Counted) -> Iterator[MetricFamily
     yield _START.single("", context.node.started_at / 1000)
 
 
-def identity_families(context: Context, endpoint: str) -> Iterator[MetricFamily]:
+def identity_families(context: RequestContext, endpoint: str) -> Iterator[MetricFamily]:
     """What it is: dashboards join all others with it.
 
     Args:

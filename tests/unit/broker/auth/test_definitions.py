@@ -158,7 +158,7 @@ def topic(**entry: object) -> dict[str, Any]:
     [
         ({"users": {"a": 1}}, "users: must be a list, is dict"),
         ({"users": "x"}, "users: must be a list, is str"),
-        ({"users": ["x"]}, "users: every entry must be an object, 'x' is not"),
+        ({"users": ["x"]}, "users: every entry must be an object, not str"),
         ({"users": [{"tags": ""}]}, "users: a user must have 'name', a string, has only ['tags']"),
         ({"users": [{"name": 1}]}, "users: a user must have 'name', a string, has only ['name']"),
         (user(tags=1), "users: 'new': 'tags' must be a list of strings, or one string with commas"),
@@ -169,7 +169,7 @@ def topic(**entry: object) -> dict[str, Any]:
             user(password="a", password_hash="b"),
             "users: 'new': give either 'password' or 'password_hash', not both",
         ),
-        (user(password_hash="!!"), "users: 'new': 'password_hash': the hash is no base64"),
+        (user(password_hash="!!"), "users: 'new': 'password_hash': the hash is not base64"),
         (
             user(password_hash=HASH, hashing_algorithm="foo"),
             f"users: 'new': 'password_hash': unknown hashing algorithm 'foo', known are {SHA256}, {SHA512}, {MD5}",

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from broker.config.errors import ConfigError, UsageError
-from broker.config.given import Given
 from broker.config.load import load, read
 from broker.config.options import Settings
+from broker.config.raw_setting import RawSetting
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "leveret.yaml"
 
 
-def refusal(file: Path | None, environ: dict[str, str] | None = None, *arguments: Given) -> str:
+def refusal(file: Path | None, environ: dict[str, str] | None = None, *arguments: RawSetting) -> str:
     with pytest.raises(ConfigError) as caught:
         load(file, environ or {}, arguments)
     text = str(caught.value)
@@ -31,12 +31,12 @@ def test_nothing_given_is_all_defaults() -> None:
 def test_the_command_line_comes_before_the_environment_before_the_file(file: Path) -> None:
     file.write_text("{port: 1, heartbeat: 1, channel_max: 1}")
     environ = {"LEVERET_PORT": "2", "LEVERET_HEARTBEAT": "2"}
-    settings = load(file, environ, [Given("port", "3", "--port")])
+    settings = load(file, environ, [RawSetting("port", "3", "--port")])
     assert (settings.port, settings.heartbeat, settings.channel_max, settings.frame_max) == (3, 2, 1, 131072)
 
 
 def test_a_later_argument_replaces_an_earlier_one() -> None:
-    settings = load(None, {}, [Given("port", "1", "--port"), Given("port", "2", "--set")])
+    settings = load(None, {}, [RawSetting("port", "1", "--port"), RawSetting("port", "2", "--set")])
     assert settings.port == 2
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_is_not_there(file: Path) -> None:
 
 
 def test_a_password_is_not_repeated() -> None:
-    text = refusal(None, {}, Given("default_pass", 83, "--set"))
+    text = refusal(None, {}, RawSetting("default_pass", 83, "--set"))
     assert "83" not in text
     assert "default_pass" in text
 
@@ -167,7 +167,7 @@ def test_a_misspelt_variable_is_refused(variable: str, meant: str) -> None:
 
 def test_a_fault_of_the_command_line_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="--set: unknown option 'prot'; did you mean 'port'"):
-        load(None, {}, [Given("prot", "1", "--set", UsageError)])
+        load(None, {}, [RawSetting("prot", "1", "--set", UsageError)])
 
 
 def test_all_that_is_wrong_with_its_line(file: Path) -> None:
@@ -183,7 +183,7 @@ def test_all_that_is_wrong_with_its_line(file: Path) -> None:
         "channel_max: 2001-99-99\n"
     )
     environ = {"LEVERET_PORTT": "1", "LEVERET_FRAME_MAX": "1"}
-    reading = read(file, environ, [Given("heartbaet", "1", "--set", UsageError)])
+    reading = read(file, environ, [RawSetting("heartbaet", "1", "--set", UsageError)])
     assert [str(problem).split(";")[0] for problem in reading.problems] == [
         f"{file}:3: unknown option 'prot'",
         f"{file}:5: tcp_listen_options.backlog: 0 (int) is not allowed",

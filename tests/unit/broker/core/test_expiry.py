@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.core.consumers import Holder
-from broker.core.queues.expiry import HeadTimer, Lease
+from broker.core.queues.expiry import HeadTimer, QueueExpiry
 from broker.core.queues.queue import Queue
 from broker.core.vhost import VirtualHost
 from policies.policy import Policy
@@ -103,15 +103,15 @@ class TestLease:
         return ManualTimers(loop)
 
     @pytest.fixture
-    def lease(self, loop: ManualLoop, timers: ManualTimers, ended: list[float]) -> Lease:
-        return Lease(timers, lambda: ended.append(round(loop.now, 6)))
+    def lease(self, loop: ManualLoop, timers: ManualTimers, ended: list[float]) -> QueueExpiry:
+        return QueueExpiry(timers, lambda: ended.append(round(loop.now, 6)))
 
-    def test_without_a_length_it_never_ends(self, loop: ManualLoop, lease: Lease, ended: list[float]) -> None:
+    def test_without_a_length_it_never_ends(self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]) -> None:
         lease.renew()
         assert loop.pending_timers == 0
 
     def test_it_ends_once_it_has_not_been_used_for_its_length(
-        self, loop: ManualLoop, lease: Lease, ended: list[float]
+        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
     ) -> None:
         lease.set(1000)
         loop.advance(0.7)
@@ -125,14 +125,14 @@ class TestLease:
         assert ended == [1002.6]
         assert loop.pending_timers == 0
 
-    def test_one_timer_does_however_often_it_is_renewed(self, loop: ManualLoop, lease: Lease) -> None:
+    def test_one_timer_does_however_often_it_is_renewed(self, loop: ManualLoop, lease: QueueExpiry) -> None:
         lease.set(1000)
         for _ in range(100):
             lease.renew()
         assert loop.pending_timers == 1
 
     def test_consumers_hold_it_and_the_last_one_starts_it_anew(
-        self, loop: ManualLoop, lease: Lease, ended: list[float]
+        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
     ) -> None:
         lease.set(1000)
         lease.hold(True)
@@ -145,7 +145,7 @@ class TestLease:
         assert ended == [1051.0]
 
     def test_another_length_starts_it_anew_the_same_does_not(
-        self, loop: ManualLoop, lease: Lease, ended: list[float]
+        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
     ) -> None:
         lease.set(1000)
         loop.advance(0.8)
@@ -155,7 +155,7 @@ class TestLease:
 
     @pytest.mark.parametrize(("length", "end"), [(5000, 1005.5), (100, 1000.6)])
     def test_a_new_length_counts_from_now(
-        self, loop: ManualLoop, lease: Lease, ended: list[float], length: int, end: float
+        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float], length: int, end: float
     ) -> None:
         lease.set(1000)
         loop.advance(0.5)
@@ -165,7 +165,7 @@ class TestLease:
 
     @pytest.mark.parametrize("seconds", [3600, -3600])
     def test_it_does_not_look_at_the_machines_clock(
-        self, loop: ManualLoop, timers: ManualTimers, lease: Lease, ended: list[float], seconds: int
+        self, loop: ManualLoop, timers: ManualTimers, lease: QueueExpiry, ended: list[float], seconds: int
     ) -> None:
         lease.set(1000)
         loop.advance(0.5)
@@ -174,20 +174,22 @@ class TestLease:
         loop.advance(20)
         assert ended == [1001.5]
 
-    def test_without_a_length_any_more_it_never_ends(self, loop: ManualLoop, lease: Lease, ended: list[float]) -> None:
+    def test_without_a_length_any_more_it_never_ends(
+        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
+    ) -> None:
         lease.set(1000)
         lease.set(None)
         loop.advance(10)
         assert ended == []
 
-    def test_a_cancelled_one_is_silent(self, loop: ManualLoop, lease: Lease, ended: list[float]) -> None:
+    def test_a_cancelled_one_is_silent(self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]) -> None:
         lease.set(1000)
         lease.cancel()
         lease.renew()
         loop.advance(10)
         assert (ended, loop.pending_timers) == ([], 0)
 
-    def test_any_number_may_be_a_length(self, loop: ManualLoop, lease: Lease, ended: list[float]) -> None:
+    def test_any_number_may_be_a_length(self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]) -> None:
         lease.set(10**400)
         loop.advance(1_000_000)
         assert ended == []

@@ -49,7 +49,7 @@ def test_many_that_work_at_once_take_turns() -> None:
         await asyncio.gather(*(take_slowly(busy(4, SLICE_SECONDS)) for _ in range(20)))
         return rounds.count
 
-    # Two slices in a round at the most: that of the one whose turn it is, and of one that has just come.
+    # Two slices in a round at most: that of the one whose turn it is, and of one that has just come.
     assert asyncio.run(run()) >= 20 * 4 // 2
 
 

@@ -17,7 +17,7 @@ from broker.core.broker import Broker
 from broker.core.node import Node
 from broker.core.turn import Turn
 from broker.management.http.access import Access
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 
@@ -55,7 +55,7 @@ def templated(path: str) -> str:
 def routed() -> set[tuple[str, str]]:
     loop, settings, accounts = ManualLoop(), Settings(), Accounts()
     made = Broker(Turn(loop.call_soon), ManualTimers(loop))
-    context = Context(made, accounts, Node(), settings, Access(accounts, made), lambda: None)
+    context = RequestContext(made, accounts, Node(), settings, Access(accounts, made), lambda: None)
     return {
         (templated(route.path), route.method.lower())
         for controller in server.CONTROLLERS

@@ -84,9 +84,11 @@ def test_users_without_connections_are_not_counted(broker: MemoryBroker, client:
 
 
 def test_a_deleted_exchange_is_forgotten(broker: MemoryBroker, client: MemoryClient) -> None:
-    client.call(1, commands.Exchange.Declare, exchange="x", exchange_type="fanout")
-    client.send(publish(1, "k", exchange="x"))
-    client.call(1, commands.Exchange.Delete, exchange="x")
+    # No other test has one of this name.
+    name = "soon forgotten"
+    client.call(1, commands.Exchange.Declare, exchange=name, exchange_type="fanout")
+    client.send(publish(1, "k", exchange=name))
+    client.call(1, commands.Exchange.Delete, exchange=name)
     client.send(publish(1, "q"))
     gc.collect()
-    assert not [each for each in gc.get_objects() if isinstance(each, Exchange) and each.name == "x"]
+    assert not [each for each in gc.get_objects() if isinstance(each, Exchange) and each.name == name]

@@ -106,7 +106,7 @@ def test_half_a_mebibyte_in_a_turn_makes_consumers_wait_for_the_write(output: Ou
     assert not output.congested
     assert len(queue.unblocked) == 1
     output.sent(524_288)
-    assert not output.congested, "the count starts anew each turn"
+    assert not output.congested, "the count starts again each turn"
 
 
 def test_a_full_socket_makes_them_wait_until_it_has_room(output: Output, loop: ManualLoop) -> None:

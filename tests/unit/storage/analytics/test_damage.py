@@ -10,11 +10,11 @@ import pytest
 from storage.analytics.batch_reader import LeveretReader
 from storage.analytics.columns import TABLES
 from storage.analytics.options import parse_options
-from storage.analytics.record_rows import Limits, select_rows
+from storage.analytics.record_rows import RowLimits, select_rows
 from storage.analytics.table_reading import damage_of
 from storage.engine import EngineOptions
 from storage.format import RECORD_MAGIC
-from storage.snapshots.lease import Lease
+from storage.snapshots.lease import SnapshotLease
 from storage.snapshots.reader import DamagedRecordError
 from storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import DirectoryBuilder
@@ -36,7 +36,7 @@ def damage(victim: Path, *pieces: bytes) -> None:
 
 
 def read_all(path: Path, table: str, **options: str) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a table, read twice, and how many records were passed over."""
+    """The rows of a table, read twice, and how many records were skipped."""
     reader = LeveretReader(parse_options({"path": str(path), "table": table, **options}), list(TABLES[table]))
     partitions: Any = reader.partitions()
     rows: list[dict[str, Any]] = []
@@ -44,7 +44,7 @@ def read_all(path: Path, table: str, **options: str) -> tuple[list[dict[str, Any
         rows = [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
     lease = partitions[0].place.lease
     told = damage_of(lease)
-    Lease(lease).release()
+    SnapshotLease(lease).release()
     return rows, told
 
 
@@ -102,9 +102,9 @@ def test_what_was_left_out_of_a_file_is_not_damaged(builder: DirectoryBuilder, t
     with take_snapshot(str(tmp_path)) as snapshot:
         (view,) = snapshot.queues[0].stores[0].segments
         live = array("Q", (1, 12, 40, 101))
-        found = select_rows(victim.read_bytes(), view, snapshot.cut.time, Limits(), live)
+        found = select_rows(victim.read_bytes(), view, snapshot.cut.time, RowLimits(), live)
         assert found.damage.records == 1
-        found = select_rows(victim.read_bytes(), view, snapshot.cut.time, Limits(first_seq=12), view.live)
+        found = select_rows(victim.read_bytes(), view, snapshot.cut.time, RowLimits(first_seq=12), view.live)
         assert found.damage.records == 2
 
 

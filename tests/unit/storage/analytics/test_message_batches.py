@@ -13,7 +13,7 @@ import pytest
 from storage.analytics.batch_reader import LeveretReader
 from storage.analytics.columns import TABLES
 from storage.analytics.options import microseconds, parse_options
-from storage.analytics.record_rows import Limits, find_records, inside, select_rows
+from storage.analytics.record_rows import RowLimits, find_records, inside, select_rows
 from storage.snapshots.reader import DamagedRecordError
 from storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import START, DirectoryBuilder
@@ -185,7 +185,7 @@ def test_damaged_records_are_counted(builder: DirectoryBuilder, tmp_path: Path) 
     with take_snapshot(str(tmp_path)) as snapshot:
         view = snapshot.queues[0].stores[0].segments[0]
         assert view.sealed
-        found = select_rows(bytes(octets), view, snapshot.cut.time, Limits(), view.live)
+        found = select_rows(bytes(octets), view, snapshot.cut.time, RowLimits(), view.live)
         assert found.damage.records == 1
     with pytest.raises(DamagedRecordError):
         read(tmp_path, ["seq"], mode="failfast")

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from storage.analytics.errors import OptionError
 from storage.analytics.options import Options, parse_options, parse_time
 from storage.analytics.pruning import Pruning
-from storage.analytics.record_rows import Limits
+from storage.analytics.record_rows import RowLimits
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_US = 1_767_268_800_000_000
@@ -40,7 +40,7 @@ def test_conditions_that_can_be_decided_beforehand() -> None:
         GreaterThan(("seq",), None),
     ]
     assert pruning.take_over("messages", given + others) == others
-    assert pruning.limits == Limits(11, 20, NOON_US, Limits().last_time)
+    assert pruning.limits == RowLimits(11, 20, NOON_US, RowLimits().last_time)
     assert [pruning.wants(vhost, queue) for vhost, queue in (("/", "a"), ("/", "c"), ("v", "a"))] == [
         True,
         False,
@@ -63,7 +63,7 @@ def test_options() -> None:
     found = parse_options(
         {"path": "file:///data", "Table": "events", "asOf": "5", "MODE": "FailFast", "queue": "a*", "since": "1.5"}
     )
-    assert found == Options("/data", "events", None, "a*", 5_000_000, True, limits=Limits(first_time=1_500_000))
+    assert found == Options("/data", "events", None, "a*", 5_000_000, True, limits=RowLimits(first_time=1_500_000))
     assert found.wants("/", "abc")
     assert not found.wants("/", "b")
     assert found.described is None
@@ -82,11 +82,11 @@ def test_queues_that_are_called_like_patterns(name: str) -> None:
         ({}, "name the data directory"),
         ({"path": "/d", "segmentsPerPartition": "0"}, "a whole number from 1 on, not '0'"),
         ({"path": "/d", "maxRecordsPerTrigger": "many"}, "a whole number from 0 on, not 'many'"),
-        ({"path": "/d", "asOf": "inf"}, "'inf' is no time"),
-        ({"path": "/d", "asOf": "nan"}, "'nan' is no time"),
-        ({"path": "/d", "until": "1e999999999"}, "'1e999999999' is no time"),
-        ({"path": "/d", "since": "2026-02-30"}, "'2026-02-30' is no time"),
-        ({"path": "/d", "since": ""}, "'' is no time"),
+        ({"path": "/d", "asOf": "inf"}, "'inf' is not a time"),
+        ({"path": "/d", "asOf": "nan"}, "'nan' is not a time"),
+        ({"path": "/d", "until": "1e999999999"}, "'1e999999999' is not a time"),
+        ({"path": "/d", "since": "2026-02-30"}, "'2026-02-30' is not a time"),
+        ({"path": "/d", "since": ""}, "'' is not a time"),
         (
             {"path": "/d", "table": "queues", "since": "5"},
             "'since' has no meaning for table queues; it has for messages,",

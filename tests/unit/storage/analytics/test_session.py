@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from storage.analytics.session import Session
 from storage.analytics.table_reading import DAMAGE_FILE
-from storage.snapshots.lease import LEASE_FILE, Lease, take_lease
+from storage.snapshots.lease import LEASE_FILE, SnapshotLease, take_lease
 
 
 class IdleOrBusy:
@@ -37,14 +37,14 @@ def session(spark: IdleOrBusy) -> Session:
     return Session(cast("SparkSession", spark))
 
 
-def note(session: Session, path: Path) -> Lease:
+def note(session: Session, path: Path) -> SnapshotLease:
     """A snapshot as a query's planning leaves it."""
     lease = take_lease(str(path), "test")
     (Path(session.directory) / os.path.basename(lease.path)).write_text(lease.path)
     return lease
 
 
-def beaten(lease: Lease) -> float:
+def beaten(lease: SnapshotLease) -> float:
     return os.stat(f"{lease.path}/{LEASE_FILE}").st_mtime
 
 

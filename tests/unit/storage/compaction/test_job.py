@@ -1,4 +1,4 @@
-"""The space that stores take: twice what lives and two segments at the most, whatever dies in which order."""
+"""The space that stores take: twice what lives and two segments at most, whatever dies in which order."""
 
 from __future__ import annotations
 

@@ -84,4 +84,4 @@ def test_power_goes_while_it_is_written_anew() -> None:
         assert again.report.messages == 0
         assert [*again.report.lines()] == []
         lengths.append(files.size(PATH))
-    assert any(later < earlier for earlier, later in pairwise(lengths)), "it has not been written anew"
+    assert any(later < earlier for earlier, later in pairwise(lengths)), "it has not been written again"

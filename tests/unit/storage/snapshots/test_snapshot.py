@@ -13,7 +13,7 @@ from storage.analytics.data_files import open_files
 from storage.directory.directory_format import DataDirectoryError
 from storage.engine import EngineOptions
 from storage.event_format import EventKind
-from storage.snapshots.lease import LEASE_FILE, SNAPSHOTS, Lease, remove_dead_snapshots, take_lease
+from storage.snapshots.lease import LEASE_FILE, SNAPSHOTS, SnapshotLease, remove_dead_snapshots, take_lease
 from storage.snapshots.reader import DamagedRecordError, Reader, open_reader
 from storage.snapshots.snapshot import NoSuchQueueError, Request, SnapshotError, take_snapshot
 from tests.spark.directories import DirectoryBuilder
@@ -254,7 +254,7 @@ def test_leases_without_heartbeat_are_given_up(tmp_path: Path) -> None:
 def test_a_heartbeat_keeps_a_lease(tmp_path: Path) -> None:
     lease = take_lease(str(tmp_path), "test")
     os.utime(f"{lease.path}/{LEASE_FILE}", (1, 1))
-    assert Lease(lease.path).renew()
+    assert SnapshotLease(lease.path).renew()
     assert remove_dead_snapshots(str(tmp_path)) == 0
     lease.release()
     lease.release()

@@ -96,8 +96,10 @@ def test_environment_of_a_broker_that_does_not_tell() -> None:
 
 
 @pytest.mark.parametrize(("product", "status"), [("RabbitMQ", 69), ("", 69)])
-def test_no_rehearsal_where_it_would_be_the_performance(product: str, status: int) -> None:
+def test_no_dry_run_where_the_policy_would_be_set(product: str, status: int) -> None:
     with stub_api({"/api/overview": {"node": NODE, "product_name": product}}) as api:
         ran = Leveretctl(api.url)("set_policy", "p", "", '{"max-length":1}', "--dry-run", "-q")
-        assert ran == Ran(status, "", "Error:\nthe broker cannot rehearse a policy: it is RabbitMQ, not Leveret\n")
+        assert ran == Ran(
+            status, "", "Error:\nthe broker does not support dry runs of policies: it is RabbitMQ, not Leveret\n"
+        )
         assert [asked.method for asked in api.asked] == ["GET"]

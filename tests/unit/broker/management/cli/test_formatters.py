@@ -1,4 +1,4 @@
-"""The formatters, on rows and on what is no listing."""
+"""The formatters, on rows and on a result that is not a listing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.management.cli.command import Outcome, Rows
-from broker.management.cli.formatters.look import Look
+from broker.management.cli.command import Outcome, ResultRows
 from broker.management.cli.formatters.pretty_table import width
 from broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
+from broker.management.cli.formatters.style import Style
 from broker.management.cli.terms import Arguments, Identifier
 
 COLUMNS = ("name", "count", "arguments", "tags", "nodes")
@@ -27,12 +27,12 @@ ROW = {
 }
 
 
-def shown(name: str, listing: Rows, look: Look = Look()) -> str:  # noqa: B008
+def shown(name: str, listing: ResultRows, look: Style = Style()) -> str:  # noqa: B008
     return "".join(f"{line}\n" for line in formatter(name).rows(listing, look))
 
 
-def listing(*rows: dict[str, Any], **more: Any) -> Rows:
-    return Rows(COLUMNS, rows, **more)
+def listing(*rows: dict[str, Any], **more: Any) -> ResultRows:
+    return ResultRows(COLUMNS, rows, **more)
 
 
 def test_table() -> None:
@@ -42,8 +42,8 @@ def test_table() -> None:
 
 
 def test_table_without_headers() -> None:
-    assert shown("table", Rows(("a",), [{"a": 1}]), Look(headers=False)) == "1\n"
-    assert shown("table", Rows(("a",), [{"a": 1}], headed=False)) == "1\n"
+    assert shown("table", ResultRows(("a",), [{"a": 1}]), Style(headers=False)) == "1\n"
+    assert shown("table", ResultRows(("a",), [{"a": 1}], headed=False)) == "1\n"
 
 
 def test_pretty_table() -> None:
@@ -60,38 +60,40 @@ def test_pretty_table() -> None:
 
 
 def test_pretty_table_of_wide_letters() -> None:
-    lines = shown("pretty_table", Rows(("n",), [{"n": "日本"}, {"n": "e\u0301"}, {"n": "жж"}])).splitlines()
+    lines = shown("pretty_table", ResultRows(("n",), [{"n": "日本"}, {"n": "e\u0301"}, {"n": "жж"}])).splitlines()
     assert lines[3] == "│ 日本 │"
     assert {width(line) for line in lines} == {8}
 
 
 def test_bold_headers_keep_the_widths() -> None:
-    plain = shown("pretty_table", Rows(("name",), [{"name": "a"}]))
-    bold = shown("pretty_table", Rows(("name",), [{"name": "a"}]), Look(terminal=True))
+    plain = shown("pretty_table", ResultRows(("name",), [{"name": "a"}]))
+    bold = shown("pretty_table", ResultRows(("name",), [{"name": "a"}]), Style(terminal=True))
     assert bold.replace("\x1b[1m", "").replace("\x1b[0m", "") == plain
     assert "│ \x1b[1mname\x1b[0m │" in bold
 
 
 def test_csv() -> None:
-    assert shown("csv", Rows(("a", "b"), [{"a": 'x"y', "b": None}])) == '"a","b"\n"x""y",""\n'
+    assert shown("csv", ResultRows(("a", "b"), [{"a": 'x"y', "b": None}])) == '"a","b"\n"x""y",""\n'
 
 
 def test_json() -> None:
     rows: list[dict[str, Any]] = [{"a": "ж", "b": None}, {"a": (0, 9, 1), "b": Arguments(n=1)}]
-    assert shown("json", Rows(("a", "b"), rows)) == ('[\n{"a":"ж","b":""}\n,{"a":[0,9,1],"b":[["n","long",1]]}\n]\n')
+    assert shown("json", ResultRows(("a", "b"), rows)) == (
+        '[\n{"a":"ж","b":""}\n,{"a":[0,9,1],"b":[["n","long",1]]}\n]\n'
+    )
 
 
 def test_json_of_what_is_no_list() -> None:
-    assert shown("json", Rows(("a",), [{"a": 1}], json={"result": "ok"})) == '{"result":"ok"}\n'
+    assert shown("json", ResultRows(("a",), [{"a": 1}], json={"result": "ok"})) == '{"result":"ok"}\n'
 
 
 def test_erlang() -> None:
     rows = [{"name": "a", "messages": 0}, {"name": "b", "messages": 1}]
-    assert shown("erlang", Rows(("name", "messages"), rows)) == (
+    assert shown("erlang", ResultRows(("name", "messages"), rows)) == (
         '[[{name,<<"a">>},{messages,0}],\n [{name,<<"b">>},{messages,1}]]\n'
     )
     wide = [{"name": "a" * 60, "apply-to": Identifier("<x.1>")}]
-    assert shown("erlang", Rows(("name", "apply-to"), wide)) == (
+    assert shown("erlang", ResultRows(("name", "apply-to"), wide)) == (
         f"[[{{name,<<\"{'a' * 60}\">>}},\n  {{'apply-to',<x.1>}}]]\n"
     )
 
@@ -107,14 +109,14 @@ def test_erlang() -> None:
     ],
 )
 def test_nothing(name: str, streamed: str, whole: str) -> None:
-    assert shown(name, Rows(("a",), [], streamed=True)) == streamed
-    assert shown(name, Rows(("a",), [])) == whole
+    assert shown(name, ResultRows(("a",), [], streamed=True)) == streamed
+    assert shown(name, ResultRows(("a",), [])) == whole
 
 
 @pytest.mark.parametrize("name", ["table", "pretty_table"])
 def test_a_footer_is_for_people(name: str) -> None:
-    assert shown(name, Rows(("a",), [], streamed=True, footer="That is all.")) == "That is all.\n"
-    assert "That is all." not in shown("csv", Rows(("a",), [], streamed=True, footer="That is all."))
+    assert shown(name, ResultRows(("a",), [], streamed=True, footer="That is all.")) == "That is all.\n"
+    assert "That is all." not in shown("csv", ResultRows(("a",), [], streamed=True, footer="That is all."))
 
 
 @pytest.mark.parametrize(
@@ -128,9 +130,9 @@ def test_a_footer_is_for_people(name: str) -> None:
     ],
 )
 def test_outcome(name: str, expected: str) -> None:
-    found = formatter(name).outcome(Outcome("done", {"result": "ok"}), Look())
+    found = formatter(name).outcome(Outcome("done", {"result": "ok"}), Style())
     assert "\n".join(found) == expected
-    assert list(formatter(name).outcome(Outcome(), Look())) == []
+    assert list(formatter(name).outcome(Outcome(), Style())) == []
 
 
 def test_all_formatters_are_there() -> None:
@@ -146,19 +148,19 @@ TABLES = st.lists(st.fixed_dictionaries({"a": TEXTS | st.integers() | st.boolean
 
 @given(TABLES)
 def test_json_can_be_read_back(rows: list[dict[str, Any]]) -> None:
-    assert json.loads(shown("json", Rows(("a", "b"), rows))) == rows
+    assert json.loads(shown("json", ResultRows(("a", "b"), rows))) == rows
 
 
 @given(TABLES)
 def test_csv_can_be_read_back(rows: list[dict[str, Any]]) -> None:
-    text = shown("csv", Rows(("a", "b"), rows))
+    text = shown("csv", ResultRows(("a", "b"), rows))
     read = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
     assert [row["b"] for row in read] == [row["b"] for row in rows]
 
 
 @given(TABLES)
 def test_boxes_are_straight(rows: list[dict[str, Any]]) -> None:
-    lines = shown("pretty_table", Rows(("a", "b"), rows)).removesuffix("\n").split("\n")
+    lines = shown("pretty_table", ResultRows(("a", "b"), rows)).removesuffix("\n").split("\n")
     assert len({width(line) for line in lines}) == 1
     assert all(line[0] in "┌│├└" and line[-1] in "┐│┤┘" for line in lines)
 

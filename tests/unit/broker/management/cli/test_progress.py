@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from broker.management.cli.progress import Progress, bar
+from broker.management.cli.progress import ProgressLine, bar
 
 
 class Terminal(io.StringIO):
@@ -18,14 +18,14 @@ class Terminal(io.StringIO):
 
 def test_on_a_terminal() -> None:
     stream = Terminal()
-    with Progress("Moving", 10, stream=stream) as progress:
+    with ProgressLine("Moving", 10, stream=stream) as progress:
         assert progress.shown
     assert stream.getvalue() == f"\r\x1b[K{bar('Moving', 0, 10)}\r\x1b[K"
 
 
 def test_elsewhere_and_when_silent() -> None:
     for stream, silent in ((io.StringIO(), False), (Terminal(), True)):
-        with Progress("Moving", 10, stream=stream, silent=silent) as progress:
+        with ProgressLine("Moving", 10, stream=stream, silent=silent) as progress:
             progress.at(5)
             assert not progress.shown
         assert stream.getvalue() == ""
@@ -33,14 +33,14 @@ def test_elsewhere_and_when_silent() -> None:
 
 def test_it_is_removed_also_after_a_failure() -> None:
     stream = Terminal()
-    with pytest.raises(KeyError), Progress("Moving", 10, stream=stream):
+    with pytest.raises(KeyError), ProgressLine("Moving", 10, stream=stream):
         raise KeyError
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
 def test_it_paints_seldom() -> None:
     stream = Terminal()
-    with Progress("Moving", 10_000, stream=stream) as progress:
+    with ProgressLine("Moving", 10_000, stream=stream) as progress:
         for done in range(10_000):
             progress.at(done)
     assert stream.getvalue().count("Moving") < 100

@@ -11,8 +11,8 @@ import pytest
 from broker.management.cli import commands, registry
 from broker.management.cli.command import Command
 from broker.management.cli.help_text import SECTIONS, details, overview, usage
-from broker.management.cli.left_out import LEFT_OUT
 from broker.management.cli.options import KINDS
+from broker.management.cli.unsupported import UNSUPPORTED
 from tests.support.leveretctl import Leveretctl, Ran
 
 ROOT = Path(__file__).parents[5]
@@ -62,9 +62,9 @@ wait
 
 def test_every_command_of_rabbitmq_is_here_or_left_out_for_a_reason() -> None:
     rabbitmq = set(RABBITMQ.split())
-    assert rabbitmq <= {*registry.names(), *LEFT_OUT}
-    assert not set(registry.names()) & LEFT_OUT.keys()
-    assert LEFT_OUT.keys() <= rabbitmq
+    assert rabbitmq <= {*registry.names(), *UNSUPPORTED}
+    assert not set(registry.names()) & UNSUPPORTED.keys()
+    assert UNSUPPORTED.keys() <= rabbitmq
 
 
 def test_whoever_calls_one_that_is_left_out_is_told_the_reason() -> None:

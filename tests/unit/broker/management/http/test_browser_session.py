@@ -10,7 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 from broker.config.options import Settings
 from broker.core.node import Node
 from broker.management.http.access import Access
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.controllers.browser_session import BrowserSession
 from tests.support.memory_broker import MemoryBroker
 
@@ -19,7 +19,7 @@ from tests.support.memory_broker import MemoryBroker
 def controller() -> BrowserSession:
     made = MemoryBroker()
     access = Access(made.accounts, made.broker)
-    return BrowserSession(Context(made.broker, made.accounts, Node(), Settings(), access, lambda: None))
+    return BrowserSession(RequestContext(made.broker, made.accounts, Node(), Settings(), access, lambda: None))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.config.options import Settings
 from broker.core.node import Node
 from broker.management.http.access import Access
-from broker.management.http.context import Context
+from broker.management.http.context import RequestContext
 from broker.management.http.prometheus.counted import Counted
 from broker.management.http.prometheus.exposition import Exposition
 from broker.management.http.prometheus.families import counter, gauge
@@ -34,9 +34,9 @@ def client(broker: MemoryBroker) -> MemoryClient:
     return broker.open(channels=1)
 
 
-def context(broker: MemoryBroker) -> Context:
+def context(broker: MemoryBroker) -> RequestContext:
     access = Access(broker.accounts, broker.broker)
-    return Context(broker.broker, broker.accounts, Node(), Settings(), access, lambda: None)
+    return RequestContext(broker.broker, broker.accounts, Node(), Settings(), access, lambda: None)
 
 
 def fill(client: MemoryClient, name: str, messages: int) -> None:

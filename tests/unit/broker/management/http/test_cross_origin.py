@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from broker.management.http.foreign_pages import is_foreign
+from broker.management.http.cross_origin import is_cross_origin
 
 CASES: list[tuple[dict[str, str], bool]] = [
     ({}, False),
@@ -33,7 +33,7 @@ CASES: list[tuple[dict[str, str], bool]] = [
 @pytest.mark.parametrize(("headers", "foreign"), CASES)
 def test_is_foreign(headers: dict[str, str], foreign: bool) -> None:
     request = make_mocked_request("POST", "/api/x", {"host": "broker:15672", **headers})
-    assert is_foreign(request) is foreign
+    assert is_cross_origin(request) is foreign
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_is_foreign(headers: dict[str, str], foreign: bool) -> None:
 )
 def test_origins_that_are_allowed(allowed: Collection[str], foreign: bool) -> None:
     headers = {"host": "broker:15672", "origin": "https://a.example", "sec-fetch-site": "cross-site"}
-    assert is_foreign(make_mocked_request("POST", "/api/x", headers), allowed) is foreign
+    assert is_cross_origin(make_mocked_request("POST", "/api/x", headers), allowed) is foreign

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.session.connection import Connection
 
 
-class Channels:
+class ChannelTable:
     """Channels by number.
 
     Args:

@@ -8,12 +8,12 @@ _CLUSTER: Final = "Leveret is one node"
 _ERLANG: Final = "Leveret runs no Erlang"
 _MIRRORS: Final = "there are no mirrored queues"
 _PROCESS: Final = "start and stop the process itself, SIGTERM stops it"
-_CONFIGURATION: Final = "the HTTP API does not change the configuration: set the option and start the broker anew"
+_CONFIGURATION: Final = "the HTTP API does not change the configuration: set the option and restart the broker"
 _SECRETS: Final = "values in the configuration are not encrypted"
 _MACHINE: Final = "ask the machine that the broker runs on"
 _TLS: Final = "the HTTP API does not tell about TLS beyond check_certificate_expiration"
 
-LEFT_OUT: Final = {
+UNSUPPORTED: Final = {
     "cancel_sync_queue": _MIRRORS,
     "certificates": _TLS,
     "change_cluster_node_type": _CLUSTER,

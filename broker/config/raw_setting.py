@@ -8,7 +8,7 @@ from broker.config.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RawSetting:
     """One value for one option, as it was given.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""How output is to look beyond its format."""
+"""Style of the output beyond its format."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ BOLD: Final = "\x1b[1m"
 PLAIN: Final = "\x1b[0m"
 
 
-class Look(NamedTuple):
-    """How output is to look.
+class Style(NamedTuple):
+    """Style of the output.
 
     Args:
         headers: whether the plain table begins with the names of its columns.

@@ -23,13 +23,13 @@ from storage.stores.unwritten import Unwritten
 
 _LOG: Final = logging.getLogger("leveret.storage")
 _ALL_BYTES: Final = 1 << 62
-#: So many records are looked at in one call that drops messages.
+#: Records that one call that drops messages visits at most.
 _DROP_STEPS: Final = 1024
 #: What a segment costs that is dropped as a whole.
 _SEGMENT_STEPS: Final = 16
 
 
-class StoreHead:
+class StoreCursor:
     """Which messages of a store are ready, where they are, and how they leave. SegmentStore is the whole of it.
 
     Args:
@@ -38,7 +38,7 @@ class StoreHead:
         durable: Whether the queue is.
         manifest: The store's.
         state: What recovery found.
-        keeps_all: Transient messages outlive the process too, as in quorum queues.
+        persists_transient: Transient messages outlive the process too, as in quorum queues.
 
     Attributes:
         ready_count: Ready messages.
@@ -58,7 +58,7 @@ class StoreHead:
         "_cursor",
         "_durable",
         "_events",
-        "_keeps_all",
+        "_persists_transient",
         "_live_until",
         "_place",
         "_redelivered_below",
@@ -85,15 +85,20 @@ class StoreHead:
         durable: bool,
         manifest: Manifest | None,
         state: StoreState,
-        keeps_all: bool,
+        persists_transient: bool,
     ) -> None:
         self._place = place
         self._events = events
         self._durable = durable
-        self._keeps_all = durable and keeps_all
+        self._persists_transient = durable and persists_transient
         self._used = False
         self.log = MessageLog(
-            place, durable, manifest or Manifest(place.files, place.directory), state.segments, state.dead, keeps_all
+            place,
+            durable,
+            manifest or Manifest(place.files, place.directory),
+            state.segments,
+            state.dead,
+            persists_transient,
         )
         #: The first message that has never been taken. From there to _live_until none is dead.
         self._cursor = self._live_until = state.dead.floor
@@ -121,7 +126,7 @@ class StoreHead:
             run, run_bytes = self._take_run(count - len(entries), left, 0)
             left -= run_bytes
             entries = entries + run if entries else run
-        return mark_returned(entries) if self._keeps_all else entries, body_bytes - left
+        return mark_returned(entries) if self._persists_transient else entries, body_bytes - left
 
     def take_expired(self, now: int, count: int) -> list[Entry]:
         """Take messages from the head as long as they have expired."""
@@ -131,14 +136,14 @@ class StoreHead:
             if head is None or not 0 < head.expires_at <= now:
                 break
             entries += self._take_run(count - len(entries), _ALL_BYTES, now)[0]
-        return mark_returned(entries) if self._keeps_all else entries
+        return mark_returned(entries) if self._persists_transient else entries
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
         """Forget messages at the head for good without reading them; not more than one turn has time for.
 
         Args:
-            count: At most so many, 1 or more.
-            body_bytes: No further one once the dropped bodies have reached so many bytes.
+            count: At most this many, 1 or more.
+            body_bytes: No further one once the dropped bodies have reached this many bytes.
             kind: Why.
         Returns:
             How many they were, and the sum of their body lengths.
@@ -150,7 +155,7 @@ class StoreHead:
 
         Args:
             now: Microseconds since 1970.
-            count: At most so many, 1 or more.
+            count: At most this many, 1 or more.
         """
         return self._drop(count, _ALL_BYTES, EventKind.EXPIRED, now)
 
@@ -180,7 +185,7 @@ class StoreHead:
             return
         leave = lives_on(kind, flags)
         unwritten = self._unwritten.first_seq(self.next_seq)
-        runs = settled_runs(entries, self._place.clock(), self.ram, self._durable, self._keeps_all, unwritten)
+        runs = settled_runs(entries, self._place.clock(), self.ram, self._durable, self._persists_transient, unwritten)
         for run in runs:
             self._count_out(run)
             if leave and run.durable and run.stored:
@@ -368,7 +373,7 @@ class StoreHead:
         self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
 
     def _count_persistent(self) -> None:
-        """Count anew what outlives the process, after more has gone than was looked at."""
+        """Count again what outlives the process, after more has gone than was looked at."""
         unwritten = self._unwritten.arrivals(self.log.dead)
         self.persistent_count = max(0, self.log.persistent_count - self.leaving.count) + len(unwritten)
         everything = self.ready_count + self.taken_count

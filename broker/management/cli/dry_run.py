@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Context, Rows
+from broker.management.cli.command import CommandContext, ResultRows
 from broker.management.cli.faults import failed
 from broker.management.cli.node_facts import product
 from broker.management.cli.runtime_parameters import put
@@ -13,7 +13,7 @@ _PRODUCT: Final = "Leveret"
 _COLUMNS: Final = ("name", "type", "in_force", "changes", "messages_ready", "would_drop", "rival")
 
 
-def rehearse(context: Context, resource: str, body: dict[str, Any]) -> Rows:
+def dry_run(context: CommandContext, resource: str, body: dict[str, Any]) -> ResultRows:
     """Ask what a policy would do.
 
     Args:
@@ -27,10 +27,10 @@ def rehearse(context: Context, resource: str, body: dict[str, Any]) -> Rows:
     name, _ = product(context.api.get("overview", columns="node,product_name"))
     if name != _PRODUCT:
         # RabbitMQ would take no notice of the parameter and set the policy.
-        raise failed(f"the broker cannot rehearse a policy: it is {name}, not {_PRODUCT}")
+        raise failed(f"the broker does not support dry runs of policies: it is {name}, not {_PRODUCT}")
     answer = put(context, (resource, context.vhost, context.arguments[0]), body, dry_run=True)
     rows = [_row(each) for each in answer["queues"]]
-    return Rows(_COLUMNS, rows, streamed=True, json=answer, footer=_summary(answer))
+    return ResultRows(_COLUMNS, rows, streamed=True, json=answer, footer=_summary(answer))
 
 
 def _row(queue: dict[str, Any]) -> dict[str, Any]:

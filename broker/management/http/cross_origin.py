@@ -15,10 +15,10 @@ from broker.management.http.methods import READING
 _OWN: Final = ("same-origin", "none")
 
 
-def refuse_foreign_pages(allowed: Collection[str] = ()) -> Middleware:
+def refuse_cross_origin_changes(allowed: Collection[str] = ()) -> Middleware:
     """A middleware that refuses changes asked for by pages of another origin.
 
-    Programs that are no browsers send neither Origin nor Sec-Fetch-Site, and are let through.
+    Programs that are not browsers send neither Origin nor Sec-Fetch-Site, and are let through.
 
     Args:
         allowed: Origins that may all the same, for example ``https://console.example``; ``*`` for all.
@@ -26,7 +26,7 @@ def refuse_foreign_pages(allowed: Collection[str] = ()) -> Middleware:
 
     @web.middleware
     async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.method not in READING and is_foreign(request, allowed):
+        if request.method not in READING and is_cross_origin(request, allowed):
             reason = "A page of another origin may not change anything here."
             raise failure(web.HTTPForbidden, "foreign_origin", reason)
         return await handler(request)
@@ -34,7 +34,7 @@ def refuse_foreign_pages(allowed: Collection[str] = ()) -> Middleware:
     return check_origin
 
 
-def is_foreign(request: web.Request, allowed: Collection[str] = ()) -> bool:
+def is_cross_origin(request: web.Request, allowed: Collection[str] = ()) -> bool:
     """Whether a browser says that a request is made by a page of another origin."""
     origin = request.headers.get(hdrs.ORIGIN)
     if origin is not None and ("*" in allowed or origin in allowed):
