@@ -13,17 +13,17 @@ _STANDARD: Final = (0, 1, 2)
 
 
 def main() -> None:
-    """Run the program; see broker.program.
+    """Run the program; see leveret.broker.program.
 
     Raises:
-        SystemExit: As broker.program.run().
+        SystemExit: As leveret.broker.program.run().
     """
     _open_standard_streams()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     # A reload before the broker serves gets what it reads then.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    from broker.program import run
+    from leveret.broker.program import run
 
     run(sys.argv[1:])
 

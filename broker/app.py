@@ -10,32 +10,32 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Final
 
-from broker.addresses import address_of, bind, reason_of, written
-from broker.auth.accounts import Accounts
-from broker.config.declaration import values
-from broker.config.listening import Planned, planned
-from broker.config.options import OPTIONS, Settings
-from broker.core.broker import Broker
-from broker.core.disk import Disk, DiskError, disk_free_limit, unusable
-from broker.core.memory import MemoryMonitor, available_memory
-from broker.core.node import Node
-from broker.core.paging import Pager
-from broker.core.stats.loss_record import LossRecord
-from broker.core.stats.sampler import Sampler
-from broker.core.timers import Timers
-from broker.core.turn import Turn
-from broker.definitions import DefinitionsKeeper, load_definitions
-from broker.garbage import collect_everything
-from broker.management.listener import HttpListener
-from broker.session.listener import Listener
-from broker.session.server import Server
-from broker.tls import Tls, TlsError
-from broker.version import VERSION
-from storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
+from leveret.broker.addresses import address_of, bind, reason_of, written
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.declaration import values
+from leveret.broker.config.listening import Planned, planned
+from leveret.broker.config.options import OPTIONS, Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.disk import Disk, DiskError, disk_free_limit, unusable
+from leveret.broker.core.memory import MemoryMonitor, available_memory
+from leveret.broker.core.node import Node
+from leveret.broker.core.paging import Pager
+from leveret.broker.core.stats.loss_record import LossRecord
+from leveret.broker.core.stats.sampler import Sampler
+from leveret.broker.core.timers import Timers
+from leveret.broker.core.turn import Turn
+from leveret.broker.definitions import DefinitionsKeeper, load_definitions
+from leveret.broker.garbage import collect_everything
+from leveret.broker.management.listener import HttpListener
+from leveret.broker.session.listener import Listener
+from leveret.broker.session.server import Server
+from leveret.broker.tls import Tls, TlsError
+from leveret.broker.version import VERSION
+from leveret.storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
 if TYPE_CHECKING:
-    from broker.management.http.context import RequestContext
-    from broker.management.http.server import HttpServer
+    from leveret.broker.management.http.context import RequestContext
+    from leveret.broker.management.http.server import HttpServer
 
 log = logging.getLogger("leveret")
 
@@ -125,19 +125,19 @@ class App:
     # Imported when they are wanted; see HttpListener.
 
     def _make_management(self) -> HttpServer:
-        from broker.management.http.server import HttpServer, management_app
+        from leveret.broker.management.http.server import HttpServer, management_app
 
         return HttpServer(management_app(self._context), self.settings, self.broker.sockets.http)
 
     def _make_prometheus(self) -> HttpServer:
-        from broker.management.http.server import HttpServer, prometheus_app
+        from leveret.broker.management.http.server import HttpServer, prometheus_app
 
         return HttpServer(prometheus_app(self._context), self.settings, self.broker.sockets.http)
 
     @cached_property
     def _context(self) -> RequestContext:
-        from broker.management.http.access import Access
-        from broker.management.http.context import RequestContext
+        from leveret.broker.management.http.access import Access
+        from leveret.broker.management.http.context import RequestContext
 
         access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
         return RequestContext(self.broker, self.accounts, self.node, self.settings, access, self._save_definitions)

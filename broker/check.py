@@ -20,25 +20,25 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 from urllib.parse import quote
 
-from broker.addresses import bind, reason_of
-from broker.auth.accounts import Accounts
-from broker.auth.definitions import load as load_accounts
-from broker.config.cli import gather
-from broker.config.effective import render
-from broker.config.errors import ConfigError, DefinitionsError, UsageError
-from broker.config.listening import Planned, planned
-from broker.config.load import LoadResult
-from broker.config.options import OPTIONS, DefaultPermissions, Settings
-from broker.core.broker import Broker
-from broker.core.timers import Timers
-from broker.core.turn import Turn
-from broker.definitions import load_definitions
-from broker.management.http.certificates import valid_until
-from broker.tls import problems_of
-from policies.invalid_pattern import InvalidPattern
-from policies.patterns import Pattern
-from storage.directory.directory_format import DataDirectoryError, read_format
-from storage.disk.files import DiskFiles
+from leveret.broker.addresses import bind, reason_of
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.definitions import load as load_accounts
+from leveret.broker.config.cli import gather
+from leveret.broker.config.effective import render
+from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageError
+from leveret.broker.config.listening import Planned, planned
+from leveret.broker.config.load import LoadResult
+from leveret.broker.config.options import OPTIONS, DefaultPermissions, Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.timers import Timers
+from leveret.broker.core.turn import Turn
+from leveret.broker.definitions import load_definitions
+from leveret.broker.management.http.certificates import valid_until
+from leveret.broker.tls import problems_of
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.patterns import Pattern
+from leveret.storage.directory.directory_format import DataDirectoryError, read_format
+from leveret.storage.disk.files import DiskFiles
 
 #: As in the command line: shows the configuration that is in force.
 _PRINT: Final = "--print"

@@ -10,16 +10,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from broker.auth.accounts import Accounts
-from broker.auth.definitions import dump as dump_accounts
-from broker.auth.definitions import dump_all
-from broker.auth.definitions import load as load_accounts
-from broker.auth.definitions import restore as restore_accounts
-from broker.config.errors import DefinitionsError
-from broker.config.options import Settings
-from broker.core import export
-from broker.core.broker import Broker
-from broker.core.definitions import (
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.definitions import dump as dump_accounts
+from leveret.broker.auth.definitions import dump_all
+from leveret.broker.auth.definitions import load as load_accounts
+from leveret.broker.auth.definitions import restore as restore_accounts
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.options import Settings
+from leveret.broker.core import export
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions import (
     COMPONENTS,
     load_global_parameters,
     load_policies,
@@ -27,12 +27,12 @@ from broker.core.definitions import (
     policy_steps,
     topology_steps,
 )
-from broker.core.json_text import parse_json
-from broker.core.restoring import restore as restore_broker
-from broker.core.vhost import VirtualHost
-from broker.version import RABBITMQ_VERSION, VERSION
-from policies.invalid_pattern import InvalidPattern
-from storage.definitions import DefinitionsDatabase, Key
+from leveret.broker.core.json_text import parse_json
+from leveret.broker.core.restoring import restore as restore_broker
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.version import RABBITMQ_VERSION, VERSION
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.storage.definitions import DefinitionsDatabase, Key
 
 #: Under which the digest of the file that was imported last is kept.
 _IMPORT: Final = "import"

@@ -27,12 +27,12 @@ from uuid import uuid4
 
 import uvloop
 
-from broker.addresses import written
-from broker.app import App, StartError
-from broker.config.errors import DefinitionsError
-from broker.config.load import load
-from broker.config.options import Settings
-from broker.config.raw_setting import RawSetting
+from leveret.broker.addresses import written
+from leveret.broker.app import App, StartError
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.load import load
+from leveret.broker.config.options import Settings
+from leveret.broker.config.raw_setting import RawSetting
 
 #: Seconds that starting and stopping in a thread may take.
 _DEADLINE: Final = 30.0

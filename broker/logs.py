@@ -8,7 +8,7 @@ from datetime import datetime
 from textwrap import indent
 from typing import Any
 
-from broker.printable import in_a_line, in_lines
+from leveret.broker.printable import in_a_line, in_lines
 
 
 class _Formatter(logging.Formatter):

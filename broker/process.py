@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from broker.app import App, StartError
-from broker.config.errors import ConfigError
-from broker.config.options import Settings
-from broker.garbage import GarbageCollection
+from leveret.broker.app import App, StartError
+from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.options import Settings
+from leveret.broker.garbage import GarbageCollection
 
 log = logging.getLogger("leveret")
 

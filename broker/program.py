@@ -7,13 +7,13 @@ import sys
 
 import uvloop
 
-from broker import logs
-from broker.app import StartError
-from broker.check import check_config
-from broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, parse_or_exit
-from broker.config.errors import DefinitionsError
-from broker.config.reference import page
-from broker.process import serve
+from leveret.broker import logs
+from leveret.broker.app import StartError
+from leveret.broker.check import check_config
+from leveret.broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, parse_or_exit
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.config.reference import page
+from leveret.broker.process import serve
 
 
 def run(argv: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Fixtures of pytest for programs that talk to a broker; they are there wherever Leveret is installed.
 
-One broker serves a whole run. A test that must have one of its own uses ``broker.embedded`` itself.
+One broker serves a whole run. A test that must have one of its own uses ``leveret.broker.embedded`` itself.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from broker.embedded import LeveretThread
+    from leveret.broker.embedded import LeveretThread
 
 
 @pytest.fixture(scope="session")
 def leveret() -> Iterator[LeveretThread]:
     """A broker on free ports of this machine, with temporary data: has ``url`` and ``http_url``."""
     # Imported when it is wanted, as pytest loads this module in every run.
-    from broker.embedded import LeveretThread
+    from leveret.broker.embedded import LeveretThread
 
     with LeveretThread() as broker:
         yield broker

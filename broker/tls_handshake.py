@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from broker.tls import ALERTS, Tls
+from leveret.broker.tls import ALERTS, Tls
 
 #: By OpenSSL's name of the reason.
 _REASONS: Final = {

@@ -11,9 +11,9 @@ import socket
 import sys
 from typing import Final
 
-from broker.config.errors import ConfigError
-from broker.config.options import Settings
-from broker.config.running import amqp_address, management_address, running_settings
+from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.options import Settings
+from leveret.broker.config.running import amqp_address, management_address, running_settings
 
 _AMQP: Final = b"AMQP\x00\x00\x09\x01"
 #: A method frame on channel 0.

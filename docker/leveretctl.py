@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from broker.config.errors import ConfigError
-from broker.config.options import Settings
-from broker.config.running import management_address, running_settings
-from broker.management.cli.program import URL_VARIABLE
-from broker.management.cli.program import main as leveretctl
+from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.options import Settings
+from leveret.broker.config.running import management_address, running_settings
+from leveret.broker.management.cli.program import URL_VARIABLE
+from leveret.broker.management.cli.program import main as leveretctl
 
 
 def url_of(settings: Settings) -> str:

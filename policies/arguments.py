@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from policies.values import Values, integer, one_of
+from leveret.policies.values import Values, integer, one_of
 
 #: The names of AMQP's integer types in error texts.
 INTEGER_TYPES: Final = frozenset(("byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long"))

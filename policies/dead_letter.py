@@ -1,6 +1,6 @@
 """What dead-lettering writes into a message's headers, and which dead letters go in circles.
 
-Headers are the tuples of ``protocol.field_table``: (key, (type letter, value)). This module reads and builds
+Headers are the tuples of ``leveret.protocol.field_table``: (key, (type letter, value)). This module reads and builds
 them without knowing more.
 
 Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/dlx

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from policies.keys import KEYS, Merge, PolicyKey, fits, operator_replaces
-from policies.policy import APPLY_TO, Policy, winner
-from policies.settings import resolve_setting
+from leveret.policies.keys import KEYS, Merge, PolicyKey, fits, operator_replaces
+from leveret.policies.policy import APPLY_TO, Policy, winner
+from leveret.policies.settings import resolve_setting
 
 Source = Literal["argument", "policy", "operator policy"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from policies.mirroring import MIRRORING_KEYS, refuse_locator, refuse_mirroring
-from policies.values import Values, integer, one_of
+from leveret.policies.mirroring import MIRRORING_KEYS, refuse_locator, refuse_mirroring
+from leveret.policies.values import Values, integer, one_of
 
 
 class Merge(Enum):

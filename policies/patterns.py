@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
+from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 
 if TYPE_CHECKING:
     import regex
@@ -100,7 +100,7 @@ class Pattern:
 def _compiled(source: str) -> regex.Pattern[str]:
     import regex
 
-    from policies.pcre import Translator
+    from leveret.policies.pcre import Translator
 
     try:
         return regex.compile(

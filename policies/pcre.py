@@ -14,7 +14,7 @@ from typing import Final
 
 import regex
 
-from policies.invalid_pattern import InvalidPattern
+from leveret.policies.invalid_pattern import InvalidPattern
 
 #: Counted repeats are unrolled when a pattern is compiled, ``((a{1000}){1000}){1000}`` to a thousand million
 #: nodes. At some 300 bytes a node this allows 20 MB. PCRE takes what it compiles to 64 KiB, sets of 32 bytes each.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from policies.invalid_pattern import InvalidPattern
-from policies.patterns import Pattern
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.patterns import Pattern
 
 Kind: TypeAlias = Literal["configure", "write", "read"]
 TopicKind: TypeAlias = Literal["write", "read"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from policies.invalid_pattern import InvalidPattern
-from policies.keys import fits, format_json_term, refuse_definition
-from policies.patterns import Pattern
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.keys import fits, format_json_term, refuse_definition
+from leveret.policies.patterns import Pattern
 
 #: What a policy may be for, and which resources that covers.
 APPLY_TO: Final[Mapping[str, frozenset[str]]] = {

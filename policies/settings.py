@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from policies.keys import KEYS, Merge
+from leveret.policies.keys import KEYS, Merge
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from protocol.faults import AmqpFault, WireFault
-from protocol.methods import Method
+from leveret.protocol.faults import AmqpFault, WireFault
+from leveret.protocol.methods import Method
 
 
 class MethodReceived:

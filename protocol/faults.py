@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from protocol.constants import REPLY_TEXT_LIMIT
+from leveret.protocol.constants import REPLY_TEXT_LIMIT
 
 
 class ReplyCode(IntEnum):

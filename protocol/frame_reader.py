@@ -11,7 +11,7 @@ import struct
 from enum import Enum, auto
 from typing import Any, Final
 
-from protocol.constants import (
+from leveret.protocol.constants import (
     BASIC_ACK,
     BASIC_PUBLISH,
     CLASS_BASIC,
@@ -25,10 +25,10 @@ from protocol.constants import (
     FRAME_OVERHEAD,
     MESSAGE_SIZE_CAP,
 )
-from protocol.erlang_terms import format_binary, format_octets
-from protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
-from protocol.faults import ConnectionFault, ReplyCode, WireFault, frame_error, unexpected_frame
-from protocol.methods import INDEX, METHODS, Method, decode_arguments, fills
+from leveret.protocol.erlang_terms import format_binary, format_octets
+from leveret.protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
+from leveret.protocol.faults import ConnectionFault, ReplyCode, WireFault, frame_error, unexpected_frame
+from leveret.protocol.methods import INDEX, METHODS, Method, decode_arguments, fills
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.properties import (
+from leveret.protocol.properties import (
     DELIVERY_MODE,
     EXPIRATION,
     HEADERS,

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from pamqp import commands
 
-from protocol.constants import FRAME_END, FRAME_METHOD
-from protocol.erlang_terms import format_octets
-from protocol.faults import ConnectionFault, WireFault, frame_error
-from protocol.field_table import FieldTable, MalformedTable, decode_table, encode_table
-from protocol.short_strings import encode_shortstr
-from protocol.utf8 import decode_utf8
+from leveret.protocol.constants import FRAME_END, FRAME_METHOD
+from leveret.protocol.erlang_terms import format_octets
+from leveret.protocol.faults import ConnectionFault, WireFault, frame_error
+from leveret.protocol.field_table import FieldTable, MalformedTable, decode_table, encode_table
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.protocol.utf8 import decode_utf8
 
 _FRAME_HEAD: Final = struct.Struct(">BHII")
 _NUMBERS: Final = {

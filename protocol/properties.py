@@ -10,10 +10,10 @@ import struct
 from functools import lru_cache
 from typing import Any, Final
 
-from protocol.constants import CLASS_BASIC
-from protocol.faults import ConnectionFault, ReplyCode
-from protocol.field_table import MAX_STORED_DEPTH, FieldTable, MalformedTable, decode_table, encode_table
-from protocol.short_strings import encode_shortstr
+from leveret.protocol.constants import CLASS_BASIC
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, MalformedTable, decode_table, encode_table
+from leveret.protocol.short_strings import encode_shortstr
 
 _HEAD: Final = struct.Struct(">HHQH")
 _U32: Final = struct.Struct(">I")

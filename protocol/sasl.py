@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from protocol.field_table import MalformedTable, as_text, decode_table, find
+from leveret.protocol.field_table import MalformedTable, as_text, decode_table, find
 
 
 class Credentials(NamedTuple):

@@ -16,7 +16,7 @@ def main() -> int:
         The exit status.
     """
     try:
-        from storage.analytics.command import main as run
+        from leveret.storage.analytics.command import main as run
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise

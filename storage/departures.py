@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.stores.segment_store import SegmentStore
 
 
 class _Departure:

@@ -7,29 +7,29 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from storage.clock import Clock
-from storage.commit.committer import Committer, SyncMode
-from storage.commit.group import CommitGroup
-from storage.commit.redo_log import RedoLog, remove_redo
-from storage.compaction.compactor import Compactor
-from storage.departures import Departures
-from storage.directory.data_directory import DataDirectory
-from storage.disk.descriptors import Descriptors, is_shortage
-from storage.disk.files import DiskFiles, Files, sync_files
-from storage.disk.space import DiskSpace
-from storage.disk.trash import Trash
-from storage.engine_options import EngineOptions
-from storage.event_format import Event, EventKind
-from storage.event_log import EventLog, EventPosition, read_events
-from storage.recovery.checkpointer import Checkpointer
-from storage.recovery.report import RecoveryReport
-from storage.recovery.restart import Restart, commit_recovered
-from storage.segments.dead_set import DeadSet
-from storage.snapshots.lease import remove_dead_snapshots
-from storage.store_places import StorePlaces
-from storage.stores.segment_store import SegmentStore, StoreState
-from storage.stores.stored_queue import StoredQueue
-from storage.uncommitted import Uncommitted
+from leveret.storage.clock import Clock
+from leveret.storage.commit.committer import Committer, SyncMode
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.redo_log import RedoLog, remove_redo
+from leveret.storage.compaction.compactor import Compactor
+from leveret.storage.departures import Departures
+from leveret.storage.directory.data_directory import DataDirectory
+from leveret.storage.disk.descriptors import Descriptors, is_shortage
+from leveret.storage.disk.files import DiskFiles, Files, sync_files
+from leveret.storage.disk.space import DiskSpace
+from leveret.storage.disk.trash import Trash
+from leveret.storage.engine_options import EngineOptions
+from leveret.storage.event_format import Event, EventKind
+from leveret.storage.event_log import EventLog, EventPosition, read_events
+from leveret.storage.recovery.checkpointer import Checkpointer
+from leveret.storage.recovery.report import RecoveryReport
+from leveret.storage.recovery.restart import Restart, commit_recovered
+from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.snapshots.lease import remove_dead_snapshots
+from leveret.storage.store_places import StorePlaces
+from leveret.storage.stores.segment_store import SegmentStore, StoreState
+from leveret.storage.stores.stored_queue import StoredQueue
+from leveret.storage.uncommitted import Uncommitted
 
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "events_since"]
 

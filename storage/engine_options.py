@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from storage.commit.committer import SyncMode
+from leveret.storage.commit.committer import SyncMode
 
 _SECOND: Final = 1_000_000
 #: Segments for which the stores need room.

@@ -22,7 +22,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.format import FORMAT_VERSION
+from leveret.storage.format import FORMAT_VERSION
 
 EVENT_MAGIC: Final = b"LVTEVT\x01\n"
 EVENT_BYTES: Final = 40

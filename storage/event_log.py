@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.commit.group import CommitGroup
-from storage.disk.files import Files, TornWriteError, write_file
-from storage.event_format import (
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.disk.files import Files, TornWriteError, write_file
+from leveret.storage.event_format import (
     EVENT_BYTES,
     Event,
     EventKind,

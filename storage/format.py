@@ -47,7 +47,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.message import Envelope
+from leveret.storage.message import Envelope
 
 #: What is written; a directory whose `min_reader` is higher than this cannot be read.
 FORMAT_VERSION: Final = 1

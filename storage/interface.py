@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from storage.event_format import EventKind
-from storage.message import Message
+from leveret.storage.event_format import EventKind
+from leveret.storage.message import Message
 
 #: A message out of a store: its sequence number, the message, whether it was delivered before.
 #: Sequence numbers rise in the order of arrival and are never used again.
@@ -98,7 +98,7 @@ class MessageStore(Protocol):
         Args:
             entries: In any order, best in that of their numbers.
             kind: Why.
-            flags: storage.event_format.DEAD_LETTERED, or 0.
+            flags: leveret.storage.event_format.DEAD_LETTERED, or 0.
         """
 
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:

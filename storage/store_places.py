@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage.directory.data_directory import DataDirectory
-from storage.disk.descriptors import Descriptors
-from storage.disk.files import Files
-from storage.disk.trash import Trash
-from storage.segments.segment import StorePlace
+from leveret.storage.directory.data_directory import DataDirectory
+from leveret.storage.disk.descriptors import Descriptors
+from leveret.storage.disk.files import Files
+from leveret.storage.disk.trash import Trash
+from leveret.storage.segments.segment import StorePlace
 
 
 class StorePlaces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.message import Envelope, Message
+from leveret.storage.message import Envelope, Message
 
 
 class StoredMessage(Message):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage.commit.group import CommitGroup
-from storage.directory.data_directory import DataDirectory
-from storage.event_log import EventLog
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.directory.data_directory import DataDirectory
+from leveret.storage.event_log import EventLog
+from leveret.storage.stores.segment_store import SegmentStore
 
 
 class Uncommitted:

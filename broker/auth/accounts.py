@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from broker.auth.attempts import AMQP, AuthAttempts, LoginThrottle
-from broker.auth.passwords import SHA256, hash_password, verify_password
-from broker.auth.users import User
-from policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
-from protocol.faults import access_refused
+from leveret.broker.auth.attempts import AMQP, AuthAttempts, LoginThrottle
+from leveret.broker.auth.passwords import SHA256, hash_password, verify_password
+from leveret.broker.auth.users import User
+from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
+from leveret.protocol.faults import access_refused
 
 #: Positive answers remembered; each is four short strings, so some 2 MB.
 _ANSWERS_MAX: Final = 8192

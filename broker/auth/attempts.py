@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from broker.addresses import plain
+from leveret.broker.addresses import plain
 
 #: Protocols by the names under which RabbitMQ counts them.
 AMQP: Final = "amqp091"

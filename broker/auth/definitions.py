@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
-from broker.auth.accounts import Accounts, UnknownUser
-from broker.auth.passwords import MD5, SHA256, InvalidHash, check_hash, hash_password
-from broker.auth.users import User, UserLimits
-from broker.config.errors import DefinitionsError
-from policies.invalid_pattern import InvalidPattern
+from leveret.broker.auth.accounts import Accounts, UnknownUser
+from leveret.broker.auth.passwords import MD5, SHA256, InvalidHash, check_hash, hash_password
+from leveret.broker.auth.users import User, UserLimits
+from leveret.broker.config.errors import DefinitionsError
+from leveret.policies.invalid_pattern import InvalidPattern
 
 #: Releases of RabbitMQ that exported hashes without naming the algorithm, and used MD5.
 _MD5_RELEASES: Final = ("1.", "2.", "3.0.", "3.1.", "3.2.", "3.3.", "3.4.", "3.5.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker.auth.passwords import SHA256
+from leveret.broker.auth.passwords import SHA256
 
 
 @dataclass(slots=True)

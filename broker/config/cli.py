@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from broker.config.errors import ConfigError, UsageError
-from broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, read
-from broker.config.options import OPTIONS
-from broker.config.raw_setting import RawSetting
-from broker.version import VERSION
+from leveret.broker.config.errors import ConfigError, UsageError
+from leveret.broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, read
+from leveret.broker.config.options import OPTIONS
+from leveret.broker.config.raw_setting import RawSetting
+from leveret.broker.version import VERSION
 
 if TYPE_CHECKING:
-    from broker.config.options import Settings
+    from leveret.broker.config.options import Settings
 
 
 CHECK_CONFIG: Final = "check-config"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
-    from broker.config.kinds import Kind
+    from leveret.broker.config.kinds import Kind
 
 T = TypeVar("T")
 

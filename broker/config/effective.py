@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.config.declaration import values
-from broker.config.options import OPTIONS
+from leveret.broker.config.declaration import values
+from leveret.broker.config.options import OPTIONS
 
 if TYPE_CHECKING:
-    from broker.config.options import Settings
+    from leveret.broker.config.options import Settings
 
 _SECRET: Final = "********"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.config.options import OPTIONS
+from leveret.broker.config.options import OPTIONS
 
 
 def is_group(name: str) -> bool:

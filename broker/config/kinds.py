@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from broker.config.units import parse_duration, parse_size
+from leveret.broker.config.units import parse_duration, parse_size
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.config.kinds import Endpoint
+from leveret.broker.config.kinds import Endpoint
 
 if TYPE_CHECKING:
-    from broker.config.options import Settings
+    from leveret.broker.config.options import Settings
 
 
 @dataclass(frozen=True, slots=True)

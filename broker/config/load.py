@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from broker.config.declaration import build
-from broker.config.errors import ConfigError
-from broker.config.groups import is_group, members
-from broker.config.options import OPTIONS, Settings
-from broker.config.raw_setting import RawSetting
+from leveret.broker.config.declaration import build
+from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.groups import is_group, members
+from leveret.broker.config.options import OPTIONS, Settings
+from leveret.broker.config.raw_setting import RawSetting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
 
 def _read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
     # Takes a tenth of the time in which a broker inside a test suite starts, which reads no file.
-    from broker.config.yaml_file import read_file
+    from leveret.broker.config.yaml_file import read_file
 
     return read_file(file)
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker.config import kinds
-from broker.config.declaration import Option, declared, group, option
-from broker.config.kinds import Endpoint, ProductVersion, SyncRule
-from broker.version import RABBITMQ_VERSION
+from leveret.broker.config import kinds
+from leveret.broker.config.declaration import Option, declared, group, option
+from leveret.broker.config.kinds import Endpoint, ProductVersion, SyncRule
+from leveret.broker.version import RABBITMQ_VERSION
 
 _PORT: Final = kinds.integer(0, 65535)
 # The empty pattern allows nothing.

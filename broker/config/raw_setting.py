@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.config.errors import ConfigError
+from leveret.broker.config.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

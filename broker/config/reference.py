@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.config.options import OPTIONS
+from leveret.broker.config.options import OPTIONS
 
 if TYPE_CHECKING:
-    from broker.config.declaration import Option
+    from leveret.broker.config.declaration import Option
 
 
 _INTRODUCTION: Final = """# Configuration

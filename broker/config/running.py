@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from broker.config.cli import parse
-from broker.config.listening import planned
-from broker.config.options import Settings
+from leveret.broker.config.cli import parse
+from leveret.broker.config.listening import planned
+from leveret.broker.config.options import Settings
 
 _PROGRAM: Final = "leveret"
 #: What to connect to where a broker listens on all addresses.

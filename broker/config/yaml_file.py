@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from broker.config.errors import ConfigError
-from broker.config.groups import is_group, members
-from broker.config.options import OPTIONS
-from broker.config.raw_setting import RawSetting
+from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.groups import is_group, members
+from leveret.broker.config.options import OPTIONS
+from leveret.broker.config.raw_setting import RawSetting
 
 
 def read_file(file: Path) -> Iterator[RawSetting | ConfigError]:

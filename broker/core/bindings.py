@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, TypeAlias
 
-from broker.core.exchanges.base import Exchange
-from broker.core.terms import Term, table_to_term
-from protocol.field_table import FieldTable, sort_table
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.terms import Term, table_to_term
+from leveret.protocol.field_table import FieldTable, sort_table
 
 
 class QueueDestination(Protocol):

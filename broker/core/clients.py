@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from broker.core.queues.queue import Queue
-from broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from broker.core.tracing import Tracer
-from protocol.faults import AmqpFault
-from protocol.field_table import FieldTable
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from leveret.broker.core.tracing import Tracer
+from leveret.protocol.faults import AmqpFault
+from leveret.protocol.field_table import FieldTable
 
 
 class ClientConsumer(Protocol):

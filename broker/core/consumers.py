@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from storage.interface import Entry
+from leveret.storage.interface import Entry
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
+    from leveret.broker.core.queues.queue import Queue
 
 
 class Holder:

@@ -13,18 +13,18 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from broker.core.routing import route_in_steps
-from policies.dead_letter import REJECTED, Death, queues_on_the_way, record_death
-from protocol import properties
-from protocol.field_table import FieldTable, find, normalize
-from protocol.properties import Properties, encode_headers
-from protocol.short_strings import encode_shortstr
-from storage.message import Envelope, Message
+from leveret.broker.core.routing import route_in_steps
+from leveret.policies.dead_letter import REJECTED, Death, queues_on_the_way, record_death
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldTable, find, normalize
+from leveret.protocol.properties import Properties, encode_headers
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.message import Envelope, Message
 
 if TYPE_CHECKING:
-    from broker.core.queues.dead_letter_batch import DeadLetterBatch
-    from broker.core.queues.queue import Queue
-    from broker.core.vhost import VirtualHost
+    from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
 
 log = logging.getLogger("leveret.queue")
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from broker.config.errors import DefinitionsError
-from broker.core.broker import Broker
-from broker.core.json_tables import table_from_json
-from broker.core.json_text import refuse_deep
-from broker.core.queues.declaration import QueueDeclaration
-from broker.core.vhost import VirtualHost
-from broker.core.vhost_metadata import InvalidMetadata, read_metadata
-from policies.limits import VHOST_LIMITS, refuse_limits
-from policies.policy import PolicyError, read_policy
-from protocol.constants import SHORTSTR_MAX
-from protocol.faults import AmqpFault, ReplyCode
-from protocol.field_table import FieldTable
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.json_tables import table_from_json
+from leveret.broker.core.json_text import refuse_deep
+from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
+from leveret.policies.limits import VHOST_LIMITS, refuse_limits
+from leveret.policies.policy import PolicyError, read_policy
+from leveret.protocol.constants import SHORTSTR_MAX
+from leveret.protocol.faults import AmqpFault, ReplyCode
+from leveret.protocol.field_table import FieldTable
 
 #: Parameters that are something else here, by component.
 COMPONENTS: Final = ("operator_policy", "vhost-limits")

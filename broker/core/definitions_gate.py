@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
-from broker.core.alarms import Alarms
-from broker.core.timers import Timer, Timers
-from protocol.faults import ConnectionFault, ReplyCode
-from storage.definitions import Changes, DefinitionsDatabase, Key
+from leveret.broker.core.alarms import Alarms
+from leveret.broker.core.timers import Timer, Timers
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.storage.definitions import Changes, DefinitionsDatabase, Key
 
 log = logging.getLogger("leveret.definitions")
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from broker.config.options import Settings
-from broker.core.broker import Broker
-from broker.core.memory import available_memory
-from broker.core.message_storage import DiskStorage
-from broker.core.timers import Timer
-from storage.commit.committer import SyncMode
-from storage.directory.directory_format import DataDirectoryError
-from storage.disk.files import DirectoryInUseError, DiskFiles
-from storage.engine import EngineOptions, StorageEngine
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.memory import available_memory
+from leveret.broker.core.message_storage import DiskStorage
+from leveret.broker.core.timers import Timer
+from leveret.storage.commit.committer import SyncMode
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.disk.files import DirectoryInUseError, DiskFiles
+from leveret.storage.engine import EngineOptions, StorageEngine
 
 log = logging.getLogger("leveret.storage")
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from policies.policy import Policy
-from protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
-from storage.definitions import Journal
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
+from leveret.storage.definitions import Journal
 
 if TYPE_CHECKING:
-    from broker.core.bindings import Binding
-    from broker.core.definitions_gate import DefinitionsGate
-    from broker.core.exchanges.base import Exchange
-    from broker.core.queues.queue import Queue
+    from leveret.broker.core.bindings import Binding
+    from leveret.broker.core.definitions_gate import DefinitionsGate
+    from leveret.broker.core.exchanges.base import Exchange
+    from leveret.broker.core.queues.queue import Queue
 
 
 def table_to_text(table: FieldTable) -> str:

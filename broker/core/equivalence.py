@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from broker.core.terms import display_value, to_term
-from protocol.faults import precondition_failed
-from protocol.field_table import TYPE_NAMES, FieldValue
+from leveret.broker.core.terms import display_value, to_term
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.field_table import TYPE_NAMES, FieldValue
 
 Kind: TypeAlias = Literal["queue", "exchange"]
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.core.json_tables import table_to_json
-from policies.limits import VHOST_LIMITS
+from leveret.broker.core.json_tables import table_to_json
+from leveret.policies.limits import VHOST_LIMITS
 
 if TYPE_CHECKING:
-    from broker.core.bindings import Binding
-    from broker.core.broker import Broker
-    from broker.core.exchanges.base import Exchange
-    from broker.core.queues.queue import Queue
-    from broker.core.vhost import VirtualHost
-    from policies.policy import Policy
+    from leveret.broker.core.bindings import Binding
+    from leveret.broker.core.broker import Broker
+    from leveret.broker.core.exchanges.base import Exchange
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
+    from leveret.policies.policy import Policy
 
 
 def export_vhosts(broker: Broker) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from storage.definitions import Journal, NoJournal
+from leveret.storage.definitions import Journal, NoJournal
 
 _KIND: Final = "global_parameter"
 #: Identifies the broker for good; made up at the first start.

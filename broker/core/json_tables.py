@@ -6,9 +6,9 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from broker.core.json_text import refuse_deep
-from protocol.constants import INT64_END, SHORTSTR_MAX
-from protocol.field_table import FieldTable, FieldValue, fold_value, longstr
+from leveret.broker.core.json_text import refuse_deep
+from leveret.protocol.constants import INT64_END, SHORTSTR_MAX
+from leveret.protocol.field_table import FieldTable, FieldValue, fold_value, longstr
 
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:

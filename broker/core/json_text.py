@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from protocol.field_table import MAX_DEPTH
+from leveret.protocol.field_table import MAX_DEPTH
 
 #: Values of a table that comes as JSON. Over AMQP one has room for fewer: a frame has 131,072 bytes.
 VALUES_MAX: Final = 65_536

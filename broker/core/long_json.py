@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator
 from typing import Any, Final
 
-from broker.core.json_text import decoder, parse_json, refuse_halves
+from leveret.broker.core.json_text import decoder, parse_json, refuse_halves
 
 #: Bytes that are read at once. Their values can be many, ``[[],[],…``, or few.
 _SHORT: Final = 65_536

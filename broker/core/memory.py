@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from broker.core.alarms import Alarms
+from leveret.broker.core.alarms import Alarms
 
 log = logging.getLogger("leveret.memory")
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from broker.core.definitions_gate import OPEN, DefinitionsGate
-from broker.core.queues.disk_storage import DiskQueueStorage
-from broker.core.queues.storage import QueueStorage, StorageRequest, memory_store
-from protocol.faults import ConnectionFault, ReplyCode
-from storage.engine import StorageEngine, StoredQueue
-from storage.stores.segment_store import SegmentStore
+from leveret.broker.core.definitions_gate import OPEN, DefinitionsGate
+from leveret.broker.core.queues.disk_storage import DiskQueueStorage
+from leveret.broker.core.queues.storage import QueueStorage, StorageRequest, memory_store
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.storage.engine import StorageEngine, StoredQueue
+from leveret.storage.stores.segment_store import SegmentStore
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
+    from leveret.broker.core.queues.queue import Queue
 
 #: Tells whether some of what one of these queues was given in this turn could not be written.
 HasFailed: TypeAlias = Callable[["Collection[Queue] | None"], bool]

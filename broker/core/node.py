@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from broker.core.stats.node import NodeStatistics
+from leveret.broker.core.stats.node import NodeStatistics
 
 #: Free disk space below which the disk alarm would be set, in bytes: RabbitMQ's default.
 _DISK_FREE_LIMIT: Final = 50_000_000

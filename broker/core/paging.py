@@ -8,8 +8,8 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Final
 
-from broker.core.broker import Broker
-from broker.core.memory import give_back_memory, used_memory
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.memory import give_back_memory, used_memory
 
 #: Queues that hold less than this are left alone: it would not help.
 _WORTHWHILE_BYTES: Final = 1 << 20

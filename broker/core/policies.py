@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-from broker.core.durable import DurableRecorder
-from policies.keys import merge_operator
-from policies.policy import Policy, winner
+from leveret.broker.core.durable import DurableRecorder
+from leveret.policies.keys import merge_operator
+from leveret.policies.policy import Policy, winner
 
 if TYPE_CHECKING:
-    from broker.core.exchanges.base import Exchange
-    from broker.core.queues.queue import Queue
-    from broker.core.topology import Topology
+    from leveret.broker.core.exchanges.base import Exchange
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.topology import Topology
 
 
 class VirtualHostPolicies:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from policies.explanation import why_not_in_force
-from policies.policy import APPLY_TO, Policy
+from leveret.policies.explanation import why_not_in_force
+from leveret.policies.policy import APPLY_TO, Policy
 
 if TYPE_CHECKING:
-    from broker.core.exchanges.base import Exchange
-    from broker.core.queues.queue import Queue
-    from broker.core.vhost import VirtualHost
+    from leveret.broker.core.exchanges.base import Exchange
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
 
 _QUEUES: Final = frozenset(("classic", "quorum"))
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from broker.core.policies import effective_definition
-from policies.policy import Policy, winner
-from policies.settings import QueueSettings, effective_settings
-from protocol.field_table import plain_values
+from leveret.broker.core.policies import effective_definition
+from leveret.policies.policy import Policy, winner
+from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.protocol.field_table import plain_values
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
-    from broker.core.vhost import VirtualHost
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
 
 
 @dataclass(frozen=True, slots=True)

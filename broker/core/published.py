@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from policies.arguments import MAX_TTL_MS
-from protocol import properties
-from protocol.faults import precondition_failed
-from protocol.field_table import TYPE_NAMES, FieldTable, find
-from protocol.properties import Properties
-from storage.message import Envelope
+from leveret.policies.arguments import MAX_TTL_MS
+from leveret.protocol import properties
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find
+from leveret.protocol.properties import Properties
+from leveret.storage.message import Envelope
 
 
 def published_to(envelope: Envelope) -> tuple[str, str]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from broker.core.published import read_expiration, read_extra_keys
-from broker.core.routing import route
-from broker.core.tracing import Origin
-from protocol import properties
-from protocol.faults import access_refused, precondition_failed
-from protocol.field_table import find, normalize
-from protocol.properties import Properties, encode_headers
-from protocol.short_strings import encode_shortstr
-from storage.message import Envelope, Message
+from leveret.broker.core.published import read_expiration, read_extra_keys
+from leveret.broker.core.routing import route
+from leveret.broker.core.tracing import Origin
+from leveret.protocol import properties
+from leveret.protocol.faults import access_refused, precondition_failed
+from leveret.protocol.field_table import find, normalize
+from leveret.protocol.properties import Properties, encode_headers
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.message import Envelope, Message
 
 if TYPE_CHECKING:
-    from broker.core.exchanges.base import Exchange
-    from broker.core.queues.queue import Queue
-    from broker.core.vhost import VirtualHost
+    from leveret.broker.core.exchanges.base import Exchange
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
 
 
 def publish(

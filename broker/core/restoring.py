@@ -10,15 +10,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeAlias
 
-from broker.core.broker import Broker
-from broker.core.durable import table_from_text
-from broker.core.export import vhost_limits
-from broker.core.queues.declaration import QueueDeclaration
-from broker.core.vhost import VirtualHost
-from broker.core.vhost_metadata import metadata_from_json
-from policies.policy import read_policy
-from protocol.faults import AmqpFault
-from storage.definitions import DefinitionsDatabase, Key, Row
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.durable import table_from_text
+from leveret.broker.core.export import vhost_limits
+from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_metadata import metadata_from_json
+from leveret.policies.policy import read_policy
+from leveret.protocol.faults import AmqpFault
+from leveret.storage.definitions import DefinitionsDatabase, Key, Row
 
 log = logging.getLogger("leveret.definitions")
 

@@ -6,10 +6,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.core.bindings import QueueDestination
-from broker.core.exchanges.base import Exchange
-from broker.core.topology import Topology
-from protocol.field_table import FieldTable
+from leveret.broker.core.bindings import QueueDestination
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.topology import Topology
+from leveret.protocol.field_table import FieldTable
 
 #: Routing keys and destinations that a step looks at.
 _LOOKS: Final = 1024

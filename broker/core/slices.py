@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator, Iterable
 from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from broker.core.time_slice import SLICE_MICROSECONDS, TimeSlice
+from leveret.broker.core.time_slice import SLICE_MICROSECONDS, TimeSlice
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

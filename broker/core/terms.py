@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias, cast
 
-from protocol.erlang_terms import format_binary, format_float
-from protocol.field_table import FLOAT_KINDS, TYPE_NAMES, FieldTable, FieldValue, as_text, fold_value
+from leveret.protocol.erlang_terms import format_binary, format_float
+from leveret.protocol.field_table import FLOAT_KINDS, TYPE_NAMES, FieldTable, FieldValue, as_text, fold_value
 
 Term: TypeAlias = "int | float | bytes | str | tuple[Term, ...]"
 

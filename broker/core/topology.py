@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from broker.core.bindings import Binding, BindingIdentity, Destination, QueueDestination
-from broker.core.durable import DurableRecorder
-from broker.core.equivalence import check_equal, check_flag, check_name
-from broker.core.exchanges import default, registry
-from broker.core.exchanges.base import Exchange
-from broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
-from protocol.faults import access_refused, not_found, precondition_failed
-from protocol.field_table import TYPE_NAMES, FieldTable, find
-from storage.definitions import NoJournal
+from leveret.broker.core.bindings import Binding, BindingIdentity, Destination, QueueDestination
+from leveret.broker.core.durable import DurableRecorder
+from leveret.broker.core.equivalence import check_equal, check_flag, check_name
+from leveret.broker.core.exchanges import default, registry
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
+from leveret.protocol.faults import access_refused, not_found, precondition_failed
+from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find
+from leveret.storage.definitions import NoJournal
 
 _ALTERNATE: Final = "alternate-exchange"
 _RESERVED_PREFIX: Final = "amq."

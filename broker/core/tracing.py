@@ -9,19 +9,19 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from broker.core.published import published_to, read_extra_keys
-from broker.core.routing import route
-from protocol import properties
-from protocol.constants import SHORTSTR_MAX
-from protocol.field_table import FieldTable, FieldValue, longstr, normalize
-from protocol.properties import FLAGS, Properties, encode_content_header, encode_headers
-from protocol.short_strings import encode_shortstr
-from storage.interface import Entry
-from storage.message import Envelope, Message
+from leveret.broker.core.published import published_to, read_extra_keys
+from leveret.broker.core.routing import route
+from leveret.protocol import properties
+from leveret.protocol.constants import SHORTSTR_MAX
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr, normalize
+from leveret.protocol.properties import FLAGS, Properties, encode_content_header, encode_headers
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
-    from broker.core.vhost import VirtualHost
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
 
 #: The exchange that copies are published to; every virtual host has it.
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.core.time_slice import TimeSlice
+from leveret.broker.core.time_slice import TimeSlice
 
 log = logging.getLogger("leveret.turn")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from protocol.faults import not_found
-from storage.definitions import Key
+from leveret.protocol.faults import not_found
+from leveret.storage.definitions import Key
 
 if TYPE_CHECKING:
-    from broker.core.durable import DurableRecorder
-    from broker.core.message_storage import MessageStorage
+    from leveret.broker.core.durable import DurableRecorder
+    from leveret.broker.core.message_storage import MessageStorage
 
 
 class Unrestored:

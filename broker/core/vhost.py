@@ -8,38 +8,38 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.core.dead_letter import DeadLetters
-from broker.core.durable import DurableRecorder
-from broker.core.exchanges.base import Exchange
-from broker.core.message_storage import MessageStorage
-from broker.core.policies import VirtualHostPolicies
-from broker.core.queues.counters import QueueCounters
-from broker.core.queues.dead_letter_batch import DeadLetterBatch
-from broker.core.queues.declaration import (
+from leveret.broker.core.dead_letter import DeadLetters
+from leveret.broker.core.durable import DurableRecorder
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.message_storage import MessageStorage
+from leveret.broker.core.policies import VirtualHostPolicies
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
     check_equivalent,
     check_locked,
 )
-from broker.core.queues.priority import PriorityQueue
-from broker.core.queues.queue import Queue
-from broker.core.queues.quorum import QuorumQueue
-from broker.core.queues.storage import StorageRequest
-from broker.core.stats.counters import ExchangeCounters
-from broker.core.stats.losses import DeletedObjects
-from broker.core.stats.totals import VirtualHostStatistics
-from broker.core.timers import Timers
-from broker.core.topology import Topology
-from broker.core.turn import Turn
-from broker.core.unrestored import Unrestored
-from broker.core.vhost_metadata import VirtualHostMetadata
-from protocol.faults import not_found, precondition_failed
-from protocol.field_table import FieldTable, find
-from storage.definitions import NoJournal
-from storage.message import Message
+from leveret.broker.core.queues.priority import PriorityQueue
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.quorum import QuorumQueue
+from leveret.broker.core.queues.storage import StorageRequest
+from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.stats.losses import DeletedObjects
+from leveret.broker.core.stats.totals import VirtualHostStatistics
+from leveret.broker.core.timers import Timers
+from leveret.broker.core.topology import Topology
+from leveret.broker.core.turn import Turn
+from leveret.broker.core.unrestored import Unrestored
+from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.protocol.faults import not_found, precondition_failed
+from leveret.protocol.field_table import FieldTable, find
+from leveret.storage.definitions import NoJournal
+from leveret.storage.message import Message
 
 if TYPE_CHECKING:
-    from broker.core.tracing import Tracer
+    from leveret.broker.core.tracing import Tracer
 
 
 class ReplyReceiver(Protocol):

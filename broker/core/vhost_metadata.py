@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from policies.arguments import QUEUE_TYPES
-from protocol.field_table import FieldTable, find, longstr
+from leveret.policies.arguments import QUEUE_TYPES
+from leveret.protocol.field_table import FieldTable, find, longstr
 
 
 @dataclass(frozen=True, slots=True)

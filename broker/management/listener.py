@@ -11,11 +11,11 @@ from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING
 
-from broker.accepting import Acceptor
-from broker.tls import Tls
+from leveret.broker.accepting import Acceptor
+from leveret.broker.tls import Tls
 
 if TYPE_CHECKING:
-    from broker.management.http.server import HttpServer
+    from leveret.broker.management.http.server import HttpServer
 
 
 class HttpListener:

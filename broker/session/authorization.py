@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from broker.auth.accounts import Accounts
-from broker.auth.users import User
-from broker.core.vhost import VirtualHost
-from protocol.faults import access_refused
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.users import User
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol.faults import access_refused
 
 
 class Authorization:

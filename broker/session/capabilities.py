@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.field_table import FieldTable, find
+from leveret.protocol.field_table import FieldTable, find
 
 
 class Capabilities:

@@ -8,25 +8,25 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from broker.core.consumers import Holder
-from broker.core.queues.queue import Queue
-from broker.core.stats.counters import ChannelCounters
-from broker.core.tracing import Origin, Tracer
-from broker.session.confirms import Confirms
-from broker.session.delivery import ChannelConsumer
-from broker.session.shared_prefetch import SharedPrefetch
-from broker.session.transaction import Transaction
-from broker.session.unacked import Held, Unacked
-from protocol.faults import AmqpFault, encode_reply_text, not_found
-from protocol.methods import INDEX, encode_method
-from protocol.states import ChannelState
-from storage.interface import Entry
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.core.tracing import Origin, Tracer
+from leveret.broker.session.confirms import Confirms
+from leveret.broker.session.delivery import ChannelConsumer
+from leveret.broker.session.shared_prefetch import SharedPrefetch
+from leveret.broker.session.transaction import Transaction
+from leveret.broker.session.unacked import Held, Unacked
+from leveret.protocol.faults import AmqpFault, encode_reply_text, not_found
+from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.states import ChannelState
+from leveret.storage.interface import Entry
 
 if TYPE_CHECKING:
-    from broker.core.message_storage import HasFailed
-    from broker.core.vhost import VirtualHost
-    from broker.session.connection import Connection
-    from broker.session.direct_reply import ReplyConsumer
+    from leveret.broker.core.message_storage import HasFailed
+    from leveret.broker.core.vhost import VirtualHost
+    from leveret.broker.session.connection import Connection
+    from leveret.broker.session.direct_reply import ReplyConsumer
 
 #: What becomes of messages that a client settles; each is a method of Queue.
 Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]

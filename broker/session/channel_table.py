@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from broker.core.user_counts import count_down
-from broker.session.channel import Channel
-from protocol.faults import ConnectionFault, ReplyCode
-from protocol.states import ChannelState
+from leveret.broker.core.user_counts import count_down
+from leveret.broker.session.channel import Channel
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.protocol.states import ChannelState
 
 if TYPE_CHECKING:
-    from broker.session.connection import Connection
+    from leveret.broker.session.connection import Connection
 
 
 class ChannelTable:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from protocol.methods import INDEX, encode_method
+from leveret.protocol.methods import INDEX, encode_method
 
 if TYPE_CHECKING:
-    from broker.core.definitions_gate import DefinitionsGate
-    from broker.core.message_storage import HasFailed
-    from broker.core.queues.queue import Queue
-    from broker.core.stats.counters import ChannelCounters
+    from leveret.broker.core.definitions_gate import DefinitionsGate
+    from leveret.broker.core.message_storage import HasFailed
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.stats.counters import ChannelCounters
 
 _ACK: Final = INDEX["basic.ack"]
 _NACK: Final = INDEX["basic.nack"]

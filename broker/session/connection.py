@@ -9,32 +9,32 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from broker.addresses import is_loopback
-from broker.session.authorization import Authorization
-from broker.session.capabilities import Capabilities
-from broker.session.channel_table import ChannelTable
-from broker.session.dispatch import dispatch, method_of
-from broker.session.handshake import Handshake
-from broker.session.heartbeat import Heartbeat
-from broker.session.intake import Intake
-from broker.session.output import Output
-from broker.session.peer_certificate import TlsSession, tls_session
-from broker.session.remembered_routes import RememberedRoutes
-from broker.session.route_search import RouteSearch
-from broker.session.sockets import disable_delay, ends, name_of, reset
-from broker.session.unfinished import Unfinished
-from protocol.events import Event, MethodReceived
-from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
-from protocol.field_table import FieldTable
-from protocol.frame_reader import ChannelFrames, FrameReader
-from protocol.methods import INDEX, encode_method
-from protocol.proxy_header import ProxiedEnds
-from protocol.states import ConnectionInput, ConnectionState, next_connection_state
+from leveret.broker.addresses import is_loopback
+from leveret.broker.session.authorization import Authorization
+from leveret.broker.session.capabilities import Capabilities
+from leveret.broker.session.channel_table import ChannelTable
+from leveret.broker.session.dispatch import dispatch, method_of
+from leveret.broker.session.handshake import Handshake
+from leveret.broker.session.heartbeat import Heartbeat
+from leveret.broker.session.intake import Intake
+from leveret.broker.session.output import Output
+from leveret.broker.session.peer_certificate import TlsSession, tls_session
+from leveret.broker.session.remembered_routes import RememberedRoutes
+from leveret.broker.session.route_search import RouteSearch
+from leveret.broker.session.sockets import disable_delay, ends, name_of, reset
+from leveret.broker.session.unfinished import Unfinished
+from leveret.protocol.events import Event, MethodReceived
+from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
+from leveret.protocol.field_table import FieldTable
+from leveret.protocol.frame_reader import ChannelFrames, FrameReader
+from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.proxy_header import ProxiedEnds
+from leveret.protocol.states import ConnectionInput, ConnectionState, next_connection_state
 
 if TYPE_CHECKING:
-    from broker.auth.users import User
-    from broker.core.vhost import VirtualHost
-    from broker.session.server import Server
+    from leveret.broker.auth.users import User
+    from leveret.broker.core.vhost import VirtualHost
+    from leveret.broker.session.server import Server
 
 log = logging.getLogger("leveret.connection")
 

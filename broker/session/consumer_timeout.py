@@ -13,10 +13,10 @@ from collections import deque
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from broker.session.channel import Channel
-from broker.session.server import Server
-from protocol.faults import ChannelFault, ReplyCode
-from protocol.states import ChannelState
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.server import Server
+from leveret.protocol.faults import ChannelFault, ReplyCode
+from leveret.protocol.states import ChannelState
 
 #: RabbitMQ looks once a minute.
 _LOOK_SECONDS: Final = 60.0

@@ -6,18 +6,18 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.core.consumers import Consumer
-from broker.session.shared_prefetch import UNLIMITED
-from protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
-from protocol.field_table import FieldTable
-from protocol.methods import INDEX, encode_method
-from protocol.short_strings import encode_shortstr
-from storage.interface import Entry
-from storage.message import Envelope, Message
+from leveret.broker.core.consumers import Consumer
+from leveret.broker.session.shared_prefetch import UNLIMITED
+from leveret.protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
+from leveret.protocol.field_table import FieldTable
+from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
-    from broker.session.channel import Channel
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.session.channel import Channel
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _NEXT_FRAME: Final = struct.Struct(">BBHI")

@@ -9,12 +9,12 @@ import base64
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from broker.session.delivery import send_message
-from protocol.methods import INDEX
-from storage.message import Message
+from leveret.broker.session.delivery import send_message
+from leveret.protocol.methods import INDEX
+from leveret.storage.message import Message
 
 if TYPE_CHECKING:
-    from broker.session.channel import Channel
+    from leveret.broker.session.channel import Channel
 
 #: The pseudo-queue that a client consumes from, and the reply-to of its requests.
 REPLY_QUEUE: Final = "amq.rabbitmq.reply-to"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.session.handlers.basic import acknowledge_run
-from broker.session.handlers.registry import HANDLERS
-from broker.session.publishing import publish_run, publish_varied
-from broker.session.unfinished import Unfinished
-from protocol.constants import BASIC_ACK, BASIC_PUBLISH
-from protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
-from protocol.faults import ChannelFault, ConnectionFault, ReplyCode
-from protocol.methods import INDEX, encode_method
-from protocol.states import ChannelState
+from leveret.broker.session.handlers.basic import acknowledge_run
+from leveret.broker.session.handlers.registry import HANDLERS
+from leveret.broker.session.publishing import publish_run, publish_varied
+from leveret.broker.session.unfinished import Unfinished
+from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH
+from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
+from leveret.protocol.faults import ChannelFault, ConnectionFault, ReplyCode
+from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.states import ChannelState
 
 if TYPE_CHECKING:
-    from broker.session.channel import Channel
-    from broker.session.connection import Connection
+    from leveret.broker.session.channel import Channel
+    from leveret.broker.session.connection import Connection
 
 _CONNECTION_CLOSE: Final = INDEX["connection.close"]
 _UPDATE_SECRET: Final = INDEX["connection.update-secret"]

@@ -10,19 +10,19 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.session.capabilities import Capabilities
-from protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
-from protocol.erlang_terms import format_binary
-from protocol.events import Event, MethodReceived
-from protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault
-from protocol.methods import INDEX, encode_method
-from protocol.sasl import MECHANISMS, MalformedResponse
-from protocol.states import ConnectionInput, ConnectionState
+from leveret.broker.session.capabilities import Capabilities
+from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
+from leveret.protocol.erlang_terms import format_binary
+from leveret.protocol.events import Event, MethodReceived
+from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault
+from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.sasl import MECHANISMS, MalformedResponse
+from leveret.protocol.states import ConnectionInput, ConnectionState
 
 if TYPE_CHECKING:
-    from broker.auth.users import User
-    from broker.core.vhost import VirtualHost
-    from broker.session.connection import Connection
+    from leveret.broker.auth.users import User
+    from leveret.broker.core.vhost import VirtualHost
+    from leveret.broker.session.connection import Connection
 
 log = logging.getLogger("leveret.connection")
 

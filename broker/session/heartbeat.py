@@ -6,8 +6,8 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Final
 
-from broker.session.output import Output
-from protocol.constants import FRAME_END, FRAME_HEARTBEAT
+from leveret.broker.session.output import Output
+from leveret.protocol.constants import FRAME_END, FRAME_HEARTBEAT
 
 HEARTBEAT_FRAME: Final = bytes((FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END))
 

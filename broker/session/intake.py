@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
-from protocol.events import Event, PublishRun, VariedRun
-from protocol.methods import INDEX, encode_method
-from protocol.states import ConnectionState
+from leveret.protocol.events import Event, PublishRun, VariedRun
+from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.states import ConnectionState
 
 if TYPE_CHECKING:
-    from broker.session.connection import Connection
+    from leveret.broker.session.connection import Connection
 
 _PUBLISHES: Final = (PublishRun, VariedRun)
 log = logging.getLogger("leveret.connection")

@@ -8,16 +8,16 @@ import socket
 from functools import partial
 from typing import Final
 
-from broker.accepting import Acceptor, Refused
-from broker.session.connection import Connection
-from broker.session.consumer_timeout import ConsumerTimeout
-from broker.session.proxied import read_header
-from broker.session.server import Server
-from broker.session.sockets import describe, name_of
-from broker.tls import Tls
-from broker.tls_handshake import HandshakeFailed, encrypt
-from protocol.faults import ConnectionFault, ReplyCode
-from protocol.proxy_header import MalformedProxyHeader, ProxiedEnds
+from leveret.broker.accepting import Acceptor, Refused
+from leveret.broker.session.connection import Connection
+from leveret.broker.session.consumer_timeout import ConsumerTimeout
+from leveret.broker.session.proxied import read_header
+from leveret.broker.session.server import Server
+from leveret.broker.session.sockets import describe, name_of
+from leveret.broker.tls import Tls
+from leveret.broker.tls_handshake import HandshakeFailed, encrypt
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds
 
 log = logging.getLogger("leveret.connection")
 

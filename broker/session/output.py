@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.core.stats.counters import ConnectionCounters
-from broker.core.turn import Turn
+from leveret.broker.core.stats.counters import ConnectionCounters
+from leveret.broker.core.turn import Turn
 
 if TYPE_CHECKING:
-    from broker.session.channel import Channel
-    from broker.session.delivery import ChannelConsumer
+    from leveret.broker.session.channel import Channel
+    from leveret.broker.session.delivery import ChannelConsumer
 
 #: Output collected for one connection in one turn beyond which its consumers wait for the next: bounds
 #: memory, and keeps one consumer with a backlog from holding up everyone else.

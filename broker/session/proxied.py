@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from protocol.proxy_header import MalformedProxyHeader, ProxiedEnds, ProxyHeaderReader
+from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds, ProxyHeaderReader
 
 
 async def read_header(sock: socket.socket, seconds: float) -> ProxiedEnds | None:

@@ -10,23 +10,23 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.core.published import read_expiration, read_extra_keys
-from broker.core.queues.queue import Queue
-from broker.session.delivery import send_message
-from broker.session.direct_reply import REPLY_QUEUE
-from protocol import properties
-from protocol.events import Publish, PublishRun, VariedRun
-from protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
-from protocol.field_table import MAX_DEPTH, FieldTable, find, normalize
-from protocol.header_scan import DECODE, PERSISTENT, scan_header
-from protocol.methods import INDEX
-from protocol.properties import Properties, encode_headers, encode_text
-from storage.message import Envelope, Message
+from leveret.broker.core.published import read_expiration, read_extra_keys
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.session.delivery import send_message
+from leveret.broker.session.direct_reply import REPLY_QUEUE
+from leveret.protocol import properties
+from leveret.protocol.events import Publish, PublishRun, VariedRun
+from leveret.protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
+from leveret.protocol.field_table import MAX_DEPTH, FieldTable, find, normalize
+from leveret.protocol.header_scan import DECODE, PERSISTENT, scan_header
+from leveret.protocol.methods import INDEX
+from leveret.protocol.properties import Properties, encode_headers, encode_text
+from leveret.storage.message import Envelope, Message
 
 if TYPE_CHECKING:
-    from broker.core.exchanges.base import Exchange
-    from broker.session.channel import Channel
-    from broker.session.connection import Connection
+    from leveret.broker.core.exchanges.base import Exchange
+    from leveret.broker.session.channel import Channel
+    from leveret.broker.session.connection import Connection
 
 _RETURN: Final = INDEX["basic.return"]
 _BODY_SIZE: Final = struct.Struct(">Q")

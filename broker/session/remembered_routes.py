@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.session.publishing import PublishRoute
-    from protocol.events import Publish
+    from leveret.broker.session.publishing import PublishRoute
+    from leveret.protocol.events import Publish
 
 #: Publishes that may have a route: as many as the frame reader tells apart.
 _PUBLISHES_MAX: Final = 4096

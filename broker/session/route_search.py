@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from broker.core.exchanges.base import Exchange
-from broker.core.routing import Route, route_in_steps
-from broker.core.topology import Topology
-from broker.core.turn import Turn
-from broker.session.unfinished import Unfinished
-from protocol.field_table import FieldTable
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.routing import Route, route_in_steps
+from leveret.broker.core.topology import Topology
+from leveret.broker.core.turn import Turn
+from leveret.broker.session.unfinished import Unfinished
+from leveret.protocol.field_table import FieldTable
 
 
 class RouteSearch:

@@ -8,14 +8,14 @@ import platform
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.auth.accounts import Accounts
-from broker.config.options import Settings
-from broker.core.broker import Broker
-from broker.version import VERSION
-from protocol.field_table import FieldTable, FieldValue, longstr
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.version import VERSION
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
 if TYPE_CHECKING:
-    from broker.session.connection import Connection
+    from leveret.broker.session.connection import Connection
 
 #: Read at most so much at once. One buffer serves all connections, so idle ones cost none.
 _READ_BUFFER_SIZE: Final = 262_144

@@ -8,7 +8,7 @@ import struct
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from broker.addresses import plain, written
+from leveret.broker.addresses import plain, written
 
 #: struct linger: on, for 0 s.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)

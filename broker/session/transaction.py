@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from protocol.faults import precondition_failed
-from protocol.methods import INDEX
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.methods import INDEX
 
 if TYPE_CHECKING:
-    from broker.core.message_storage import HasFailed
-    from broker.session.channel import Channel, Outcome
-    from broker.session.unacked import Held
+    from leveret.broker.core.message_storage import HasFailed
+    from leveret.broker.session.channel import Channel, Outcome
+    from leveret.broker.session.unacked import Held
 
 
 _COMMIT: Final = INDEX["tx.commit"]

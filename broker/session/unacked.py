@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from broker.core.consumers import Holder
-from protocol.faults import precondition_failed
-from storage.interface import Entry
+from leveret.broker.core.consumers import Holder
+from leveret.protocol.faults import precondition_failed
+from leveret.storage.interface import Entry
 
 #: Who holds which message.
 Held: TypeAlias = tuple[Holder, Entry]

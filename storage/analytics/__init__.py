@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.analytics.session import Session as Session
-from storage.analytics.session import register as register
+from leveret.storage.analytics.session import Session as Session
+from leveret.storage.analytics.session import register as register
 
 __all__ = ["Session", "register"]

@@ -7,12 +7,12 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from storage.analytics.moments import shared, take
-from storage.analytics.options import Options
-from storage.analytics.partitions import event_partitions, message_partitions, place_of, queue_partitions
-from storage.analytics.pruning import Pruning
-from storage.analytics.table_reading import read_partition
-from storage.snapshots.snapshot import Snapshot
+from leveret.storage.analytics.moments import shared, take
+from leveret.storage.analytics.options import Options
+from leveret.storage.analytics.partitions import event_partitions, message_partitions, place_of, queue_partitions
+from leveret.storage.analytics.pruning import Pruning
+from leveret.storage.analytics.table_reading import read_partition
+from leveret.storage.snapshots.snapshot import Snapshot
 
 
 class LeveretReader(DataSourceReader):

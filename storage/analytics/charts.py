@@ -10,7 +10,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from storage.analytics.result_output import Rows
+from leveret.storage.analytics.result_output import Rows
 
 _COLOURS: Final = ("#2f6690", "#d1495b", "#edae49", "#5b8e7d", "#7d5ba6", "#8d6a4f", "#3a7ca5", "#6c757d")
 #: More lines or colours than this cannot be told apart.

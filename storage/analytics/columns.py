@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.properties import FLAGS
+from leveret.protocol.properties import FLAGS
 
 _TYPES: Final = {"delivery_mode": "int", "priority": "int", "timestamp": "timestamp"}
 #: Properties of a message with their Spark types, in the order of the wire. Headers are columns of their own.

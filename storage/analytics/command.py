@@ -22,17 +22,17 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from storage.analytics.errors import AnalyticsError
-from storage.analytics.java_stderr import JavaStderr
-from storage.analytics.job_options import JobOptions
-from storage.analytics.jobs.registry import JOBS, SUMMARIES
-from storage.analytics.jobs.report import page
-from storage.analytics.progress import SparkProgress
-from storage.analytics.result_output import FORMATS, rows_of, write_results
-from storage.analytics.session import register
-from storage.directory.directory_format import DataDirectoryError
-from storage.snapshots.reader import DamagedRecordError
-from storage.snapshots.snapshot import SnapshotError
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.java_stderr import JavaStderr
+from leveret.storage.analytics.job_options import JobOptions
+from leveret.storage.analytics.jobs.registry import JOBS, SUMMARIES
+from leveret.storage.analytics.jobs.report import page
+from leveret.storage.analytics.progress import SparkProgress
+from leveret.storage.analytics.result_output import FORMATS, rows_of, write_results
+from leveret.storage.analytics.session import register
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.snapshots.reader import DamagedRecordError
+from leveret.storage.snapshots.snapshot import SnapshotError
 
 _JAVA_MINIMUM: Final = 17
 #: Errors of the data source reach the caller inside of Spark's, with a Java stack behind them.

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from storage.analytics.errors import AnalyticsError
-from storage.disk.files import DiskFiles
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.disk.files import DiskFiles
 
 
 class LocalFiles(DiskFiles):

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage.analytics.arrow_slices import times
-from storage.analytics.record_rows import RowDamage, RowLimits
-from storage.directory.queue_names import QueueName
-from storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
+from leveret.storage.analytics.arrow_slices import times
+from leveret.storage.analytics.record_rows import RowDamage, RowLimits
+from leveret.storage.directory.queue_names import QueueName
+from leveret.storage.event_format import DEAD_LETTERED, EVENT_BYTES, NEVER_STORED, EventKind
 
 _EVENT: Final = np.dtype(
     [

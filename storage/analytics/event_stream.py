@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from storage.analytics.errors import AnalyticsError
-from storage.analytics.options import Options
-from storage.analytics.partitions import EventsPartition, event_partitions, place_of
-from storage.analytics.record_rows import RowLimits
-from storage.event_format import EVENT_BYTES
-from storage.event_log import EventPosition
-from storage.snapshots.snapshot import EventFileView, Request, Snapshot, take_snapshot
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.options import Options
+from leveret.storage.analytics.partitions import EventsPartition, event_partitions, place_of
+from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.event_format import EVENT_BYTES
+from leveret.storage.event_log import EventPosition
+from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot, take_snapshot
 
 
 class EventStream:

@@ -6,8 +6,8 @@ import base64
 import json
 from typing import Any, Final, NamedTuple
 
-from protocol.field_table import MAX_STORED_DEPTH, FieldTable, FieldValue, MalformedTable
-from protocol.field_table import decode_table as decode
+from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, FieldValue, MalformedTable
+from leveret.protocol.field_table import decode_table as decode
 
 
 class TypedValue(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from storage.analytics.report_page import duration_text
-from storage.analytics.result_output import Rows
+from leveret.storage.analytics.report_page import duration_text
+from leveret.storage.analytics.result_output import Rows
 
 #: What to call the kinds of events that are a loss.
 _REASONS: Final = {

@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.columns import TABLES
-from storage.analytics.data_files import absolute
-from storage.analytics.options import parse_time
-from storage.analytics.session import register
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.data_files import absolute
+from leveret.storage.analytics.options import parse_time
+from leveret.storage.analytics.session import register
 
 #: What a job makes: data frames by name, the one that it is about first.
 Results: TypeAlias = dict[str, DataFrame]

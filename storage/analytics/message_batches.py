@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from storage.analytics.arrow_slices import binary_slices, constant, text_slices, times
-from storage.analytics.columns import HEADERS, PROPERTIES
-from storage.analytics.field_table import TypedValue, as_json, as_text, decode_table, plain
-from storage.analytics.property_slices import property_column, property_slices
-from storage.analytics.record_rows import Positions, RecordRows, inside
-from storage.format import PERSISTENT
+from leveret.storage.analytics.arrow_slices import binary_slices, constant, text_slices, times
+from leveret.storage.analytics.columns import HEADERS, PROPERTIES
+from leveret.storage.analytics.field_table import TypedValue, as_json, as_text, decode_table, plain
+from leveret.storage.analytics.property_slices import property_column, property_slices
+from leveret.storage.analytics.record_rows import Positions, RecordRows, inside
+from leveret.storage.format import PERSISTENT
 
 _STRINGS: Final = pa.map_(pa.string(), pa.string())
 _COUNT_MAX: Final = (1 << 63) - 1

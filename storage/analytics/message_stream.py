@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from storage.analytics.errors import AnalyticsError
-from storage.analytics.message_batches import Label
-from storage.analytics.options import STREAM_TIMEOUT, Options
-from storage.analytics.partitions import MessagesPartition, Place, SegmentPart, group_parts
-from storage.analytics.pinned_segments import keep_for, load_parts, save_parts
-from storage.analytics.record_rows import RowLimits, select_rows
-from storage.disk.files import DiskFiles
-from storage.format import Stream
-from storage.snapshots.lease import SNAPSHOTS, SnapshotLease
-from storage.snapshots.segments import SegmentView
-from storage.snapshots.snapshot import QueueView, Request, Snapshot, StoreView, read_directory_format, take_snapshot
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.message_batches import Label
+from leveret.storage.analytics.options import STREAM_TIMEOUT, Options
+from leveret.storage.analytics.partitions import MessagesPartition, Place, SegmentPart, group_parts
+from leveret.storage.analytics.pinned_segments import keep_for, load_parts, save_parts
+from leveret.storage.analytics.record_rows import RowLimits, select_rows
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.format import Stream
+from leveret.storage.snapshots.lease import SNAPSHOTS, SnapshotLease
+from leveret.storage.snapshots.segments import SegmentView
+from leveret.storage.snapshots.snapshot import (
+    QueueView,
+    Request,
+    Snapshot,
+    StoreView,
+    read_directory_format,
+    take_snapshot,
+)
 
 _NUMBERS_MAX: Final = (1 << 63) - 1
 

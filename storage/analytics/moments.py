@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
-from storage.analytics.data_files import absolute, open_files
-from storage.analytics.errors import AnalyticsError
-from storage.analytics.options import Options
-from storage.snapshots.lease import TIMEOUT
-from storage.snapshots.reader import DamagedRecordError
-from storage.snapshots.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
+from leveret.storage.analytics.data_files import absolute, open_files
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.options import Options
+from leveret.storage.snapshots.lease import TIMEOUT
+from leveret.storage.snapshots.reader import DamagedRecordError
+from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
 
 _LOG: Final = logging.getLogger(__name__)
 #: In a session's directory: snapshots that queries share. What is beside it are paths of leases.

@@ -9,10 +9,10 @@ from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from typing import Final
 
-from storage.analytics.columns import TABLES
-from storage.analytics.errors import OptionError
-from storage.analytics.record_rows import RowLimits
-from storage.snapshots.lease import TIMEOUT
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.snapshots.lease import TIMEOUT
 
 _WILD: Final = frozenset("*?[")
 _NAMES: Final = (

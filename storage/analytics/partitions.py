@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from storage.analytics.message_batches import Label
-from storage.analytics.record_rows import RowLimits
-from storage.directory.queue_names import QueueName
-from storage.snapshots.segments import SegmentView
-from storage.snapshots.snapshot import EventFileView, QueueView, Snapshot
+from leveret.storage.analytics.message_batches import Label
+from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.directory.queue_names import QueueName
+from leveret.storage.snapshots.segments import SegmentView
+from leveret.storage.snapshots.snapshot import EventFileView, QueueView, Snapshot
 
 #: Tasks are not made larger to get fewer than this many, nor larger than this many bytes.
 _TASKS_MIN: Final = 64

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from storage.analytics.message_batches import Label
-from storage.analytics.partitions import Place, SegmentPart
-from storage.analytics.record_rows import RowLimits
-from storage.snapshots.lease import LEASE_FILE
-from storage.snapshots.segments import SegmentView
+from leveret.storage.analytics.message_batches import Label
+from leveret.storage.analytics.partitions import Place, SegmentPart
+from leveret.storage.analytics.record_rows import RowLimits
+from leveret.storage.snapshots.lease import LEASE_FILE
+from leveret.storage.snapshots.segments import SegmentView
 
 _PARTS_FILE: Final = "PARTS"
 

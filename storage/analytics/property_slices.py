@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from protocol.properties import FLAGS
-from storage.analytics.arrow_slices import text_slices, times
-from storage.analytics.record_rows import Positions, RecordRows
+from leveret.protocol.properties import FLAGS
+from leveret.storage.analytics.arrow_slices import text_slices, times
+from leveret.storage.analytics.record_rows import Positions, RecordRows
 
 #: Class, weight and body size stand before the flags.
 _FLAGS_AT: Final = 12

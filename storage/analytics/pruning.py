@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from storage.analytics.options import microseconds
-from storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.options import microseconds
+from leveret.storage.analytics.record_rows import RowLimits
 
 #: Which column of a table is its time.
 _TIMES: Final = {"messages": "enqueued_at", "events": "at"}

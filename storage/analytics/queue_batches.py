@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from storage.analytics.columns import TABLES
-from storage.analytics.partitions import is_told
-from storage.analytics.record_rows import RowDamage, RowLimits, select_rows
-from storage.format import Stream
-from storage.snapshots.segments import SegmentView
-from storage.snapshots.snapshot import QueueView
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.partitions import is_told
+from leveret.storage.analytics.record_rows import RowDamage, RowLimits, select_rows
+from leveret.storage.format import Stream
+from leveret.storage.snapshots.segments import SegmentView
+from leveret.storage.snapshots.snapshot import QueueView
 
 ARROW_TYPES: Final[dict[str, Any]] = {
     "string": pa.string(),

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from storage.format import (
+from leveret.storage.format import (
     FOOTER_BYTES,
     INDEX_STEP,
     RECORD_BYTES,
@@ -18,8 +18,8 @@ from storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
-from storage.segments.scan import scan
-from storage.snapshots.segments import SegmentView
+from leveret.storage.segments.scan import scan
+from leveret.storage.snapshots.segments import SegmentView
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 #: Head, two empty names, and a content header without properties.

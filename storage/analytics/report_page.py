@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from storage.analytics.charts import script
-from storage.analytics.result_output import Rows, as_html_table
+from leveret.storage.analytics.charts import script
+from leveret.storage.analytics.result_output import Rows, as_html_table
 
 #: Rows of a table in the page at most.
 ROWS_MAX: Final = 50

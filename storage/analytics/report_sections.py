@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from storage.analytics.charts import SERIES_MAX, bars_over_time, curves, horizontal_bars, lines_over_time
-from storage.analytics.findings import queue_text, reason_text
-from storage.analytics.report_page import Section, bytes_text, duration_text
-from storage.analytics.result_output import Rows
+from leveret.storage.analytics.charts import SERIES_MAX, bars_over_time, curves, horizontal_bars, lines_over_time
+from leveret.storage.analytics.findings import queue_text, reason_text
+from leveret.storage.analytics.report_page import Section, bytes_text, duration_text
+from leveret.storage.analytics.result_output import Rows
 
 _BARS_MAX: Final = 20
 

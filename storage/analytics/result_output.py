@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.errors import AnalyticsError
 
 #: Rows by column name.
 Rows: TypeAlias = Sequence[Mapping[str, Any]]

@@ -13,11 +13,11 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from storage.analytics.moments import share
-from storage.analytics.options import parse_options
-from storage.analytics.source import LeveretDataSource
-from storage.analytics.table_reading import DAMAGE_FILE, damage_of
-from storage.snapshots.lease import TIMEOUT, SnapshotLease
+from leveret.storage.analytics.moments import share
+from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.source import LeveretDataSource
+from leveret.storage.analytics.table_reading import DAMAGE_FILE, damage_of
+from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease
 
 #: Seconds between heartbeats.
 _PERIOD: Final = 20.0

@@ -8,11 +8,11 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from storage.analytics.batch_reader import LeveretReader, PushdownReader
-from storage.analytics.columns import TABLES, schema_of
-from storage.analytics.errors import AnalyticsError
-from storage.analytics.options import parse_options
-from storage.analytics.stream_reader import LeveretStreamReader
+from leveret.storage.analytics.batch_reader import LeveretReader, PushdownReader
+from leveret.storage.analytics.columns import TABLES, schema_of
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.stream_reader import LeveretStreamReader
 
 
 class LeveretDataSource(DataSource):

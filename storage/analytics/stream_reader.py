@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from storage.analytics.event_stream import EventStream
-from storage.analytics.message_stream import MessageStream
-from storage.analytics.options import Options
-from storage.analytics.table_reading import read_partition
+from leveret.storage.analytics.event_stream import EventStream
+from leveret.storage.analytics.message_stream import MessageStream
+from leveret.storage.analytics.options import Options
+from leveret.storage.analytics.table_reading import read_partition
 
 
 class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -10,17 +10,17 @@ from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
-from storage.analytics.data_files import LocalFiles, open_files
-from storage.analytics.errors import AnalyticsError
-from storage.analytics.event_batches import event_batch, select_events
-from storage.analytics.message_batches import message_batch
-from storage.analytics.partitions import EventsPartition, MessagesPartition, Place, QueuesPartition
-from storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
-from storage.analytics.record_rows import RowDamage, select_rows
-from storage.event_format import EVENT_BYTES
-from storage.snapshots.lease import SnapshotLease
-from storage.snapshots.reader import DamagedRecordError
-from storage.snapshots.segments import SegmentView, read_open
+from leveret.storage.analytics.data_files import LocalFiles, open_files
+from leveret.storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics.event_batches import event_batch, select_events
+from leveret.storage.analytics.message_batches import message_batch
+from leveret.storage.analytics.partitions import EventsPartition, MessagesPartition, Place, QueuesPartition
+from leveret.storage.analytics.queue_batches import queue_row, rows_batch, segment_rows
+from leveret.storage.analytics.record_rows import RowDamage, select_rows
+from leveret.storage.event_format import EVENT_BYTES
+from leveret.storage.snapshots.lease import SnapshotLease
+from leveret.storage.snapshots.reader import DamagedRecordError
+from leveret.storage.snapshots.segments import SegmentView, read_open
 
 _LOG: Final = logging.getLogger(__name__)
 #: In a snapshot's directory, or in its session's: what was found damaged, one JSON object a line.

@@ -12,10 +12,10 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Final
 
-from storage.commit.group import SYNC_THREADS, CommitGroup
-from storage.commit.redo_log import RedoLog
-from storage.disk.descriptors import is_shortage
-from storage.disk.files import Files
+from leveret.storage.commit.group import SYNC_THREADS, CommitGroup
+from leveret.storage.commit.redo_log import RedoLog
+from leveret.storage.disk.descriptors import is_shortage
+from leveret.storage.disk.files import Files
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds between two attempts while there are no descriptors, and how many there are once the broker stops.

@@ -8,8 +8,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final, TypeVar
 
-from storage.commit.redo_log import RedoLog, Tail
-from storage.disk.files import Files
+from leveret.storage.commit.redo_log import RedoLog, Tail
+from leveret.storage.disk.files import Files
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Threads that sync in parallel, enough to keep a disk busy.

@@ -17,8 +17,8 @@ from time import monotonic
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.disk.files import Files, write_file
-from storage.format import SEGMENT_HEADER_BYTES, check_record
+from leveret.storage.disk.files import Files, write_file
+from leveret.storage.format import SEGMENT_HEADER_BYTES, check_record
 
 _MAGIC: Final = b"LVTR"
 _FRAME: Final = struct.Struct("<4sII")

@@ -10,9 +10,9 @@ from itertools import islice
 from time import sleep
 from typing import Final
 
-from storage.compaction.job import CompactionJob, DamagedSegmentError, is_sparse, plan
-from storage.segments.segment import Segment
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.compaction.job import CompactionJob, DamagedSegmentError, is_sparse, plan
+from leveret.storage.segments.segment import Segment
+from leveret.storage.stores.segment_store import SegmentStore
 
 _LOG: Final = logging.getLogger("leveret.storage")
 #: Seconds that the thread lets others run after each read, when it is in a hurry.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
-from storage.disk.files import write_file
-from storage.format import (
+from leveret.storage.disk.files import write_file
+from leveret.storage.format import (
     FOOTER_BYTES,
     NEVER,
     RECORD_BYTES,
@@ -25,11 +25,11 @@ from storage.format import (
     quick_head,
     unpack_footer,
 )
-from storage.segments.chain import SegmentChain
-from storage.segments.dead_set import DeadSet
-from storage.segments.message_log import MessageLog
-from storage.segments.segment import RECORDS_MAX, Segment, StorePlace
-from storage.segments.writer import header_bytes, index_bytes
+from leveret.storage.segments.chain import SegmentChain
+from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.segments.message_log import MessageLog
+from leveret.storage.segments.segment import RECORDS_MAX, Segment, StorePlace
+from leveret.storage.segments.writer import header_bytes, index_bytes
 
 #: So much is read at once: short enough that the thread does not keep others waiting for the interpreter.
 _READ_BYTES: Final = 512 << 10

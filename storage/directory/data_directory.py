@@ -9,19 +9,19 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from storage.commit.group import CommitGroup
-from storage.directory.checked_json import crc_of, pack_checked
-from storage.directory.deleted_queues import note_deleted
-from storage.directory.directory_format import (
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.directory.checked_json import crc_of, pack_checked
+from leveret.storage.directory.deleted_queues import note_deleted
+from leveret.storage.directory.directory_format import (
     FORMAT_FILE,
     DataDirectoryError,
     DirectoryFormat,
     pack_format,
     read_format,
 )
-from storage.directory.upgrade import UpgradeError, complete, upgrade
-from storage.disk.files import Files, replace_file, write_file
-from storage.format import FORMAT_VERSION
+from leveret.storage.directory.upgrade import UpgradeError, complete, upgrade
+from leveret.storage.disk.files import Files, replace_file, write_file
+from leveret.storage.format import FORMAT_VERSION
 
 _LOG: Final = logging.getLogger("leveret.storage")
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from storage.disk.files import Files, replace_file, write_file
+from leveret.storage.disk.files import Files, replace_file, write_file
 
 NAME: Final = "deleted-queues.jsonl"
 

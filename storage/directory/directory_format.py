@@ -6,8 +6,8 @@ import json
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.disk.files import Files
-from storage.format import FORMAT_VERSION
+from leveret.storage.disk.files import Files
+from leveret.storage.format import FORMAT_VERSION
 
 FORMAT_FILE: Final = "FORMAT"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from storage.directory.data_directory import QUEUE_FILE
-from storage.directory.deleted_queues import read_deleted
-from storage.disk.files import Files
+from leveret.storage.directory.data_directory import QUEUE_FILE
+from leveret.storage.directory.deleted_queues import read_deleted
+from leveret.storage.disk.files import Files
 
 
 class QueueName(NamedTuple):

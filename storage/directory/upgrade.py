@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from storage.directory.checked_json import crc_of, pack_checked
-from storage.directory.directory_format import FORMAT_FILE, DirectoryFormat, pack_format
-from storage.disk.files import Files, replace_file
+from leveret.storage.directory.checked_json import crc_of, pack_checked
+from leveret.storage.directory.directory_format import FORMAT_FILE, DirectoryFormat, pack_format
+from leveret.storage.disk.files import Files, replace_file
 
 _LOG: Final = logging.getLogger("leveret.storage")
 

@@ -6,7 +6,7 @@ import errno
 from collections import OrderedDict
 from typing import Final, Protocol
 
-from storage.disk.files import Files
+from leveret.storage.disk.files import Files
 
 #: A file that is read goes, with what has been read ahead of it, after so many looks at which it was idle.
 _READ_LOOKS: Final = 2

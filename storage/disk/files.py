@@ -8,7 +8,7 @@ import shutil
 from time import perf_counter
 from typing import Protocol
 
-from storage.disk.file_counts import FileCounts
+from leveret.storage.disk.file_counts import FileCounts
 
 
 class DirectoryInUseError(Exception):

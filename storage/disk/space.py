@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from storage.disk.files import Files
+from leveret.storage.disk.files import Files
 
 #: Name of the file, in the data directory, that only takes up room.
 BALLAST: Final = "ballast"

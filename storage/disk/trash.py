@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from storage.disk.files import Files
+from leveret.storage.disk.files import Files
 
 #: Name of the directory, inside that of a store, that dropped segments are moved to.
 NAME: Final = "trash"

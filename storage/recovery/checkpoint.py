@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.disk.files import Files, replace_file
-from storage.event_log import EventPosition
-from storage.segments.dead_set import BLOCK, DeadSet
+from leveret.storage.disk.files import Files, replace_file
+from leveret.storage.event_log import EventPosition
+from leveret.storage.segments.dead_set import BLOCK, DeadSet
 
 _MAGIC: Final = b"LVTCKP\x01\n"
 _HEADER: Final = struct.Struct("<8sHHI16sQQqII")

@@ -7,13 +7,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from storage.commit.group import CommitGroup
-from storage.directory.data_directory import DataDirectory
-from storage.directory.deleted_queues import forget_deleted
-from storage.disk.files import Files
-from storage.event_log import EventLog, EventPosition, event_files, file_name
-from storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.directory.data_directory import DataDirectory
+from leveret.storage.directory.deleted_queues import forget_deleted
+from leveret.storage.disk.files import Files
+from leveret.storage.event_log import EventLog, EventPosition, event_files, file_name
+from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, write_checkpoint
+from leveret.storage.stores.segment_store import SegmentStore
 
 #: A checkpoint is due after this many bytes of events, or this many microseconds with changes.
 _BYTES: Final = 16 << 20

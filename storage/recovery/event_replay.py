@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage.disk.files import Files
-from storage.event_format import LAST_REMOVAL, EventKind
-from storage.event_log import EventPosition, event_files, file_name, read_events
-from storage.recovery.checkpoint import Checkpoint
-from storage.stores.segment_store import StoreState
+from leveret.storage.disk.files import Files
+from leveret.storage.event_format import LAST_REMOVAL, EventKind
+from leveret.storage.event_log import EventPosition, event_files, file_name, read_events
+from leveret.storage.recovery.checkpoint import Checkpoint
+from leveret.storage.stores.segment_store import StoreState
 
 
 @dataclass(slots=True)

@@ -7,18 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
-from storage.commit.group import SYNC_THREADS, CommitGroup
-from storage.commit.redo_log import RedoLog, RedoParts, read_redo, records_of
-from storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
-from storage.disk.files import Files
-from storage.event_log import EventLog, EventPosition
-from storage.recovery.checkpoint import Checkpoint, read_checkpoints
-from storage.recovery.event_replay import Replayed, replay
-from storage.recovery.report import RecoveryReport
-from storage.recovery.store import recover_store, salt_of_segments
-from storage.segments.manifest import Manifest
-from storage.segments.segment import StorePlace
-from storage.stores.segment_store import StoreState
+from leveret.storage.commit.group import SYNC_THREADS, CommitGroup
+from leveret.storage.commit.redo_log import RedoLog, RedoParts, read_redo, records_of
+from leveret.storage.directory.data_directory import QUEUE_FILE, DataDirectory, QueueRecord
+from leveret.storage.disk.files import Files
+from leveret.storage.event_log import EventLog, EventPosition
+from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
+from leveret.storage.recovery.event_replay import Replayed, replay
+from leveret.storage.recovery.report import RecoveryReport
+from leveret.storage.recovery.store import recover_store, salt_of_segments
+from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.segment import StorePlace
+from leveret.storage.stores.segment_store import StoreState
 
 #: After a crash this many sequence numbers are skipped: what was written and not synced may have used them.
 _SKIPPED: Final = 1 << 20

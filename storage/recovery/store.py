@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
-from storage.directory.directory_format import DataDirectoryError
-from storage.disk.files import Files, replace_file, write_file
-from storage.disk.trash import NAME as TRASH
-from storage.event_format import EventKind
-from storage.event_log import EventLog
-from storage.format import (
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.disk.files import Files, replace_file, write_file
+from leveret.storage.disk.trash import NAME as TRASH
+from leveret.storage.event_format import EventKind
+from leveret.storage.event_log import EventLog
+from leveret.storage.format import (
     SEGMENT_HEADER_BYTES,
     EditOp,
     Stream,
@@ -22,20 +22,20 @@ from storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
-from storage.recovery.report import RecoveryReport
-from storage.segments.manifest import NAME as MANIFEST
-from storage.segments.manifest import Manifest, ManifestContents
-from storage.segments.reader import SegmentReader, pread_around
-from storage.segments.scan import Scan, scan
-from storage.segments.segment import (
+from leveret.storage.recovery.report import RecoveryReport
+from leveret.storage.segments.manifest import NAME as MANIFEST
+from leveret.storage.segments.manifest import Manifest, ManifestContents
+from leveret.storage.segments.reader import SegmentReader, pread_around
+from leveret.storage.segments.scan import Scan, scan
+from leveret.storage.segments.segment import (
     RECORDS_MAX,
     Segment,
     StorePlace,
     segment_of_edit,
     segment_of_name,
 )
-from storage.segments.writer import header_bytes, index_bytes
-from storage.stores.segment_store import StoreState
+from leveret.storage.segments.writer import header_bytes, index_bytes
+from leveret.storage.stores.segment_store import StoreState
 
 
 def recover_store(

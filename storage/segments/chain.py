@@ -7,12 +7,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
 
-from storage.commit.group import CommitGroup
-from storage.commit.redo_log import Tail
-from storage.format import Edit, EditOp, Stream
-from storage.segments.manifest import Manifest
-from storage.segments.segment import Arrival, Segment, StorePlace
-from storage.segments.writer import SegmentWriter
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.commit.redo_log import Tail
+from leveret.storage.format import Edit, EditOp, Stream
+from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.segment import Arrival, Segment, StorePlace
+from leveret.storage.segments.writer import SegmentWriter
 
 
 class SegmentChain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from storage.seq_ranges import SeqRanges
+from leveret.storage.seq_ranges import SeqRanges
 
 #: Sequence numbers that share a bitmap.
 BLOCK: Final = 4096

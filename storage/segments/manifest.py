@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from storage.commit.group import CommitGroup
-from storage.disk.files import Files, replace_file, write_draft, write_file
-from storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.disk.files import Files, replace_file, write_draft, write_file
+from leveret.storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
 
 NAME: Final = "MANIFEST"
 #: It is rewritten once it has this many edits, and four times as many as it needs.

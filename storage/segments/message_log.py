@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.commit.group import CommitGroup
-from storage.format import Stream
-from storage.interface import Entry
-from storage.segments.chain import SegmentChain
-from storage.segments.dead_set import DeadSet
-from storage.segments.manifest import Manifest
-from storage.segments.reader import SegmentReader
-from storage.segments.segment import Arrival, Segment, StorePlace
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.format import Stream
+from leveret.storage.interface import Entry
+from leveret.storage.segments.chain import SegmentChain
+from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.reader import SegmentReader
+from leveret.storage.segments.segment import Arrival, Segment, StorePlace
 
 
 class Measured(NamedTuple):

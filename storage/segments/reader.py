@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 from zlib import crc32
 
-from storage.disk.files import Files
-from storage.format import (
+from leveret.storage.disk.files import Files
+from leveret.storage.format import (
     EXTENDED,
     FOOTER_BYTES,
     INDEX_STEP,
@@ -23,11 +23,11 @@ from storage.format import (
     unpack_envelope,
     unpack_footer,
 )
-from storage.interface import Entry
-from storage.message import Envelope
-from storage.segments.dead_set import DeadSet
-from storage.segments.segment import Segment, StorePlace
-from storage.stored_message import StoredMessage
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope
+from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.segments.segment import Segment, StorePlace
+from leveret.storage.stored_message import StoredMessage
 
 #: Bytes read at once, at least and at most unless a record is longer.
 _CHUNK_MIN: Final = 4 << 10

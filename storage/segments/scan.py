@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage.format import RECORD_MAGIC, SEGMENT_HEADER_BYTES, RecordHeader, check_record
+from leveret.storage.format import RECORD_MAGIC, SEGMENT_HEADER_BYTES, RecordHeader, check_record
 
 
 class Scan(NamedTuple):

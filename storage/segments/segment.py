@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, TypeAlias
 
-from storage.disk.descriptors import Descriptors
-from storage.disk.files import Files
-from storage.disk.trash import Trash
-from storage.format import (
+from leveret.storage.disk.descriptors import Descriptors
+from leveret.storage.disk.files import Files
+from leveret.storage.disk.trash import Trash
+from leveret.storage.format import (
     FOOTER_BYTES,
     INDEX_STEP,
     NEVER,
@@ -21,7 +21,7 @@ from storage.format import (
     Footer,
     Stream,
 )
-from storage.message import Message
+from leveret.storage.message import Message
 
 #: A message on its way into a segment: sequence number, message, time of arrival in microseconds.
 Arrival: TypeAlias = tuple[int, Message, int]

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
-from storage.disk.files import TornWriteError, write_file
-from storage.format import (
+from leveret.storage.disk.files import TornWriteError, write_file
+from leveret.storage.format import (
     EnvelopeImage,
     SegmentHeader,
     add_record,
     pack_footer,
     pack_segment_header,
 )
-from storage.segments.segment import RECORDS_MAX, Arrival, Segment, StorePlace
+from leveret.storage.segments.segment import RECORDS_MAX, Arrival, Segment, StorePlace
 
 #: Bytes that are written at once, so that a long batch is not held in memory twice.
 _WRITE_BYTES: Final = 1 << 20

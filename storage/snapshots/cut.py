@@ -6,10 +6,10 @@ import os
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from storage.disk.files import DiskFiles, Files
-from storage.event_format import EVENT_BYTES, Event, EventKind, unpack_event
-from storage.event_log import EventPosition, event_files, file_name
-from storage.recovery.checkpoint import Checkpoint
+from leveret.storage.disk.files import DiskFiles, Files
+from leveret.storage.event_format import EVENT_BYTES, Event, EventKind, unpack_event
+from leveret.storage.event_log import EventPosition, event_files, file_name
+from leveret.storage.recovery.checkpoint import Checkpoint
 
 _KIND_AT: Final = 28
 _TAIL_BYTES: Final = 256 << 10

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
-from storage.disk.files import Files
-from storage.event_format import EVENT_BYTES, LAST_REMOVAL, EventKind
-from storage.event_log import EventPosition, event_files, file_name
-from storage.recovery.checkpoint import Checkpoint
-from storage.segments.dead_set import DeadSet
-from storage.seq_ranges import SeqRanges
-from storage.snapshots.cut import Cut
+from leveret.storage.disk.files import Files
+from leveret.storage.event_format import EVENT_BYTES, LAST_REMOVAL, EventKind
+from leveret.storage.event_log import EventPosition, event_files, file_name
+from leveret.storage.recovery.checkpoint import Checkpoint
+from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.seq_ranges import SeqRanges
+from leveret.storage.snapshots.cut import Cut
 
 _EVENT: Final = struct.Struct("<QqIIIBBHII")
 #: Higher than any sequence number.

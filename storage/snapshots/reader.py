@@ -1,6 +1,6 @@
 """Reading a data directory without the broker: messages and events of a snapshot, one by one.
 
-It needs nothing but the standard library. What reads by the million is `storage.analytics`.
+It needs nothing but the standard library. What reads by the million is `leveret.storage.analytics`.
 
     with open_reader("/var/lib/leveret") as reader:
         for queue in reader.queues:
@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from storage.disk.files import DiskFiles, Files
-from storage.event_format import EVENT_BYTES, Event, unpack_event
-from storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, unpack_segment_header
-from storage.segments.scan import scan
-from storage.snapshots.segments import SegmentView, read_open
-from storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
+from leveret.storage.disk.files import DiskFiles, Files
+from leveret.storage.event_format import EVENT_BYTES, Event, unpack_event
+from leveret.storage.format import RECORD_BYTES, SEGMENT_HEADER_BYTES, RecordHeader, unpack_segment_header
+from leveret.storage.segments.scan import scan
+from leveret.storage.snapshots.segments import SegmentView, read_open
+from leveret.storage.snapshots.snapshot import QueueView, Request, Snapshot, take_snapshot
 
 
 class DamagedRecordError(Exception):

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from storage.disk.files import Files
-from storage.disk.trash import NAME as TRASH
-from storage.format import EDIT_BYTES, FOOTER_BYTES, Edit, EditOp, unpack_edit, unpack_footer
-from storage.segments.manifest import NAME as MANIFEST
-from storage.segments.segment import Segment, segment_of_name
-from storage.seq_ranges import SeqRanges
-from storage.snapshots.cut import read_tail
-from storage.snapshots.dead import ENDLESS, StoreDead, bounds_of
-from storage.snapshots.links import link
+from leveret.storage.disk.files import Files
+from leveret.storage.disk.trash import NAME as TRASH
+from leveret.storage.format import EDIT_BYTES, FOOTER_BYTES, Edit, EditOp, unpack_edit, unpack_footer
+from leveret.storage.segments.manifest import NAME as MANIFEST
+from leveret.storage.segments.segment import Segment, segment_of_name
+from leveret.storage.seq_ranges import SeqRanges
+from leveret.storage.snapshots.cut import read_tail
+from leveret.storage.snapshots.dead import ENDLESS, StoreDead, bounds_of
+from leveret.storage.snapshots.links import link
 
 #: Stream, first sequence number, generation.
 Key: TypeAlias = tuple[int, int, int]

@@ -15,19 +15,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from storage.directory.data_directory import QUEUE_FILE
-from storage.directory.directory_format import FORMAT_FILE, DataDirectoryError, DirectoryFormat, read_format
-from storage.directory.queue_names import QueueName, read_deleted_names, read_queue_names
-from storage.disk.files import DiskFiles, Files
-from storage.event_format import EVENT_BYTES
-from storage.event_log import event_files, file_name
-from storage.format import FORMAT_VERSION
-from storage.recovery.checkpoint import Checkpoint, read_checkpoints
-from storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
-from storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
-from storage.snapshots.lease import TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
-from storage.snapshots.links import LinkRefusedError, link, refusals
-from storage.snapshots.segments import (
+from leveret.storage.directory.data_directory import QUEUE_FILE
+from leveret.storage.directory.directory_format import FORMAT_FILE, DataDirectoryError, DirectoryFormat, read_format
+from leveret.storage.directory.queue_names import QueueName, read_deleted_names, read_queue_names
+from leveret.storage.disk.files import DiskFiles, Files
+from leveret.storage.event_format import EVENT_BYTES
+from leveret.storage.event_log import event_files, file_name
+from leveret.storage.format import FORMAT_VERSION
+from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
+from leveret.storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
+from leveret.storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
+from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
+from leveret.storage.snapshots.links import LinkRefusedError, link, refusals
+from leveret.storage.snapshots.segments import (
     Key,
     Known,
     SegmentView,

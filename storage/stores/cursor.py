@@ -6,20 +6,20 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
-from storage.event_log import EventLog
-from storage.format import Stream
-from storage.interface import Entry, mark_returned
-from storage.message import Message
-from storage.segments.manifest import Manifest
-from storage.segments.message_log import MessageLog
-from storage.segments.segment import StorePlace
-from storage.seq_ranges import SeqRanges
-from storage.stores.leaving import Leaving, lives_on
-from storage.stores.ram_messages import RamMessages
-from storage.stores.settlement import SettledRun, settled_runs
-from storage.stores.state import StoreState
-from storage.stores.unwritten import Unwritten
+from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
+from leveret.storage.event_log import EventLog
+from leveret.storage.format import Stream
+from leveret.storage.interface import Entry, mark_returned
+from leveret.storage.message import Message
+from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.message_log import MessageLog
+from leveret.storage.segments.segment import StorePlace
+from leveret.storage.seq_ranges import SeqRanges
+from leveret.storage.stores.leaving import Leaving, lives_on
+from leveret.storage.stores.ram_messages import RamMessages
+from leveret.storage.stores.settlement import SettledRun, settled_runs
+from leveret.storage.stores.state import StoreState
+from leveret.storage.stores.unwritten import Unwritten
 
 _LOG: Final = logging.getLogger("leveret.storage")
 _ALL_BYTES: Final = 1 << 62

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.stores.settlement import SettledRun
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.stores.settlement import SettledRun
 
 
 def lives_on(kind: EventKind, flags: int) -> bool:

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from storage.event_format import EventKind
-from storage.interface import Entry
-from storage.message import Message
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
 
 #: Messages that one call drops at most.
 _DROP_MAX: Final = 4096

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from storage.format import Stream
-from storage.message import Message
-from storage.segments.message_log import MessageLog
-from storage.segments.segment import Arrival
-from storage.stores.ram_messages import RamMessages
+from leveret.storage.format import Stream
+from leveret.storage.message import Message
+from leveret.storage.segments.message_log import MessageLog
+from leveret.storage.segments.segment import Arrival
+from leveret.storage.stores.ram_messages import RamMessages
 
 #: Bytes that are preloaded at once.
 _PRELOAD_BYTES: Final = 256 << 10

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.event_format import EventKind
-from storage.interface import Entry, MessageStore
-from storage.message import Message
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Message
 
 
 class PriorityStore:

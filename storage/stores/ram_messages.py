@@ -10,9 +10,9 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
-from storage.interface import Entry
-from storage.message import Message
-from storage.stored_message import StoredMessage
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
+from leveret.storage.stored_message import StoredMessage
 
 #: Times of arrival that are kept at most; beyond that they become coarser.
 _ARRIVALS_MAX: Final = 8192

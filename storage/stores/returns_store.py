@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from storage.event_format import EventKind
-from storage.interface import Entry, MessageStore
-from storage.message import Message
-from storage.stores.priority_store import PriorityStore
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Message
+from leveret.storage.stores.priority_store import PriorityStore
 
 #: Levels of messages that have not come back, and of those that have. On disk they are priorities.
 _FRESH: Final = 0

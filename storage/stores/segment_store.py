@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import Final
 
-from storage.commit.group import CommitGroup
-from storage.event_format import EventKind
-from storage.event_log import EventLog
-from storage.format import Stream
-from storage.interface import Entry
-from storage.message import Message
-from storage.segments.manifest import Manifest
-from storage.segments.segment import StorePlace
-from storage.stored_message import StoredMessage
-from storage.stores.cursor import StoreCursor
-from storage.stores.paging import page_out, preload
-from storage.stores.state import StoreState
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.event_format import EventKind
+from leveret.storage.event_log import EventLog
+from leveret.storage.format import Stream
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
+from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.segment import StorePlace
+from leveret.storage.stored_message import StoredMessage
+from leveret.storage.stores.cursor import StoreCursor
+from leveret.storage.stores.paging import page_out, preload
+from leveret.storage.stores.state import StoreState
 
 __all__ = ["SegmentStore", "StoreState"]
 

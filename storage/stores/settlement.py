@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from storage.interface import Entry
-from storage.message import Message
-from storage.stored_message import StoredMessage
-from storage.stores.ram_messages import RamMessages
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
+from leveret.storage.stored_message import StoredMessage
+from leveret.storage.stores.ram_messages import RamMessages
 
 #: A run is cut where waits differ by more than this, in microseconds, and by more than a tenth.
 _WAIT_STEP: Final = 100_000

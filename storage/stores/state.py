@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage.segments.dead_set import DeadSet
-from storage.segments.segment import Segment
+from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.segments.segment import Segment
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.stores.segment_store import SegmentStore
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from storage.message import Message
-from storage.segments.dead_set import DeadSet
-from storage.segments.segment import Arrival
+from leveret.storage.message import Message
+from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.segments.segment import Arrival
 
 
 class Unwritten:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
-from storage.disk.files import DiskFiles
-from storage.engine import EngineOptions, StorageEngine
-from storage.message import Envelope, Message
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.message import Envelope, Message
 
 _PERSISTENT: Final = Envelope(b"\x00\x01q", bytes(14), True)
 #: Queues, and messages that wait for their confirms in all of them together.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.files import DiskFiles
+from leveret.storage.disk.files import DiskFiles
 from tests.bench.commit import SlowFiles, main, measure
 
 

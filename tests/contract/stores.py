@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from storage.interface import MessageStore
-from storage.stores.memory_store import MemoryStore
-from storage.stores.priority_store import PriorityStore
-from storage.stores.returns_store import ReturnsStore
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.interface import MessageStore
+from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import new_cached_store, new_flushed_store, new_store
 
 #: Makes an empty store, by the name that a failing test shows.

@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from storage.interface import Entry, MessageStore
-from storage.message import Envelope, Message, TimedMessage
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.contract.stores import STORES_IN_FILES
 from tests.support.segment_stores import files_of, new_cached_store, new_flushed_store
 from tests.support.simulated_files import SimulatedFiles, flip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.bindings import Binding
-from broker.core.exchanges.base import Exchange
-from broker.core.exchanges.registry import EXCHANGE_TYPES
-from broker.core.exchanges.topic import TopicExchange
-from protocol.field_table import FieldTable
+from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
+from leveret.broker.core.exchanges.topic import TopicExchange
+from leveret.protocol.field_table import FieldTable
 from tests.support.bound import NamedQueue, names, table
 
 ARGUMENTS = table(("x-match", "S", b"all"), ("a", "I", 1))

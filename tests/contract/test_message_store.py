@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from storage.interface import Entry, MessageStore
-from storage.message import Envelope, Message, TimedMessage
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Envelope, Message, TimedMessage
 from tests.contract.stores import STORES
 from tests.support.messages import ENVELOPE, bodies, message, size_of
 

@@ -12,9 +12,9 @@ import random
 import sys
 from collections.abc import Callable
 
-from storage.engine import EngineOptions, StorageEngine
-from storage.interface import Entry
-from storage.message import Envelope, Message
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
 
 ENVELOPE = Envelope(b"\x00\x01q", bytes(14), True)
 

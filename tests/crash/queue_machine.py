@@ -8,10 +8,10 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from storage.engine import StorageEngine
-from storage.interface import Entry
-from storage.message import Envelope, Message, TimedMessage
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import StorageEngine
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.crashing_files import CrashingFiles
 from tests.support.segment_stores import Clock, open_engine
 

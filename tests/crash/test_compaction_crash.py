@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from storage.compaction.job import CompactionJob
-from storage.engine import EngineOptions, StorageEngine
-from storage.interface import Entry
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.compaction.job import CompactionJob
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.crashing_files import CrashingFiles
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT

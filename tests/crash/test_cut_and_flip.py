@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from storage.directory.directory_format import DataDirectoryError
-from storage.engine import StorageEngine
-from storage.message import Envelope, Message, TimedMessage
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.engine import StorageEngine
+from leveret.storage.message import Envelope, Message, TimedMessage
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import SimulatedFiles
 

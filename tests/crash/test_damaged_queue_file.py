@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from storage.message import Envelope, Message
+from leveret.storage.message import Envelope, Message
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles
 

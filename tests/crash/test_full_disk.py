@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from storage.engine import EngineOptions, StorageEngine
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.interface import Entry
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 from tests.support.small_disk import fill, small_disk

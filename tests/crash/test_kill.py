@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine import StorageEngine
+from leveret.storage.engine import StorageEngine
 from tests.crash.ledger_writer import body_of
 
 ROOT = Path(__file__).parents[2]

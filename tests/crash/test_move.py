@@ -12,7 +12,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from storage.event_format import EVENT_BYTES, EventKind, unpack_event
+from leveret.storage.event_format import EVENT_BYTES, EventKind, unpack_event
 from tests.conformance.http_api import HttpApi, path
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from storage.commit.committer import SyncMode
-from storage.engine import EngineOptions, StorageEngine
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.message import Envelope, Message
+from leveret.storage.commit.committer import SyncMode
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.message import Envelope, Message
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 

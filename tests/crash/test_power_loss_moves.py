@@ -9,15 +9,15 @@ from typing import Final
 
 import pytest
 
-from broker.core.consumers import Holder
-from broker.core.message_storage import DiskStorage
-from broker.core.queues.queue import Queue
-from broker.core.turn import Turn
-from broker.core.vhost import VirtualHost
-from protocol.field_table import FieldTable, FieldValue
-from storage.commit.committer import SyncMode
-from storage.engine import EngineOptions, StorageEngine
-from storage.message import Envelope, Message
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.message_storage import DiskStorage
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.turn import Turn
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol.field_table import FieldTable, FieldValue
+from leveret.storage.commit.committer import SyncMode
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.message import Envelope, Message
 from tests.crash.test_power_loss import SlowFiles
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare, settle

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.engine import StorageEngine
-from storage.recovery.report import DamageReport
+from leveret.storage.engine import StorageEngine
+from leveret.storage.recovery.report import DamageReport
 from tests.crash.test_cut_and_flip import ACTIVE, RUNNING
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from storage.commit.redo_log import read_redo
-from storage.directory.directory_format import DataDirectoryError
-from storage.engine import EngineOptions, StorageEngine
-from storage.message import Envelope, Message
+from leveret.storage.commit.redo_log import read_redo
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.message import Envelope, Message
 from tests.crash import queue_machine, test_store_machine
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from storage.engine import StorageEngine
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import StorageEngine
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import SimulatedFiles
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from storage.directory.data_directory import DataDirectory
-from storage.directory.directory_format import DataDirectoryError, pack_format, unpack_format
-from storage.directory.upgrade import Change, Migration, UpgradeError, complete, upgrade
-from storage.disk.files import Files
+from leveret.storage.directory.data_directory import DataDirectory
+from leveret.storage.directory.directory_format import DataDirectoryError, pack_format, unpack_format
+from leveret.storage.directory.upgrade import Change, Migration, UpgradeError, complete, upgrade
+from leveret.storage.disk.files import Files
 from tests.support.crashing_files import CrashingFiles
 from tests.support.simulated_files import ROOT
 
@@ -173,10 +173,10 @@ def test_a_damaged_journal() -> None:
 def test_the_data_directory_upgrades_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     files = _old_directory()
     for module in ("data_directory", "directory_format"):
-        monkeypatch.setattr(f"storage.directory.{module}.FORMAT_VERSION", 3)
+        monkeypatch.setattr(f"leveret.storage.directory.{module}.FORMAT_VERSION", 3)
     with pytest.raises(DataDirectoryError, match="cannot bring to format 3"):
         DataDirectory(files, ROOT, lambda: 0)
-    monkeypatch.setattr("storage.directory.upgrade.MIGRATIONS", _MIGRATIONS)
+    monkeypatch.setattr("leveret.storage.directory.upgrade.MIGRATIONS", _MIGRATIONS)
     monkeypatch.setattr(upgrade, "__defaults__", (_MIGRATIONS,))
     directory = DataDirectory(files, ROOT, lambda: 0)
     assert (directory.format.format, directory.store_id) == (3, _STORE_ID)

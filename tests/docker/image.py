@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from broker.version import VERSION
+from leveret.broker.version import VERSION
 from tests.docker.daemon import Docker
 from tests.docker.stand_in import make as make_stand_in
 

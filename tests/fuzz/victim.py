@@ -10,7 +10,7 @@ from typing import Final
 
 from pamqp import commands
 
-from protocol.faults import ReplyCode
+from leveret.protocol.faults import ReplyCode
 from tests.support import methods
 from tests.support.methods import Method
 from tests.support.transport import BODY, HEADER, HEARTBEAT, METHOD, Frame, parse_url

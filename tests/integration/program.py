@@ -14,7 +14,7 @@ _DEADLINE = 180.0
 
 
 def _command(arguments: tuple[str, ...]) -> list[str]:
-    return [sys.executable, "-m", "broker", *arguments]
+    return [sys.executable, "-m", "leveret", *arguments]
 
 
 def _environment(variables: Mapping[str, str] | None) -> dict[str, str]:

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.config.load import load
-from broker.config.options import OPTIONS
-from broker.version import VERSION
+from leveret.broker.config.load import load
+from leveret.broker.config.options import OPTIONS
+from leveret.broker.version import VERSION
 from tests.integration.certificates import Authority
 from tests.integration.program import run, running
 from tests.support.documentation import PAGES, ROOT, block, blocks, inline_code, prose
@@ -195,7 +195,7 @@ def test_command_line(tmp_path: Path) -> None:
                 environment[name] = value
                 continue
             assert words[0] == "leveretctl"
-            command = [sys.executable, "-m", "broker.management.cli", *words[1:]]
+            command = [sys.executable, "-m", "leveret.broker.management.cli", *words[1:]]
             ran = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT, check=False
             )
@@ -220,10 +220,10 @@ def test_flags_exist() -> None:
     texts = [shown.stdout]
     # A flag in code without a program's name may be leveretctl's or leveret-analytics' too.
     helps = [
-        ["broker.management.cli", "help", each]
+        ["leveret.broker.management.cli", "help", each]
         for each in ("list_queues", "set_policy", "list_losses", "move_messages")
     ]
-    for words in [*helps, ["storage.analytics_program", "--help"]]:
+    for words in [*helps, ["leveret.storage.analytics_program", "--help"]]:
         help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)
     documented = {flag for text in texts for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text)}

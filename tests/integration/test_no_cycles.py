@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.core.queues.queue import Queue
-from broker.embedded import LeveretThread
-from broker.session.channel import Channel
-from broker.session.connection import Connection
-from broker.session.delivery import ChannelConsumer
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.embedded import LeveretThread
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.connection import Connection
+from leveret.broker.session.delivery import ChannelConsumer
 from tests.integration.waiting import wait_until
 from tests.support import wire
 

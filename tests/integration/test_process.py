@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from pamqp import commands
 
-from broker.version import VERSION
+from leveret.broker.version import VERSION
 from tests.integration.program import ROOT, Program, run, running
 from tests.integration.waiting import wait_until
 from tests.support.tables import plain
@@ -56,7 +56,7 @@ def test_version() -> None:
     ("streams", "status", "said"), [("| :", 0, ""), (">/dev/full", 1, "leveret: No space left on device\n")]
 )
 def test_output_that_nobody_takes(command: str, streams: str, status: int, said: str) -> None:
-    shell = f"set -o pipefail; {shlex.quote(sys.executable)} -u -m broker {command} {streams}"
+    shell = f"set -o pipefail; {shlex.quote(sys.executable)} -u -m leveret {command} {streams}"
     ended = subprocess.run(["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (status, said)
 
@@ -157,7 +157,7 @@ def test_it_serves_whatever_becomes_of_its_output(tmp_path: Path, streams: str) 
     with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
     options = f"--host {host} --port {port} --management-port 0 --prometheus-port 0 --data-dir {tmp_path}"
-    command = ["bash", "-c", f"exec {shlex.quote(sys.executable)} -m broker {options} {streams}"]
+    command = ["bash", "-c", f"exec {shlex.quote(sys.executable)} -m leveret {options} {streams}"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL) as process:
         try:
             wait_until(lambda: process.poll() is not None or _answers(host, port), "the broker to listen")
@@ -182,7 +182,7 @@ def test_signals_before_it_serves(tmp_path: Path) -> None:
     os.mkfifo(definitions)
     arguments = ["--data-dir", str(tmp_path / "data"), "--port", "0", "--import-definitions", str(definitions)]
     for number in (signal.SIGTERM, signal.SIGINT):
-        command = [sys.executable, "-m", "broker", *arguments]
+        command = [sys.executable, "-m", "leveret", *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
                 with definitions.open("w"):

@@ -9,9 +9,9 @@ import pika
 import pytest
 from pika.exceptions import NackError
 
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.snapshots.reader import open_reader
-from storage.snapshots.snapshot import Request
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.snapshots.reader import open_reader
+from leveret.storage.snapshots.snapshot import Request
 from tests.integration.threaded_broker import ThreadedBroker
 
 Recorded = Counter[tuple[str, str, bool]]

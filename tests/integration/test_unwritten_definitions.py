@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from broker.core import definitions_gate
-from broker.embedded import LeveretThread
+from leveret.broker.core import definitions_gate
+from leveret.broker.embedded import LeveretThread
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.topology import drain
 from tests.integration.restarts import PERSISTENT, Restarts

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from storage.directory.directory_format import pack_format
+from leveret.storage.directory.directory_format import pack_format
 from tests.integration.program import run, running
 
 

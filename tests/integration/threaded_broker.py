@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from broker.app import App
-from broker.config.options import Settings
+from leveret.broker.app import App
+from leveret.broker.config.options import Settings
 
 _DEADLINE = 180.0
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.config.options import OPTIONS
+from leveret.broker.config.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
-from broker.version import VERSION
+from leveret.broker.version import VERSION
 from tests.integration.program import Program
 
 ROOT = Path(__file__).parents[2]

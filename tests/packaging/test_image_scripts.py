@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.load import load
 from docker.healthcheck import UnhealthyError, check
 from docker.leveretctl import url_of
+from leveret.broker.config.load import load
 from tests.support.leveret_process import LeveretProcess
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.load import CONFIG_FILE_VARIABLE
-from broker.config.options import OPTIONS, Settings
+from leveret.broker.config.load import CONFIG_FILE_VARIABLE
+from leveret.broker.config.options import OPTIONS, Settings
 
 UNIT = Path(__file__).parents[2] / "docker/leveret.service"
 

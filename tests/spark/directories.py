@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from storage.engine import EngineOptions, StorageEngine, StoredQueue
-from storage.event_format import EventKind
-from storage.message import Envelope, Message, TimedMessage
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
+from leveret.storage.event_format import EventKind
+from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.spark.messages import content_header
 
 #: 2023-11-14 22:13:20 UTC

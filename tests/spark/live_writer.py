@@ -16,10 +16,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from storage.engine import EngineOptions, StorageEngine
-from storage.event_format import EventKind
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.event_format import EventKind
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.spark.messages import content_header
 
 QUEUES = ("orders", "invoices", "mail")

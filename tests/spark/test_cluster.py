@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from storage.analytics.command import main, reason_of
+from leveret.storage.analytics.command import main, reason_of
 from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment
 from tests.spark.directories import DirectoryBuilder
 from tests.support.documentation import block

@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics import register
-from storage.event_format import EventKind
+from leveret.storage.analytics import register
+from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 
 # Starting Spark takes a while where there is little processor to be had.

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.analytics import Session, command
-from storage.event_format import EventKind
-from storage.snapshots.reader import open_reader
-from storage.snapshots.snapshot import Request
+from leveret.storage.analytics import Session, command
+from leveret.storage.event_format import EventKind
+from leveret.storage.snapshots.reader import open_reader
+from leveret.storage.snapshots.snapshot import Request
 from tests.integration.program import running
 from tests.support.documentation import block
 

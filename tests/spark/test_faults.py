@@ -12,8 +12,8 @@ from zlib import crc32
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.analytics import Session, command
-from storage.format import FORMAT_VERSION
+from leveret.storage.analytics import Session, command
+from leveret.storage.format import FORMAT_VERSION
 from tests.spark.directories import DirectoryBuilder
 
 pytestmark = pytest.mark.spark
@@ -108,7 +108,7 @@ def test_damage_is_counted(directory: Path, capfd: pytest.CaptureFixture[str]) -
 def test_without_libraries_it_says_how_to_get_them(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "storage.analytics_program", "backlog", "--data-dir", str(directory)],
+        [sys.executable, "-m", "leveret.storage.analytics_program", "backlog", "--data-dir", str(directory)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
         capture_output=True,

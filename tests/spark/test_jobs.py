@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.analytics.errors import OptionError
-from storage.analytics.job_options import JobOptions
-from storage.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
-from storage.analytics.jobs.capacity import play
-from storage.analytics.jobs.capacity import run as run_capacity
-from storage.analytics.jobs.report import page
-from storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.snapshots.reader import open_reader
-from storage.snapshots.snapshot import Request
+from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.job_options import JobOptions
+from leveret.storage.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
+from leveret.storage.analytics.jobs.capacity import play
+from leveret.storage.analytics.jobs.capacity import run as run_capacity
+from leveret.storage.analytics.jobs.report import page
+from leveret.storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.snapshots.reader import open_reader
+from leveret.storage.snapshots.snapshot import Request
 from tests.spark.directories import START, DirectoryBuilder
 
 ROOT = Path(__file__).parents[2]
@@ -254,7 +254,7 @@ def test_sql(spark: SparkSession, directory: str) -> None:
 
 
 def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "storage.analytics.command", *arguments]
+    command = [sys.executable, "-m", "leveret.storage.analytics.command", *arguments]
     return subprocess.run(
         command,
         cwd=ROOT,

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from storage.analytics.batch_reader import LeveretReader
-from storage.analytics.options import parse_options
-from storage.analytics.partitions import MessagesPartition
-from storage.snapshots.lease import SnapshotLease
-from storage.snapshots.reader import Reader, open_reader
+from leveret.storage.analytics.batch_reader import LeveretReader
+from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.partitions import MessagesPartition
+from leveret.storage.snapshots.lease import SnapshotLease
+from leveret.storage.snapshots.reader import Reader, open_reader
 from tests.spark.live_writer import QUEUES, body_of
 
 ROOT = Path(__file__).parents[2]

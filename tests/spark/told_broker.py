@@ -12,8 +12,8 @@ import json
 import sys
 from typing import Any
 
-from broker.__main__ import main
-from storage.engine import StorageEngine
+from leveret.broker.__main__ import main
+from leveret.storage.engine import StorageEngine
 
 
 def tell(path: str) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.constants import BASIC_ACK
-from protocol.field_table import FieldTable, FieldValue
-from protocol.methods import INDEX, METHODS, Method, encode_method
-from protocol.properties import FLAGS, encode_content_header, encode_headers
+from leveret.protocol.constants import BASIC_ACK
+from leveret.protocol.field_table import FieldTable, FieldValue
+from leveret.protocol.methods import INDEX, METHODS, Method, encode_method
+from leveret.protocol.properties import FLAGS, encode_content_header, encode_headers
 
 U8 = st.integers(0, 0xFF)
 U16 = st.integers(0, 0xFFFF)

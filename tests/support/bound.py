@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.core.bindings import Binding, Destination, QueueDestination
-from broker.core.exchanges.base import Exchange
-from broker.core.topology import Topology
-from protocol.field_table import FieldTable, FieldValue
+from leveret.broker.core.bindings import Binding, Destination, QueueDestination
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.topology import Topology
+from leveret.protocol.field_table import FieldTable, FieldValue
 
 
 class NamedQueue:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.core.consumers import Consumer
-from broker.core.queues.queue import Queue
-from storage.interface import Entry
+from leveret.broker.core.consumers import Consumer
+from leveret.broker.core.queues.queue import Queue
+from leveret.storage.interface import Entry
 from tests.support.queues import settle
 
 #: Credit that no test uses up.

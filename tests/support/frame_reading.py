@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from protocol.constants import MESSAGE_SIZE_CAP
-from protocol.events import Event
-from protocol.frame_reader import FrameReader
-from protocol.methods import INDEX, encode_method
-from protocol.properties import encode_content_header
+from leveret.protocol.constants import MESSAGE_SIZE_CAP
+from leveret.protocol.events import Event
+from leveret.protocol.frame_reader import FrameReader
+from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.properties import encode_content_header
 from tests.support.amqp_strategies import frame, message_frames, publish_frame
 from tests.support.reference_reader import Plain, flatten
 

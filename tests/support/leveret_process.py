@@ -66,7 +66,7 @@ class LeveretProcess:
 
     def start(self) -> None:
         """Start the broker (again), on the ports of the first start, and wait until it is ready."""
-        command = [sys.executable, "-m", "broker", "--host", "127.0.0.1"]
+        command = [sys.executable, "-m", "leveret", "--host", "127.0.0.1"]
         for option, name in (
             ("port", "amqp"),
             ("management-port", "management"),

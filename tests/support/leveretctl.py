@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.management.cli.program import URL_VARIABLE, Streams, run
+from leveret.broker.management.cli.program import URL_VARIABLE, Streams, run
 
 _ROOT = Path(__file__).parents[2]
 _DEADLINE = 180.0
@@ -69,7 +69,7 @@ class LeveretctlProgram(Leveretctl):
     def __call__(self, *arguments: str, stdin: str = "") -> Ran:
         inherited = {key: value for key, value in os.environ.items() if key != URL_VARIABLE}
         ended = subprocess.run(
-            [sys.executable, "-m", "broker.management.cli", *arguments],
+            [sys.executable, "-m", "leveret.broker.management.cli", *arguments],
             env=inherited | self._environment,
             cwd=_ROOT,
             input=stdin,

@@ -7,12 +7,12 @@ from typing import Any
 
 from pamqp import commands
 
-from broker.auth.accounts import Accounts
-from broker.config.options import Settings
-from broker.core.broker import Broker
-from broker.core.turn import Turn
-from broker.session.connection import Connection
-from broker.session.server import Server
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.turn import Turn
+from leveret.broker.session.connection import Connection
+from leveret.broker.session.server import Server
 from tests.support import content, methods
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage.interface import Entry
-from storage.message import Envelope, Message
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
 
 #: Default exchange, routing key "q", and a content header without properties.
 ENVELOPE = Envelope(b"\x00\x01q", b"\x00\x3c\x00\x00" + bytes(10))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.core.queues.queue import Queue
-from protocol import properties
-from protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
-from protocol.properties import Properties, encode_content_header, encode_headers, encode_text
-from protocol.short_strings import encode_shortstr
-from storage.message import Envelope, Message
+from leveret.broker.core.queues.queue import Queue
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
+from leveret.protocol.properties import Properties, encode_content_header, encode_headers, encode_text
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.message import Envelope, Message
 
 
 def arguments(**values: Any) -> FieldTable:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from broker.core.consumers import Holder
-from broker.core.queues.declaration import QueueDeclaration
-from broker.core.queues.queue import Queue
-from broker.core.timers import Timers
-from broker.core.turn import Turn
-from broker.core.vhost import VirtualHost
-from protocol.field_table import FieldTable
-from storage.interface import Entry
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.timers import Timers
+from leveret.broker.core.turn import Turn
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol.field_table import FieldTable
+from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop
 
 

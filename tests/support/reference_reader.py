@@ -9,8 +9,8 @@ from typing import Any
 from pamqp import body, commands, header, heartbeat
 from pamqp import frame as pamqp_frame
 
-from protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
-from protocol.faults import ConnectionFault, WireFault
+from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
+from leveret.protocol.faults import ConnectionFault, WireFault
 
 #: Kind of event, then what it holds. Runs are taken apart, since where they end says nothing.
 Plain = tuple[Any, ...]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from storage.commit.group import CommitGroup
-from storage.engine import EngineOptions, StorageEngine
-from storage.message import Message
-from storage.segments.segment import StorePlace
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.message import Message
+from leveret.storage.segments.segment import StorePlace
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
 #: Small enough that a few messages fill several segments.

@@ -7,7 +7,7 @@ import os
 import random
 from typing import Final
 
-from storage.disk.files import DirectoryInUseError
+from leveret.storage.disk.files import DirectoryInUseError
 
 
 class _Inode:
@@ -20,7 +20,7 @@ class _Inode:
 
 
 class SimulatedFiles:
-    """Implements storage.disk.files.Files.
+    """Implements leveret.storage.disk.files.Files.
 
     Attributes:
         room: So many bytes are free; None for no limit. A write that meets the limit is short.

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from playwright.sync_api import expect
 
-import broker.management
+import leveret.broker.management
 from tests.ui.pages import Ui
 from tests.ui.scene import Scene
 
-_REGISTRY: Final = Path(broker.management.__path__[0]) / "ui" / "pages" / "registry.js"
+_REGISTRY: Final = Path(leveret.broker.management.__path__[0]) / "ui" / "pages" / "registry.js"
 _ROW: Final = re.compile(r'^ +\{ path: "([^"]*)", tab: "[^"]+", load:', re.MULTILINE)
 #: Counts the requests of the page that have not been read to their end.
 _COUNTING: Final = """() => {

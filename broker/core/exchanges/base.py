@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.core.stats.counters import ExchangeCounters
-from policies.policy import Policy
-from protocol.field_table import FieldTable, as_text, find
+from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldTable, as_text, find
 
 if TYPE_CHECKING:
-    from broker.core.bindings import Binding, BindingIdentity, Destination
+    from leveret.broker.core.bindings import Binding, BindingIdentity, Destination
 
 
 class Exchange(ABC):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.core.exchanges.base import Exchange
-from protocol.faults import access_refused
-from protocol.field_table import FieldTable
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.protocol.faults import access_refused
+from leveret.protocol.field_table import FieldTable
 
 if TYPE_CHECKING:
-    from broker.core.bindings import Binding, Destination, QueueDestination
+    from leveret.broker.core.bindings import Binding, Destination, QueueDestination
 
 #: Its name.
 DEFAULT_EXCHANGE = ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.core.exchanges.base import Exchange
-from protocol.field_table import FieldTable
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.protocol.field_table import FieldTable
 
 if TYPE_CHECKING:
-    from broker.core.bindings import Binding, BindingIdentity, Destination
+    from leveret.broker.core.bindings import Binding, BindingIdentity, Destination
 
 
 class DirectExchange(Exchange):

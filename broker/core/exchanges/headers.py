@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from broker.core.exchanges.base import Exchange
-from broker.core.terms import Term, format_value, to_term
-from protocol.faults import precondition_failed
-from protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, find
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.terms import Term, format_value, to_term
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, find
 
 if TYPE_CHECKING:
-    from broker.core.bindings import Binding, BindingIdentity, Destination
+    from leveret.broker.core.bindings import Binding, BindingIdentity, Destination
 
 _ALL: Final = b"all"
 #: The forms of x-match, and whether they look at headers that start with ``x-``.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from broker.core.exchanges.base import Exchange
-from broker.core.exchanges.direct import DirectExchange
-from broker.core.exchanges.fanout import FanoutExchange
-from broker.core.exchanges.headers import HeadersExchange
-from broker.core.exchanges.topic import TopicExchange
-from protocol.faults import ConnectionFault, ReplyCode, precondition_failed
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.direct import DirectExchange
+from leveret.broker.core.exchanges.fanout import FanoutExchange
+from leveret.broker.core.exchanges.headers import HeadersExchange
+from leveret.broker.core.exchanges.topic import TopicExchange
+from leveret.protocol.faults import ConnectionFault, ReplyCode, precondition_failed
 
 #: Words that RabbitMQ knows, though not as an exchange type: it says ``invalid`` instead of ``unknown`` for them.
 _OTHER_WORDS: Final = frozenset(

@@ -6,18 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
-from broker.core.queues.counters import QueueCounters
-from broker.core.queues.dead_letter_batch import DeadLetterBatch
-from broker.core.queues.host import QueueHost
-from broker.core.queues.limits import Limits
-from broker.core.queues.storage import QueueStorage
-from broker.core.time_slice import TimeSlice
-from policies.dead_letter import EXPIRED, MAXLEN
-from policies.settings import QueueSettings
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.interface import Entry, MessageStore
-from storage.message import Message, TimedMessage
-from storage.stores.priority_store import PriorityStore
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+from leveret.broker.core.queues.host import QueueHost
+from leveret.broker.core.queues.limits import Limits
+from leveret.broker.core.queues.storage import QueueStorage
+from leveret.broker.core.time_slice import TimeSlice
+from leveret.policies.dead_letter import EXPIRED, MAXLEN
+from leveret.policies.settings import QueueSettings
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Message, TimedMessage
+from leveret.storage.stores.priority_store import PriorityStore
 
 #: Messages dropped or expired before the time is looked at: less than a millisecond, without their dead letters.
 _DROP_STEP: Final = 512

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from broker.core.stats.losses import LosingCounters
-from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
-from storage.interface import Entry
+from leveret.broker.core.stats.losses import LosingCounters
+from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from leveret.storage.interface import Entry
 
 #: How much the last look counts in the moving average of a queue's capacity.
 _CAPACITY_WEIGHT: Final = 0.5

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from policies.settings import QueueSettings
-from storage.event_format import EventKind
-from storage.interface import Entry
-from storage.message import Message
+from leveret.policies.settings import QueueSettings
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
+    from leveret.broker.core.queues.queue import Queue
 
 
 @dataclass(slots=True, eq=False)

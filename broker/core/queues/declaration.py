@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.core.equivalence import check_equal, check_flag
-from broker.core.queues.queue import Queue
-from policies.arguments import foreign_argument, known_arguments, refuse_argument, refuse_queue_type
-from protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
-from protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
+from leveret.broker.core.equivalence import check_equal, check_flag
+from leveret.broker.core.queues.queue import Queue
+from leveret.policies.arguments import foreign_argument, known_arguments, refuse_argument, refuse_queue_type
+from leveret.protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
+from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
 
 #: The argument that is missing and the one that is spelled out mean the same.
 _CLASSIC: Final = FieldValue("S", b"classic")

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
-from broker.core.queues.storage import QueueStorage, StorageRequest, StoreFigures, memory_store
-from storage.engine import StorageEngine, StoredQueue
-from storage.interface import MessageStore
-from storage.stores.memory_store import MemoryStore
-from storage.stores.priority_store import PriorityStore
-from storage.stores.returns_store import ReturnsStore
-from storage.stores.segment_store import SegmentStore
+from leveret.broker.core.queues.storage import QueueStorage, StorageRequest, StoreFigures, memory_store
+from leveret.storage.engine import StorageEngine, StoredQueue
+from leveret.storage.interface import MessageStore
+from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
 

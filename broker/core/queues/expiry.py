@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.core.timers import Timer, Timers
+from leveret.broker.core.timers import Timer, Timers
 
 #: The longest that a timer waits, in microseconds: a policy may name any number. It then looks again.
 _LONGEST: Final = 86_400_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.core.queues.dead_letter_batch import DeadLetterBatch
-from broker.core.timers import Timers
-from broker.core.turn import Turn
+from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+from leveret.broker.core.timers import Timers
+from leveret.broker.core.turn import Turn
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
+    from leveret.broker.core.queues.queue import Queue
 
 
 class QueueHost(Protocol):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from policies.settings import QueueSettings
-from storage.interface import MessageStore
+from leveret.policies.settings import QueueSettings
+from leveret.storage.interface import MessageStore
 
 #: More than any queue holds.
 UNBOUNDED: Final = 1 << 62

@@ -11,18 +11,18 @@ from enum import Enum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from broker.core.consumers import Holder
-from broker.core.json_tables import table_to_json
-from broker.core.published import published_to
-from broker.core.queues.quorum import without_count
-from policies.message_filter import MessageFilter
-from protocol.properties import Properties
-from storage.event_format import EventKind
-from storage.interface import Entry
-from storage.message import Message
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.json_tables import table_to_json
+from leveret.broker.core.published import published_to
+from leveret.broker.core.queues.quorum import without_count
+from leveret.policies.message_filter import MessageFilter
+from leveret.protocol.properties import Properties
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
 
 if TYPE_CHECKING:
-    from broker.core.queues.queue import Queue
+    from leveret.broker.core.queues.queue import Queue
 
 #: Messages and bytes that one step moves at most: a millisecond or two.
 _STEP_MESSAGES: Final = 256

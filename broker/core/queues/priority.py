@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.core.queues.queue import Queue
-from storage.message import Message
+from leveret.broker.core.queues.queue import Queue
+from leveret.storage.message import Message
 
 
 class PriorityQueue(Queue):

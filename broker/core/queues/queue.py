@@ -7,22 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from broker.core.consumers import Consumer, ConsumerGroup, Consumers, Holder
-from broker.core.queues.contents import QueueContents
-from broker.core.queues.dead_letter_batch import DeadLetterBatch
-from broker.core.queues.expiry import HeadTimer, QueueExpiry
-from broker.core.queues.host import QueueHost
-from broker.core.queues.limits import Limits
-from broker.core.queues.storage import QueueStorage, StoreFigures
-from broker.core.queues.time_to_live import split_expired, time_to_live
-from broker.core.time_slice import TimeSlice
-from policies.dead_letter import EXPIRED, MAXLEN, REASONS, REJECTED
-from policies.policy import Policy
-from policies.settings import QueueSettings, effective_settings
-from protocol.field_table import FieldTable, find, plain_values
-from storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
-from storage.interface import Entry
-from storage.message import Message
+from leveret.broker.core.consumers import Consumer, ConsumerGroup, Consumers, Holder
+from leveret.broker.core.queues.contents import QueueContents
+from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
+from leveret.broker.core.queues.host import QueueHost
+from leveret.broker.core.queues.limits import Limits
+from leveret.broker.core.queues.storage import QueueStorage, StoreFigures
+from leveret.broker.core.queues.time_to_live import split_expired, time_to_live
+from leveret.broker.core.time_slice import TimeSlice
+from leveret.policies.dead_letter import EXPIRED, MAXLEN, REASONS, REJECTED
+from leveret.policies.policy import Policy
+from leveret.policies.settings import QueueSettings, effective_settings
+from leveret.protocol.field_table import FieldTable, find, plain_values
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
 
 #: A consumer gets at most this many messages, or this many bytes, before the next one is served; enough to
 #: make the cost of a run vanish per message.

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from broker.core.consumers import Holder
-from broker.core.queues.limits import UNBOUNDED, Limits
-from broker.core.queues.queue import Queue
-from broker.core.timers import Timer
-from policies.dead_letter import DELIVERY_LIMIT
-from policies.settings import QueueSettings
-from protocol import properties
-from protocol.field_table import FieldValue, normalize, sort_table
-from protocol.properties import Properties, encode_headers
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.interface import Entry
-from storage.message import Envelope, Message, TimedMessage
-from storage.stored_message import StoredMessage
-from storage.stores.returns_store import ReturnsStore
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.limits import UNBOUNDED, Limits
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.timers import Timer
+from leveret.policies.dead_letter import DELIVERY_LIMIT
+from leveret.policies.settings import QueueSettings
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldValue, normalize, sort_table
+from leveret.protocol.properties import Properties, encode_headers
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.stored_message import StoredMessage
+from leveret.storage.stores.returns_store import ReturnsStore
 
 #: Redeliveries that a message may have where nothing is set: RabbitMQ's default since 4.0.
 _DEFAULT_DELIVERY_LIMIT: Final = 20

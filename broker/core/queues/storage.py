@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from storage.interface import Entry, MessageStore, mark_returned
-from storage.stores.memory_store import MemoryStore
-from storage.stores.priority_store import PriorityStore
-from storage.stores.returns_store import ReturnsStore
+from leveret.storage.interface import Entry, MessageStore, mark_returned
+from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import ReturnsStore
 
 #: What a queue and a message of it take in memory beside the bodies, about, in bytes.
 _QUEUE_MEMORY: Final = 4096

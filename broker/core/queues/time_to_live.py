@@ -5,9 +5,9 @@ Source: https://www.rabbitmq.com/docs/ttl
 
 from __future__ import annotations
 
-from policies.settings import QueueSettings
-from storage.interface import Entry
-from storage.message import Message
+from leveret.policies.settings import QueueSettings
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
 
 
 def split_expired(entries: list[Entry], now: int) -> tuple[list[Entry], list[Entry]]:

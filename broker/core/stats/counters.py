@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from broker.core.stats.followed import Followed
-from broker.core.stats.losses import LosingCounters
+from leveret.broker.core.stats.followed import Followed
+from leveret.broker.core.stats.losses import LosingCounters
 
 
 class ChannelCounters(Followed):

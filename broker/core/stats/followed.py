@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from broker.core.stats.history import BASIC, RATES_ONLY, STEP, History, Retention
+from leveret.broker.core.stats.history import BASIC, RATES_ONLY, STEP, History, Retention
 
 
 class Followed:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.core.queues.counters import QueueCounters
-from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
-from storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, Event, EventKind
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, Event, EventKind
 
 #: By the kind of an event: the reason by which queues count it.
 DROP_REASONS: Final = {

@@ -16,20 +16,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from broker.core.queues.counters import QueueCounters
-from broker.core.stats.counters import ExchangeCounters
-from broker.core.stats.history import STEP
-from broker.core.stats.loss_events import rows_of_events
-from broker.core.stats.losses import LosingCounters
-from storage.directory.checked_json import crc_of, pack_checked
-from storage.disk.files import DiskFiles, replace_file
-from storage.engine import StorageEngine, events_since
-from storage.event_log import EventPosition
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.stats.history import STEP
+from leveret.broker.core.stats.loss_events import rows_of_events
+from leveret.broker.core.stats.losses import LosingCounters
+from leveret.storage.directory.checked_json import crc_of, pack_checked
+from leveret.storage.disk.files import DiskFiles, replace_file
+from leveret.storage.engine import StorageEngine, events_since
+from leveret.storage.event_log import EventPosition
 
 if TYPE_CHECKING:
-    from broker.core.broker import Broker
-    from broker.core.timers import Timer
-    from broker.core.vhost import VirtualHost
+    from leveret.broker.core.broker import Broker
+    from leveret.broker.core.timers import Timer
+    from leveret.broker.core.vhost import VirtualHost
 
 log = logging.getLogger("leveret.statistics")
 

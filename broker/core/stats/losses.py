@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from operator import add
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
-from broker.core.stats.followed import Followed
-from broker.core.stats.history import LOSSES, LOSSES_SPARSE, STEP, History
+from leveret.broker.core.stats.followed import Followed
+from leveret.broker.core.stats.history import LOSSES, LOSSES_SPARSE, STEP, History
 
 #: The longest that a window reaches back, in seconds; deleted objects are known by name for as long.
 DAY: Final = 86_400

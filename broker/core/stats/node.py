@@ -8,8 +8,8 @@ import resource
 import threading
 from typing import ClassVar
 
-from broker.core.memory import used_memory
-from broker.core.stats.followed import Followed
+from leveret.broker.core.memory import used_memory
+from leveret.broker.core.stats.followed import Followed
 
 
 class NodeStatistics(Followed):

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.core.stats.census import Census
-from broker.core.stats.history import GLOBAL, STEP
+from leveret.broker.core.stats.census import Census
+from leveret.broker.core.stats.history import GLOBAL, STEP
 
 if TYPE_CHECKING:
-    from broker.core.broker import Broker
-    from broker.core.node import Node
-    from broker.core.timers import Timer
+    from leveret.broker.core.broker import Broker
+    from leveret.broker.core.node import Node
+    from leveret.broker.core.timers import Timer
 
 log = logging.getLogger("leveret.statistics")
 

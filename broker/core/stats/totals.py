@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from broker.core.queues.counters import QueueCounters
-from broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from broker.core.stats.followed import Followed
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from leveret.broker.core.stats.followed import Followed
 
 #: Of VirtualHostStatistics.FIELDS, those that may go down.
 _GAUGES = ("messages_ready", "messages_unacknowledged")

@@ -1,8 +1,8 @@
-"""`python -m broker.management.cli` is `leveretctl`."""
+"""`python -m leveret.broker.management.cli` is `leveretctl`."""
 
 from __future__ import annotations
 
-from broker.management.cli.program import main
+from leveret.broker.management.cli.program import main
 
 if __name__ == "__main__":
     main()

@@ -8,8 +8,8 @@ import json
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from broker.management.cli.address import Address
-from broker.management.cli.faults import DATA, CommandFault, OutOfTime
+from leveret.broker.management.cli.address import Address
+from leveret.broker.management.cli.faults import DATA, CommandFault, OutOfTime
 
 # RabbitMQ 3.10 answers these as HTML text; nobody names a queue so.
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))

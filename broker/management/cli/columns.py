@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from broker.management.cli.command import CommandContext, ResultRows
-from broker.management.cli.faults import UsageFault
+from leveret.broker.management.cli.command import CommandContext, ResultRows
+from leveret.broker.management.cli.faults import UsageFault
 
 Read = Callable[[dict[str, Any]], Any]
 

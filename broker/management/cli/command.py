@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
-from broker.management.cli.address import Address
-from broker.management.cli.faults import UsageFault
-from broker.management.cli.options import Value
+from leveret.broker.management.cli.address import Address
+from leveret.broker.management.cli.faults import UsageFault
+from leveret.broker.management.cli.options import Value
 
 if TYPE_CHECKING:
-    from broker.management.cli.api import Api
+    from leveret.broker.management.cli.api import Api
 
 DEFAULT_VHOST: Final = "/"
 # rabbitmqctl's own for the commands that have one.
@@ -50,7 +50,7 @@ class CommandContext:
         """The broker's HTTP API."""
         if self._api is None:
             # Takes longer to load than all else together, and a misspelt command does without.
-            from broker.management.cli.api import Api
+            from leveret.broker.management.cli.api import Api
 
             assert self.address is not None, "an offline command asks no broker"
             self._api = Api(self.address, self.timeout)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli import registry
-from broker.management.cli.formatters.registry import FORMATTERS
-from broker.management.cli.options import FLAG, GENERAL, KINDS
+from leveret.broker.management.cli import registry
+from leveret.broker.management.cli.formatters.registry import FORMATTERS
+from leveret.broker.management.cli.options import FLAG, GENERAL, KINDS
 
 # Not worth offering: they do nothing, or are for this program's own use.
 _HIDDEN: Final = frozenset(("erlang-cookie", "longnames", "node", "print-stacktrace"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from broker.management.cli.faults import bad_argument
+from leveret.broker.management.cli.faults import bad_argument
 
 KEYS: Final = ("routing_key", "exchange", "queue", "reason")
 _HEADER: Final = "header."

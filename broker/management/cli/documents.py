@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker.management.cli.faults import failed
+from leveret.broker.management.cli.faults import failed
 
 
 def document(text: str) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import CommandContext, ResultRows
-from broker.management.cli.faults import failed
-from broker.management.cli.node_facts import product
-from broker.management.cli.runtime_parameters import put
+from leveret.broker.management.cli.command import CommandContext, ResultRows
+from leveret.broker.management.cli.faults import failed
+from leveret.broker.management.cli.node_facts import product
+from leveret.broker.management.cli.runtime_parameters import put
 
 _PRODUCT: Final = "Leveret"
 _COLUMNS: Final = ("name", "type", "in_force", "changes", "messages_ready", "would_drop", "rival")

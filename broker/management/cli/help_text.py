@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli import registry
-from broker.management.cli.command import Command
-from broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli import registry
+from leveret.broker.management.cli.command import Command
+from leveret.broker.management.cli.formatters.style import Style
 
 PROGRAM: Final = "leveretctl"
 SECTIONS: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from broker.management.cli.terms import Identifier
+from leveret.broker.management.cli.terms import Identifier
 
 _ARROW: Final = " -> "
 

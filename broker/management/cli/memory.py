@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from broker.management.cli.command import CommandContext
-from broker.management.cli.faults import UsageFault
+from leveret.broker.management.cli.command import CommandContext
+from leveret.broker.management.cli.faults import UsageFault
 
 UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
 _NO_PARTS: Final = ("strategy", "total")

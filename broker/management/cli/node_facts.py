@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import CommandContext
+from leveret.broker.management.cli.command import CommandContext
 
 PURPOSES: Final = {
     "amqp": "AMQP 0-9-1 and AMQP 1.0",

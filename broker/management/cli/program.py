@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping
 from typing import Final, TextIO
 
-from broker.management.cli import registry
-from broker.management.cli.address import parse_address
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, check_count
-from broker.management.cli.faults import (
+from leveret.broker.management.cli import registry
+from leveret.broker.management.cli.address import parse_address
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, check_count
+from leveret.broker.management.cli.faults import (
     INTERRUPTED,
     OK,
     SOFTWARE,
@@ -22,10 +22,10 @@ from broker.management.cli.faults import (
     OutOfTime,
     UsageFault,
 )
-from broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.options import ParsedOptions, scan
-from broker.printable import in_lines
+from leveret.broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.options import ParsedOptions, scan
+from leveret.broker.printable import in_lines
 
 URL_VARIABLE: Final = "LEVERET_URL"
 DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
@@ -121,7 +121,7 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
     try:
         return _run(command, parsed, environment, streams)
     except UsageFault as fault:
-        from broker.management.cli.help_text import misuse
+        from leveret.broker.management.cli.help_text import misuse
 
         streams.error(misuse(command, fault.text, argv, streams.err.isatty()))
         return fault.status
@@ -197,8 +197,8 @@ def _print_result(result: Result, name: str, style: Style, out: TextIO) -> None:
 
 def _failure(error: Exception, command: Command, context: CommandContext) -> CommandFault:
     """Return what a failed request comes to; what is no failed request is a fault of ours."""
-    from broker.management.cli.api import ApiFault, Unreachable, refusal
-    from broker.management.cli.help_text import unreachable
+    from leveret.broker.management.cli.api import ApiFault, Unreachable, refusal
+    from leveret.broker.management.cli.help_text import unreachable
 
     if isinstance(error, ApiFault):
         return refusal(error)
@@ -212,7 +212,7 @@ def _failure(error: Exception, command: Command, context: CommandContext) -> Com
 
 def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -> int:
     if parsed.options.get("formatter") == "json" and fault.json is not None:
-        from broker.management.cli.formatters.json_rows import encoded
+        from leveret.broker.management.cli.formatters.json_rows import encoded
 
         streams.error(encoded(fault.json))
         return fault.json_status
@@ -221,10 +221,10 @@ def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -
 
 
 def _without_command(argv: list[str], sought: ParsedOptions, streams: Streams) -> int:
-    from broker.management.cli.help_text import overview
+    from leveret.broker.management.cli.help_text import overview
 
     if argv == ["--version"]:
-        from broker.version import VERSION
+        from leveret.broker.version import VERSION
 
         streams.out.write(f"{VERSION}\n")
         return OK
@@ -236,8 +236,8 @@ def _without_command(argv: list[str], sought: ParsedOptions, streams: Streams) -
 
 
 def _unknown(name: str, streams: Streams) -> int:
-    from broker.management.cli.help_text import overview, unknown
-    from broker.management.cli.unsupported import UNSUPPORTED
+    from leveret.broker.management.cli.help_text import overview, unknown
+    from leveret.broker.management.cli.unsupported import UNSUPPORTED
 
     if name in UNSUPPORTED:
         streams.error(f"\n{unknown(name, None)}\nLeveret does without it: {UNSUPPORTED[name]}.")
@@ -249,7 +249,7 @@ def _unknown(name: str, streams: Streams) -> int:
 
 
 def _show_help(command: Command, streams: Streams) -> int:
-    from broker.management.cli.help_text import details
+    from leveret.broker.management.cli.help_text import details
 
     streams.out.write(f"{details(command, streams.out.isatty())}\n")
     return OK

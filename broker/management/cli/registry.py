@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Final
 
-from broker.management.cli.command import Command
+from leveret.broker.management.cli.command import Command
 
 # Module of `commands` -> its commands.
 MODULES: Final[dict[str, tuple[str, ...]]] = {
@@ -132,5 +132,5 @@ def nearest(name: str) -> str | None:
 
 
 def _load(module: str) -> tuple[Command, ...]:
-    found: tuple[Command, ...] = importlib.import_module(f"broker.management.cli.commands.{module}").COMMANDS
+    found: tuple[Command, ...] = importlib.import_module(f"leveret.broker.management.cli.commands.{module}").COMMANDS
     return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.command import CommandContext
-from broker.management.cli.faults import failed, no_such_vhost
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.command import CommandContext
+from leveret.broker.management.cli.faults import failed, no_such_vhost
 
 
 def put(context: CommandContext, path: tuple[str, ...], body: Any, **query: Any) -> Any:

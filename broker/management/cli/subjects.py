@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.command import CommandContext
-from broker.management.cli.faults import NO_USER, UNAVAILABLE, CommandFault, failed
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.command import CommandContext
+from leveret.broker.management.cli.faults import NO_USER, UNAVAILABLE, CommandFault, failed
 
 
 def check_subjects(context: CommandContext, user: str, vhost: str) -> None:

@@ -11,20 +11,27 @@ from typing import Any, Final, Literal
 
 from aiohttp import web
 
-from broker.addresses import is_loopback
-from broker.auth.accounts import Accounts
-from broker.auth.attempts import HTTP
-from broker.auth.users import User
-from broker.core.broker import Broker
-from broker.core.long_json import parse_json_in_steps
-from broker.core.slices import result_of
-from broker.core.vhost import VirtualHost
-from broker.management.http.accepted import require_json_accepted
-from broker.management.http.browser_sessions import BrowserSessions, session_token
-from broker.management.http.errors import CHALLENGE, bad_request, login_failed, missing, not_authorised, not_found
-from broker.management.http.host_names import check_host
-from broker.management.http.login_delay import FAILED_LOGIN
-from broker.management.http.request_bodies import read_body
+from leveret.broker.addresses import is_loopback
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.attempts import HTTP
+from leveret.broker.auth.users import User
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.long_json import parse_json_in_steps
+from leveret.broker.core.slices import result_of
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.accepted import require_json_accepted
+from leveret.broker.management.http.browser_sessions import BrowserSessions, session_token
+from leveret.broker.management.http.errors import (
+    CHALLENGE,
+    bad_request,
+    login_failed,
+    missing,
+    not_authorised,
+    not_found,
+)
+from leveret.broker.management.http.host_names import check_host
+from leveret.broker.management.http.login_delay import FAILED_LOGIN
+from leveret.broker.management.http.request_bodies import read_body
 
 #: A tag includes the rights of those behind it.
 _INCLUDED: Final = {

@@ -7,8 +7,8 @@ import hashlib
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
-from broker.core.bindings import Binding
-from protocol.field_table import encode_table
+from leveret.broker.core.bindings import Binding
+from leveret.protocol.field_table import encode_table
 
 #: Of a binding without routing key and arguments.
 _BARE: Final = "~"

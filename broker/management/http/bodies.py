@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.core.json_tables import table_from_json
-from broker.core.json_text import refuse_deep
-from broker.management.http.answers import encode
-from broker.management.http.errors import bad_request
-from protocol.constants import INT64_END, SHORTSTR_MAX
-from protocol.field_table import FieldTable
+from leveret.broker.core.json_tables import table_from_json
+from leveret.broker.core.json_text import refuse_deep
+from leveret.broker.management.http.answers import encode
+from leveret.broker.management.http.errors import bad_request
+from leveret.protocol.constants import INT64_END, SHORTSTR_MAX
+from leveret.protocol.field_table import FieldTable
 
 #: From here on Erlang prints a list on several lines.
 _LINE: Final = 80

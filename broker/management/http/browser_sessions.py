@@ -12,10 +12,10 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.auth.accounts import Accounts
-from broker.auth.users import User
-from broker.management.http.cross_origin import is_cross_origin
-from broker.management.http.methods import READING
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.users import User
+from leveret.broker.management.http.cross_origin import is_cross_origin
+from leveret.broker.management.http.methods import READING
 
 #: A session ends when it has not been used for this many seconds. A page that refreshes itself uses it.
 IDLE_SECONDS: Final = 3600.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.core.broker import Broker
-from broker.core.slices import in_slices
-from broker.core.stats.census import Census
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.slices import in_slices
+from leveret.broker.core.stats.census import Census
 
 
 async def count_all(broker: Broker) -> Census:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.auth.accounts import Accounts
-from broker.config.options import Settings
-from broker.core.broker import Broker
-from broker.core.node import Node
-from broker.management.http.access import Access
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.node import Node
+from leveret.broker.management.http.access import Access
 
 
 @dataclass(frozen=True, slots=True)

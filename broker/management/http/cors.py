@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.config.options import Cors
+from leveret.broker.config.options import Cors
 
 
 def allow_origins(options: Cors) -> Middleware:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.management.http.errors import failure
-from broker.management.http.methods import READING
+from leveret.broker.management.http.errors import failure
+from leveret.broker.management.http.methods import READING
 
 _OWN: Final = ("same-origin", "none")
 

@@ -6,9 +6,9 @@ import asyncio
 
 from aiohttp import web
 
-from broker.core.broker import Broker
-from broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
-from broker.management.http.errors import failure
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
+from leveret.broker.management.http.errors import failure
 
 
 async def durable(broker: Broker) -> None:

@@ -10,8 +10,8 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.management.http.answers import encode
-from protocol.faults import AmqpFault, ReplyCode
+from leveret.broker.management.http.answers import encode
+from leveret.protocol.faults import AmqpFault, ReplyCode
 
 #: Asks for a name and a password.
 CHALLENGE: Final[Mapping[str, str]] = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}

@@ -13,7 +13,7 @@ from functools import cache
 
 from aiohttp import hdrs, web
 
-from broker.management.http.errors import failure
+from leveret.broker.management.http.errors import failure
 
 
 def check_host(request: web.Request, allowed: Collection[str]) -> None:

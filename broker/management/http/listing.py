@@ -11,13 +11,13 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from aiohttp import web
 
-from broker.core.slices import in_slices
-from broker.management.http.answers import LongText, encode, select, wanted_columns
-from broker.management.http.bodies import parse_integer
-from broker.management.http.errors import bad_request, failure
-from broker.management.http.patterns import compile_apart
-from policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
-from policies.patterns import Pattern
+from leveret.broker.core.slices import in_slices
+from leveret.broker.management.http.answers import LongText, encode, select, wanted_columns
+from leveret.broker.management.http.bodies import parse_integer
+from leveret.broker.management.http.errors import bad_request, failure
+from leveret.broker.management.http.patterns import compile_apart
+from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
+from leveret.policies.patterns import Pattern
 
 Item = TypeVar("Item")
 #: An object behind what it is sorted by: the value asked for, and the order among equals.

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.auth.attempts import LoginThrottle
+from leveret.broker.auth.attempts import LoginThrottle
 
 #: The user whose password was wrong, set by who has found that out.
 FAILED_LOGIN: Final = web.RequestKey("failed_login", str)

@@ -9,14 +9,14 @@ from typing import Final
 from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.core.definitions_gate import DefinitionsGate
-from broker.management.http.accepted import require_json_accepted
-from broker.management.http.browser_sessions import is_from_ui
-from broker.management.http.compression import accepts_gzip
-from broker.management.http.durability import written
-from broker.management.http.errors import failure, from_fault, not_found
-from broker.management.http.methods import READING
-from protocol.faults import AmqpFault
+from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.management.http.accepted import require_json_accepted
+from leveret.broker.management.http.browser_sessions import is_from_ui
+from leveret.broker.management.http.compression import accepts_gzip
+from leveret.broker.management.http.durability import written
+from leveret.broker.management.http.errors import failure, from_fault, not_found
+from leveret.broker.management.http.methods import READING
+from leveret.protocol.faults import AmqpFault
 
 log = logging.getLogger("leveret.http")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.auth.users import User
-from broker.core.tracing import Origin
+from leveret.broker.auth.users import User
+from leveret.broker.core.tracing import Origin
 
 
 def http_origin(user: User) -> Origin:

@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.management.http.errors import not_found
+from leveret.broker.management.http.errors import not_found
 
 _ROOT: Final = Path(__file__).parents[1] / "ui"
 _INDEX: Final = "index.html"

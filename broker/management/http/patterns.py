@@ -6,8 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from policies.invalid_pattern import InvalidPattern
-from policies.patterns import Pattern
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.patterns import Pattern
 
 #: Characters that are compiled in a millisecond or two.
 _SHORT: Final = 200

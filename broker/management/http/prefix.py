@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from broker.management.http.errors import not_found
+from leveret.broker.management.http.errors import not_found
 
 
 def prefixed(app: web.Application, prefix: str) -> web.Application:

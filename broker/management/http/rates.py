@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiohttp import web
 
-from broker.core.broker import Broker
-from broker.core.stats.followed import Followed
-from broker.core.stats.history import STEP
-from broker.management.http.bodies import IntegerTooLong, parse_integer
-from broker.management.http.errors import bad_request
-from protocol.constants import INT64_END
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.stats.followed import Followed
+from leveret.broker.core.stats.history import STEP
+from leveret.broker.management.http.bodies import IntegerTooLong, parse_integer
+from leveret.broker.management.http.errors import bad_request
+from leveret.protocol.constants import INT64_END
 
 #: More samples than that are refused.
 _SAMPLES_MAX: Final = 500

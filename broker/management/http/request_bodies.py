@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl
 from aiohttp import hdrs, web
 from aiohttp.multipart import BodyPartReader
 
-from broker.management.http.errors import bad_request
-from broker.management.http.switches import SETTINGS
+from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.switches import SETTINGS
 
 #: A form has a name and a password.
 _FORM_BYTES: Final = 64_000

@@ -12,55 +12,55 @@ from typing import Final, Protocol
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from broker.accepting import Acceptor, Refused
-from broker.addresses import written
-from broker.config.options import Settings
-from broker.core.socket_budget import Clients
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.aliveness import Aliveness
-from broker.management.http.controllers.binding_actions import BindingActions
-from broker.management.http.controllers.bindings import Bindings
-from broker.management.http.controllers.browser_session import BrowserSession
-from broker.management.http.controllers.channels import Channels
-from broker.management.http.controllers.cluster import Cluster
-from broker.management.http.controllers.configuration import Configuration
-from broker.management.http.controllers.connection_actions import ConnectionActions
-from broker.management.http.controllers.connections import Connections
-from broker.management.http.controllers.definitions import Definitions
-from broker.management.http.controllers.exchange_actions import ExchangeActions
-from broker.management.http.controllers.exchanges import Exchanges
-from broker.management.http.controllers.features import Features
-from broker.management.http.controllers.health import HealthChecks
-from broker.management.http.controllers.limits import Limits
-from broker.management.http.controllers.losses import Losses
-from broker.management.http.controllers.nodes import Nodes
-from broker.management.http.controllers.overview import Overview
-from broker.management.http.controllers.parameters import Parameters
-from broker.management.http.controllers.permissions import Permissions
-from broker.management.http.controllers.policies import Policies
-from broker.management.http.controllers.policy_coverage import PolicyCoverage
-from broker.management.http.controllers.policy_keys import PolicyKeys
-from broker.management.http.controllers.queue_actions import QueueActions
-from broker.management.http.controllers.queue_explanations import QueueExplanations
-from broker.management.http.controllers.queue_messages import QueueMessages
-from broker.management.http.controllers.queues import Queues
-from broker.management.http.controllers.sessions import Sessions
-from broker.management.http.controllers.users import Users
-from broker.management.http.controllers.vhosts import VirtualHosts
-from broker.management.http.cors import allow_origins
-from broker.management.http.cross_origin import refuse_cross_origin_changes
-from broker.management.http.login_delay import slow_logins
-from broker.management.http.middleware import awaiting, in_form, saving
-from broker.management.http.pages import Pages
-from broker.management.http.prefix import prefixed
-from broker.management.http.prometheus.controller import Metrics
-from broker.management.http.protocol_log import protocol_log
-from broker.management.http.server_name import NamedHandler, say_who_answers
-from broker.management.http.switches import SETTINGS
-from broker.management.http.tools_page import ToolsPage
-from broker.management.http.watch import KEEP_ALIVE_SECONDS, ConnectionWatch
-from broker.tls import Tls
-from broker.tls_handshake import HandshakeFailed, encrypt
+from leveret.broker.accepting import Acceptor, Refused
+from leveret.broker.addresses import written
+from leveret.broker.config.options import Settings
+from leveret.broker.core.socket_budget import Clients
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.aliveness import Aliveness
+from leveret.broker.management.http.controllers.binding_actions import BindingActions
+from leveret.broker.management.http.controllers.bindings import Bindings
+from leveret.broker.management.http.controllers.browser_session import BrowserSession
+from leveret.broker.management.http.controllers.channels import Channels
+from leveret.broker.management.http.controllers.cluster import Cluster
+from leveret.broker.management.http.controllers.configuration import Configuration
+from leveret.broker.management.http.controllers.connection_actions import ConnectionActions
+from leveret.broker.management.http.controllers.connections import Connections
+from leveret.broker.management.http.controllers.definitions import Definitions
+from leveret.broker.management.http.controllers.exchange_actions import ExchangeActions
+from leveret.broker.management.http.controllers.exchanges import Exchanges
+from leveret.broker.management.http.controllers.features import Features
+from leveret.broker.management.http.controllers.health import HealthChecks
+from leveret.broker.management.http.controllers.limits import Limits
+from leveret.broker.management.http.controllers.losses import Losses
+from leveret.broker.management.http.controllers.nodes import Nodes
+from leveret.broker.management.http.controllers.overview import Overview
+from leveret.broker.management.http.controllers.parameters import Parameters
+from leveret.broker.management.http.controllers.permissions import Permissions
+from leveret.broker.management.http.controllers.policies import Policies
+from leveret.broker.management.http.controllers.policy_coverage import PolicyCoverage
+from leveret.broker.management.http.controllers.policy_keys import PolicyKeys
+from leveret.broker.management.http.controllers.queue_actions import QueueActions
+from leveret.broker.management.http.controllers.queue_explanations import QueueExplanations
+from leveret.broker.management.http.controllers.queue_messages import QueueMessages
+from leveret.broker.management.http.controllers.queues import Queues
+from leveret.broker.management.http.controllers.sessions import Sessions
+from leveret.broker.management.http.controllers.users import Users
+from leveret.broker.management.http.controllers.vhosts import VirtualHosts
+from leveret.broker.management.http.cors import allow_origins
+from leveret.broker.management.http.cross_origin import refuse_cross_origin_changes
+from leveret.broker.management.http.login_delay import slow_logins
+from leveret.broker.management.http.middleware import awaiting, in_form, saving
+from leveret.broker.management.http.pages import Pages
+from leveret.broker.management.http.prefix import prefixed
+from leveret.broker.management.http.prometheus.controller import Metrics
+from leveret.broker.management.http.protocol_log import protocol_log
+from leveret.broker.management.http.server_name import NamedHandler, say_who_answers
+from leveret.broker.management.http.switches import SETTINGS
+from leveret.broker.management.http.tools_page import ToolsPage
+from leveret.broker.management.http.watch import KEEP_ALIVE_SECONDS, ConnectionWatch
+from leveret.broker.tls import Tls
+from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 
 log = logging.getLogger("leveret.http")
 

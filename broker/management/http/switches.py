@@ -6,8 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.config.options import Settings
-from broker.management.http.errors import bad_request
+from leveret.broker.config.options import Settings
+from leveret.broker.management.http.errors import bad_request
 
 #: The configuration, in the application.
 SETTINGS: Final = web.AppKey("settings", Settings)

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from broker.management.http.login_delay import HELD_BACK
+from leveret.broker.management.http.login_delay import HELD_BACK
 
 #: Time for the head of a first request, and for that of a later one from its first byte on; in seconds.
 HEAD_SECONDS: Final = 5.0

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.core.names import generate_name
-from broker.core.queues.declaration import check_exclusive_use
-from broker.core.queues.queue import Queue
-from broker.session.channel import Channel, Outcome
-from broker.session.delivery import ChannelConsumer, send_message
-from broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
-from policies.arguments import refuse_consumer
-from protocol.faults import (
+from leveret.broker.core.names import generate_name
+from leveret.broker.core.queues.declaration import check_exclusive_use
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.session.channel import Channel, Outcome
+from leveret.broker.session.delivery import ChannelConsumer, send_message
+from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
+from leveret.policies.arguments import refuse_consumer
+from leveret.protocol.faults import (
     ConnectionFault,
     ReplyCode,
     not_implemented,
     precondition_failed,
     resource_locked,
 )
-from protocol.field_table import TYPE_NAMES, FieldTable
-from protocol.methods import INDEX
+from leveret.protocol.field_table import TYPE_NAMES, FieldTable
+from leveret.protocol.methods import INDEX
 
 _QOS_OK: Final = INDEX["basic.qos-ok"]
 _CONSUME_OK: Final = INDEX["basic.consume-ok"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.session.channel import Channel, deliver_due
-from protocol.faults import not_implemented
-from protocol.methods import INDEX
+from leveret.broker.session.channel import Channel, deliver_due
+from leveret.protocol.faults import not_implemented
+from leveret.protocol.methods import INDEX
 
 _FLOW_OK: Final = INDEX["channel.flow-ok"]
 _CLOSE_OK: Final = INDEX["channel.close-ok"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.session.channel import Channel
-from broker.session.confirms import Confirms
-from protocol.faults import precondition_failed
-from protocol.methods import INDEX
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.confirms import Confirms
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.methods import INDEX
 
 _SELECT_OK: Final = INDEX["confirm.select-ok"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.core.names import strip_line_ends
-from broker.session.channel import Channel
-from protocol.faults import access_refused
-from protocol.field_table import FieldTable, as_text, find
-from protocol.methods import INDEX
+from leveret.broker.core.names import strip_line_ends
+from leveret.broker.session.channel import Channel
+from leveret.protocol.faults import access_refused
+from leveret.protocol.field_table import FieldTable, as_text, find
+from leveret.protocol.methods import INDEX
 
 _DECLARE_OK: Final = INDEX["exchange.declare-ok"]
 _DELETE_OK: Final = INDEX["exchange.delete-ok"]

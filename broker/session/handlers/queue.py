@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from broker.core.bindings import Binding
-from broker.core.names import generate_name, strip_line_ends
-from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
-from broker.core.queues.queue import Queue
-from broker.session.channel import Channel
-from broker.session.direct_reply import REPLY_QUEUE
-from protocol.faults import access_refused, not_found, not_implemented, precondition_failed
-from protocol.field_table import FieldTable
-from protocol.methods import INDEX
+from leveret.broker.core.bindings import Binding
+from leveret.broker.core.names import generate_name, strip_line_ends
+from leveret.broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.direct_reply import REPLY_QUEUE
+from leveret.protocol.faults import access_refused, not_found, not_implemented, precondition_failed
+from leveret.protocol.field_table import FieldTable
+from leveret.protocol.methods import INDEX
 
 _DECLARE_OK: Final = INDEX["queue.declare-ok"]
 _BIND_OK: Final = INDEX["queue.bind-ok"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.session.channel import Channel
-from broker.session.transaction import Transaction
-from protocol.faults import precondition_failed
-from protocol.methods import INDEX
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.transaction import Transaction
+from leveret.protocol.faults import precondition_failed
+from leveret.protocol.methods import INDEX
 
 _SELECT_OK: Final = INDEX["tx.select-ok"]
 _ROLLBACK_OK: Final = INDEX["tx.rollback-ok"]

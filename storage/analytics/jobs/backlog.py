@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.job_options import JobOptions, Results
 
 _COLUMNS = ("vhost", "queue", "routing_key", "enqueued_at", "body_bytes")
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.errors import OptionError
-from storage.analytics.job_options import JobOptions, Results
-from storage.analytics.jobs.throughput import EVENT_COLUMNS, moves_of
+from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.jobs.throughput import EVENT_COLUMNS, moves_of
 
 _SCHEMA: Final = (
     "array<struct<max_length: bigint, messages_in: bigint, peak_messages: bigint, dropped: bigint, "

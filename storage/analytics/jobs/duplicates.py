@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.job_options import JobOptions, Results
 
 _COLUMNS = ("vhost", "queue", "seq", "enqueued_at", "message_id", "body_bytes", "body")
 

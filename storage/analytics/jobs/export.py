@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.errors import OptionError
-from storage.analytics.job_options import JobOptions, Results
-from storage.analytics.session import register
-from storage.analytics.whole_query import run_to_end
+from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.session import register
+from leveret.storage.analytics.whole_query import run_to_end
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:

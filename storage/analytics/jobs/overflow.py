@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.job_options import JobOptions, Results
-from storage.event_format import LOSSES
+from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.event_format import LOSSES
 
 _COLUMNS = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms", "dead_lettered")
 _LOSSES = sorted(kind.name.lower() for kind in LOSSES)

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from pyspark.sql import SparkSession
 
-from storage.analytics.job_options import JobOptions, Results
-from storage.analytics.jobs import (
+from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.jobs import (
     backlog,
     capacity,
     deadletters,

@@ -10,12 +10,12 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.findings import findings
-from storage.analytics.job_options import JobOptions, Results
-from storage.analytics.jobs import backlog, capacity, deadletters, duplicates, latency, overflow, throughput
-from storage.analytics.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
-from storage.analytics.report_sections import Grain, grain_for, sections
-from storage.analytics.result_output import Rows, rows_of
+from leveret.storage.analytics.findings import findings
+from leveret.storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.jobs import backlog, capacity, deadletters, duplicates, latency, overflow, throughput
+from leveret.storage.analytics.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
+from leveret.storage.analytics.report_sections import Grain, grain_for, sections
+from leveret.storage.analytics.result_output import Rows, rows_of
 
 #: Without a word of the broker for so long, its reader is told.
 _QUIET: Final = timedelta(minutes=1)

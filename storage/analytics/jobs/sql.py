@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from storage.analytics.columns import TABLES
-from storage.analytics.errors import OptionError
-from storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.job_options import JobOptions, Results
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from storage.analytics.job_options import JobOptions, Results
+from leveret.storage.analytics.job_options import JobOptions, Results
 
 _MESSAGES = ("vhost", "queue", "enqueued_at", "body_bytes")
 #: What is read of events.

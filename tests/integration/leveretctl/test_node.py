@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.version import VERSION
+from leveret.broker.version import VERSION
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import Leveretctl, Ran
 from tests.support.management import Management

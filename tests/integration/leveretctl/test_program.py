@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.version import VERSION
+from leveret.broker.version import VERSION
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import Leveretctl, LeveretctlProgram, Ran
 from tests.support.wire import Channel
 
 ROOT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-m", "broker.management.cli"]
+COMMAND = [sys.executable, "-m", "leveret.broker.management.cli"]
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +269,7 @@ def test_moving_and_purging_show_progress_on_a_terminal(
 def modules_of(url: str, *arguments: str) -> set[str]:
     """Run a command in a fresh interpreter; return the modules that it has imported."""
     script = (
-        "import sys; from broker.management.cli.program import main\n"
+        "import sys; from leveret.broker.management.cli.program import main\n"
         "try: main()\n"
         "except SystemExit: sys.stderr.write('\\n'.join(sys.modules))"
     )
@@ -287,8 +287,8 @@ def modules_of(url: str, *arguments: str) -> set[str]:
 def test_it_is_a_client_and_nothing_else(leveret: LeveretProcess) -> None:
     loaded = modules_of(leveret.http_url, "list_queues")
     ours = {name for name in loaded if name.split(".")[0] in ("broker", "policies", "protocol", "storage")}
-    allowed = {"broker", "broker.management", "broker.printable", "broker.version"}
-    assert {name for name in ours if not name.startswith("broker.management.cli")} <= allowed
+    allowed = {"broker", "leveret.broker.management", "leveret.broker.printable", "leveret.broker.version"}
+    assert {name for name in ours if not name.startswith("leveret.broker.management.cli")} <= allowed
     # What takes long to load is not loaded: start-up is most of a command's time.
     assert loaded.isdisjoint({"aiohttp", "asyncio", "uvloop", "yaml", "dataclasses", "inspect", "argparse", "logging"})
 
@@ -306,7 +306,7 @@ def test_version(ctl: LeveretctlProgram) -> None:
 def completed(words: str) -> list[str]:
     """Let bash complete the last word of a command line."""
     script = f"""
-        leveretctl() {{ {sys.executable} -m broker.management.cli "$@"; }}
+        leveretctl() {{ {sys.executable} -m leveret.broker.management.cli "$@"; }}
         eval "$(leveretctl completion bash)"
         compopt() {{ :; }}
         COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))

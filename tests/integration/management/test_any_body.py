@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-import broker.management.http.server as server
+import leveret.broker.management.http.server as server
 from tests.conformance.http_api import HttpApi, path
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 import yaml
 
-import broker.management.http.server as server
+import leveret.broker.management.http.server as server
 from tests.conformance.http_api import HttpApi
 from tests.integration.management.test_any_body import PARTS
 from tests.support.leveret_process import LeveretProcess

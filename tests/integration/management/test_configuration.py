@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.options import OPTIONS
+from leveret.broker.config.options import OPTIONS
 from tests.integration.program import running
 from tests.support.management import Management
 
@@ -32,7 +32,7 @@ def test_definitions_in_the_configuration_are_secret(tmp_path: Path) -> None:
     with running(tmp_path, "--config", str(file)) as program:
         url = program.http_url.replace("guest:guest", "somebody:hidden")
         assert Management(url).request("GET", "config", "effective")["definitions"] == "********"
-    command = [sys.executable, "-m", "broker", "check-config", "--print", "--config", str(file)]
+    command = [sys.executable, "-m", "leveret", "check-config", "--print", "--config", str(file)]
     printed = subprocess.run(
         [*command, "--data-dir", str(tmp_path / "data")], capture_output=True, text=True, timeout=60, check=True
     )
@@ -54,7 +54,7 @@ def test_definitions_in_the_configuration_are_secret(tmp_path: Path) -> None:
 def test_what_is_wrong_with_it_is_said_without_secrets(tmp_path: Path, text: str) -> None:
     file = tmp_path / "leveret.yaml"
     file.write_text(text)
-    command = [sys.executable, "-m", "broker", "check-config", "--config", str(file)]
+    command = [sys.executable, "-m", "leveret", "check-config", "--config", str(file)]
     done = subprocess.run(
         [*command, "--data-dir", str(tmp_path / "data")], capture_output=True, text=True, timeout=60, check=False
     )

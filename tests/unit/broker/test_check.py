@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from broker.check import check_config
-from broker.config.load import load
-from broker.config.options import OPTIONS, Settings
-from storage.directory.directory_format import pack_format
+from leveret.broker.check import check_config
+from leveret.broker.config.load import load
+from leveret.broker.config.options import OPTIONS, Settings
+from leveret.storage.directory.directory_format import pack_format
 
 
 class Files:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.garbage import GarbageCollection
+from leveret.broker.garbage import GarbageCollection
 
 
 class Node:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker import logs
-from broker.printable import in_a_line, in_lines
+from leveret.broker import logs
+from leveret.broker.printable import in_a_line, in_lines
 
 #: A control character of each kind.
 CONTROLS = "\0\a\x0b\x0c\r\x1b\x1c\x7f\x85\x9b\u061c\u200f\u2028\u2029\u202e\u2066\udcff"

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from policies.arguments import (
+from leveret.policies.arguments import (
     ARGUMENTS,
     MAX_TTL_MS,
     foreign_argument,
@@ -13,7 +13,7 @@ from policies.arguments import (
     refuse_consumer,
     refuse_queue_type,
 )
-from protocol.field_table import INTEGER_KINDS, TYPE_NAMES
+from leveret.protocol.field_table import INTEGER_KINDS, TYPE_NAMES
 
 #: A value of every type of the wire, by the type's name.
 VALUES: Final[dict[str, Any]] = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.dead_letter import (
+from leveret.policies.dead_letter import (
     DELIVERY_LIMIT,
     EXPIRED,
     MAXLEN,
@@ -20,7 +20,7 @@ from policies.dead_letter import (
     is_cycle,
     record_death,
 )
-from protocol.field_table import FieldTable, decode_table, encode_table, normalize
+from leveret.protocol.field_table import FieldTable, decode_table, encode_table, normalize
 
 FIRST = ("x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
 LAST = ("x-last-death-exchange", "x-last-death-queue", "x-last-death-reason")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from policies.explanation import Explanation, explain_settings, passed_over
-from policies.policy import Policy
+from leveret.policies.explanation import Explanation, explain_settings, passed_over
+from leveret.policies.policy import Policy
 
 
 def explain(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.keys import KEYS, Merge, fits, format_json_term, merge_operator, refuse_definition
+from leveret.policies.keys import KEYS, Merge, fits, format_json_term, merge_operator, refuse_definition
 
 #: Values that no key takes, whatever it is for.
 NEVER: Final[tuple[Any, ...]] = (None, True, False, [], {}, ["a"], {"a": 1}, 1.5)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
+from leveret.policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
 
 
 @pytest.mark.parametrize(

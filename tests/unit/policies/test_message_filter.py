@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.message_filter import FilterError, MessageFilter, read_filter
+from leveret.policies.message_filter import FilterError, MessageFilter, read_filter
 
 HEADERS = {
     "tenant": "a",

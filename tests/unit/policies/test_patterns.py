@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
-from policies.patterns import TIMEOUT_SECONDS, Pattern, report_to
+from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
+from leveret.policies.patterns import TIMEOUT_SECONDS, Pattern, report_to
 
 OBSERVED: dict[str, Any] = json.loads((Path(__file__).parent / "pcre-3.10.8.json").read_bytes())
 

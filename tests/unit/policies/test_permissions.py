@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.invalid_pattern import InvalidPattern
-from policies.permissions import Kind, Permissions, TopicPermissions
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.permissions import Kind, Permissions, TopicPermissions
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from policies.policy import APPLY_TO, Policy, PolicyError, read_policy, winner
+from leveret.policies.policy import APPLY_TO, Policy, PolicyError, read_policy, winner
 
 Resource = Literal["exchange", "classic", "quorum", "stream"]
 RESOURCES: Final[tuple[Resource, ...]] = ("exchange", "classic", "quorum", "stream")

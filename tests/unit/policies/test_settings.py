@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.keys import merge_operator
-from policies.settings import QueueSettings, effective_settings
+from leveret.policies.keys import merge_operator
+from leveret.policies.settings import QueueSettings, effective_settings
 
 QueueType = Literal["classic", "quorum"]
 NUMBERS = ("max-length", "max-length-bytes", "message-ttl", "expires")

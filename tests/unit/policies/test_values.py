@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from policies.arguments import ARGUMENTS
-from policies.keys import KEYS
-from policies.values import Values, integer, one_of
+from leveret.policies.arguments import ARGUMENTS
+from leveret.policies.keys import KEYS
+from leveret.policies.values import Values, integer, one_of
 
 
 @pytest.mark.parametrize(

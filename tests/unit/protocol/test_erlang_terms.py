@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.erlang_terms import format_binary, format_float, format_octets
+from leveret.protocol.erlang_terms import format_binary, format_float, format_octets
 
 
 @pytest.mark.parametrize(

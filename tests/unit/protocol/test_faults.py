@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from protocol import faults
-from protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
+from leveret.protocol import faults
+from leveret.protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from tests.support.amqp_strategies import any_short_text
 
 MAKERS: list[tuple[Callable[[str], AmqpFault], type[AmqpFault], str, int | None]] = [

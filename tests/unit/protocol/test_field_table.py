@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import decode, encode
 
-from protocol.field_table import (
+from leveret.protocol.field_table import (
     FLOAT_KINDS,
     INTEGER_KINDS,
     MAX_STORED_DEPTH,

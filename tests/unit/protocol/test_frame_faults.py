@@ -4,12 +4,12 @@ import struct
 
 import pytest
 
-from protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
-from protocol.events import MethodReceived
-from protocol.faults import ConnectionFault, WireFault
-from protocol.frame_reader import ChannelFrames
-from protocol.methods import INDEX, METHODS, encode_method
-from protocol.properties import encode_content_header
+from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
+from leveret.protocol.events import MethodReceived
+from leveret.protocol.faults import ConnectionFault, WireFault
+from leveret.protocol.frame_reader import ChannelFrames
+from leveret.protocol.methods import INDEX, METHODS, encode_method
+from leveret.protocol.properties import encode_content_header
 from tests.support.amqp_strategies import (
     frame,
     message_frames,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
-from protocol.events import AckRun, MethodReceived, PublishRun
-from protocol.faults import AmqpFault, WireFault
-from protocol.frame_reader import FrameReader
-from protocol.methods import METHODS, encode_method
-from protocol.properties import encode_content_header
+from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
+from leveret.protocol.events import AckRun, MethodReceived, PublishRun
+from leveret.protocol.faults import AmqpFault, WireFault
+from leveret.protocol.frame_reader import FrameReader
+from leveret.protocol.methods import METHODS, encode_method
+from leveret.protocol.properties import encode_content_header
 from tests.support.amqp_strategies import (
     arguments_of,
     content_headers,
@@ -190,7 +190,7 @@ def test_a_run_never_takes_over_what_came_before_it(first: Sent, between: Sent, 
 
 
 def test_ever_new_routing_keys_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.frame_reader._PUBLISHES_REMEMBERED", 4)
+    monkeypatch.setattr("leveret.protocol.frame_reader._PUBLISHES_REMEMBERED", 4)
     of = reader()
     keys = [f"k{number % 7}" for number in range(40)]
     assert said(flatten(feed([message(key, b"x") for key in keys], of))) == [(1, key, b"x") for key in keys]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol import properties
-from protocol.faults import ConnectionFault
-from protocol.field_table import FieldTable, FieldValue, find
-from protocol.header_scan import ACTED_ON, DECODE, DIRECT_REPLY_TO, PERSISTENT, scan_header
-from protocol.properties import Properties, encode_content_header
+from leveret.protocol import properties
+from leveret.protocol.faults import ConnectionFault
+from leveret.protocol.field_table import FieldTable, FieldValue, find
+from leveret.protocol.header_scan import ACTED_ON, DECODE, DIRECT_REPLY_TO, PERSISTENT, scan_header
+from leveret.protocol.properties import Properties, encode_content_header
 from tests.support import content
 from tests.support.amqp_strategies import content_headers, mutations
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pamqp import base, commands, encode
 from pamqp import frame as pamqp_frame
 
-from protocol.erlang_terms import format_octets
-from protocol.faults import ConnectionFault, WireFault
-from protocol.field_table import decode_table
-from protocol.methods import INDEX, METHODS, Method, decode_arguments, encode_method
-from protocol.short_strings import encode_shortstr
+from leveret.protocol.erlang_terms import format_octets
+from leveret.protocol.faults import ConnectionFault, WireFault
+from leveret.protocol.field_table import decode_table
+from leveret.protocol.methods import INDEX, METHODS, Method, decode_arguments, encode_method
+from leveret.protocol.short_strings import encode_shortstr
 from tests.support.amqp_strategies import (
     U16,
     any_short_text,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands, header
 
-from protocol.faults import ConnectionFault
-from protocol.properties import (
+from leveret.protocol.faults import ConnectionFault
+from leveret.protocol.properties import (
     DELIVERY_MODE,
     EXPIRATION,
     FLAGS,

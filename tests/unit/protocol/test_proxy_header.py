@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.proxy_header import MalformedProxyHeader, ProxiedEnds, ProxyHeaderReader
+from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds, ProxyHeaderReader
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 PORTS = st.integers(0, 65535)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import pytest
 
-from protocol.states import (
+from leveret.protocol.states import (
     CONNECTION_TRANSITIONS,
     ChannelState,
     ConnectionInput,

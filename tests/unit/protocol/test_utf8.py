@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.utf8 import decode_utf8
+from leveret.protocol.utf8 import decode_utf8
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

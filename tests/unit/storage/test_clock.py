@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from storage.clock import Clock
+from leveret.storage.clock import Clock
 
 
 def test_it_never_goes_back() -> None:

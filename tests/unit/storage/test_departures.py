@@ -8,11 +8,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from storage.commit.committer import SyncMode
-from storage.engine import EngineOptions, StorageEngine
-from storage.event_format import DEAD_LETTERED, EventKind
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.commit.committer import SyncMode
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.event_format import DEAD_LETTERED, EventKind
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.crash.test_power_loss import SlowFiles
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.directory_format import DataDirectoryError
-from storage.disk.files import DirectoryInUseError
-from storage.engine import EngineOptions, StorageEngine
-from storage.event_format import DEAD_LETTERED, NEVER_STORED, REDELIVERED_ONCE, Event, EventKind
-from storage.event_log import EventPosition, read_events
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.disk.files import DirectoryInUseError
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.event_format import DEAD_LETTERED, NEVER_STORED, REDELIVERED_ONCE, Event, EventKind
+from leveret.storage.event_log import EventPosition, read_events
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
@@ -72,8 +72,8 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(files: SimulatedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("storage.directory.directory_format.FORMAT_VERSION", 2)
-        newer.setattr("storage.directory.data_directory.FORMAT_VERSION", 2)
+        newer.setattr("leveret.storage.directory.directory_format.FORMAT_VERSION", 2)
+        newer.setattr("leveret.storage.directory.data_directory.FORMAT_VERSION", 2)
         open_engine(files).close()
     with pytest.raises(DataDirectoryError, match="newer version"):
         open_engine(files)

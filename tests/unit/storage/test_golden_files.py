@@ -13,11 +13,11 @@ from zlib import crc32
 
 import pytest
 
-from storage.directory.directory_format import pack_format, unpack_format
-from storage.disk.trash import Trash
-from storage.event_format import EventKind
-from storage.event_log import EventLog, EventPosition, file_name, read_events
-from storage.format import (
+from leveret.storage.directory.directory_format import pack_format, unpack_format
+from leveret.storage.disk.trash import Trash
+from leveret.storage.event_format import EventKind
+from leveret.storage.event_log import EventLog, EventPosition, file_name, read_events
+from leveret.storage.format import (
     DEAD,
     EXTENDED,
     FOOTER_BYTES,
@@ -32,12 +32,12 @@ from storage.format import (
     unpack_footer,
     unpack_segment_header,
 )
-from storage.message import Envelope, Message, TimedMessage
-from storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
-from storage.segments.dead_set import BLOCK, DeadSet
-from storage.segments.manifest import Manifest
-from storage.segments.segment import Segment, StorePlace
-from storage.segments.writer import SegmentWriter
+from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.recovery.checkpoint import Checkpoint, StoreCheckpoint, pack_checkpoint, unpack_checkpoint
+from leveret.storage.segments.dead_set import BLOCK, DeadSet
+from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.segment import Segment, StorePlace
+from leveret.storage.segments.writer import SegmentWriter
 from tests.support.simulated_files import SimulatedFiles
 
 GOLDEN: Final = Path(__file__).parent / "golden"

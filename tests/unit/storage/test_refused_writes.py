@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import SimulatedFiles
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.seq_ranges import SeqRanges
+from leveret.storage.seq_ranges import SeqRanges
 
 RUNS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 8)), max_size=20)
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from queue import Queue
 from time import monotonic
 
-from storage.commit.committer import Committer, SyncMode
-from storage.commit.group import CommitGroup
-from storage.engine import EngineOptions, StorageEngine
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.commit.committer import Committer, SyncMode
+from leveret.storage.commit.group import CommitGroup
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli import completion, registry
-from broker.management.cli.command import Command, CommandContext, Outcome, Result
-from broker.management.cli.faults import USAGE, CommandFault, bad_argument
-from broker.management.cli.help_text import details, overview, unknown
-from broker.version import VERSION
+from leveret.broker.management.cli import completion, registry
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
+from leveret.broker.management.cli.faults import USAGE, CommandFault, bad_argument
+from leveret.broker.management.cli.help_text import details, overview, unknown
+from leveret.broker.version import VERSION
 
 SECTION: Final = "Help"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
-from broker.management.cli.command import Command, CommandContext, ResultRows
-from broker.management.cli.identifiers import channel_identifier, connection_identifier
+from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
+from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
+from leveret.broker.management.cli.identifiers import channel_identifier, connection_identifier
 
 COLUMNS: Final[dict[str, Column]] = {
     "pid": field("name", channel_identifier),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, done
-from broker.management.cli.faults import bad_argument, failed
-from broker.management.cli.identifiers import connection_name
-from broker.management.cli.progress import ProgressLine
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, done
+from leveret.broker.management.cli.faults import bad_argument, failed
+from leveret.broker.management.cli.identifiers import connection_name
+from leveret.broker.management.cli.progress import ProgressLine
 
 SECTION: Final = "Operations"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.columns import Column, check_columns, chosen, fields, listing
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
-from broker.management.cli.commands.health import wait_until_up
-from broker.management.cli.faults import SOFTWARE, USAGE, bad_argument, failed
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.node_facts import alarms, listener_line, listeners, product, runtime
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.columns import Column, check_columns, chosen, fields, listing
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.commands.health import wait_until_up
+from leveret.broker.management.cli.faults import SOFTWARE, USAGE, bad_argument, failed
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.node_facts import alarms, listener_line, listeners, product, runtime
 
 SECTION: Final = "Cluster"
 FLAG_COLUMNS: Final[dict[str, Column]] = fields("name", "state", "stability", "provided_by", "desc", "doc_url")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
-from broker.management.cli.command import Command, CommandContext, ResultRows
-from broker.management.cli.identifiers import connection_identifier
-from broker.management.cli.terms import Arguments
+from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
+from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
+from leveret.broker.management.cli.identifiers import connection_identifier
+from leveret.broker.management.cli.terms import Arguments
 
 
 def _protocol(text: str) -> Any:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, done
-from broker.management.cli.documents import document
-from broker.management.cli.faults import DATA, CommandFault, bad_argument, failed, no_such_vhost
-from broker.management.cli.progress import ProgressLine
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, done
+from leveret.broker.management.cli.documents import document
+from leveret.broker.management.cli.faults import DATA, CommandFault, bad_argument, failed, no_such_vhost
+from leveret.broker.management.cli.progress import ProgressLine
 
 SECTION: Final = "Definitions"
 _STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."

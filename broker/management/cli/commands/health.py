@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from broker.management.cli.api import ApiFault, Unreachable
-from broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, Outcome, Result
-from broker.management.cli.faults import CommandFault, OutOfTime, UsageFault, failed
-from broker.management.cli.node_facts import alarms
+from leveret.broker.management.cli.api import ApiFault, Unreachable
+from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, Outcome, Result
+from leveret.broker.management.cli.faults import CommandFault, OutOfTime, UsageFault, failed
+from leveret.broker.management.cli.node_facts import alarms
 
 SECTION: Final = "Monitoring, observability and health checks"
 UNITS: Final = ("days", "weeks", "months", "years")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
-from broker.management.cli.command import Command, CommandContext, ResultRows
-from broker.management.cli.faults import UsageFault, failed
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
+from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
+from leveret.broker.management.cli.faults import UsageFault, failed
 
 _DAY: Final = 86_400
 _REASONS: Final = ("maxlen", "expired", "rejected", "delivery_limit", "purged", "deleted")

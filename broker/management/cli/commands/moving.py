@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, CommandContext, Outcome, Result
-from broker.management.cli.conditions import read_conditions
-from broker.management.cli.faults import CommandFault, bad_argument, failed
-from broker.management.cli.progress import ProgressLine
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
+from leveret.broker.management.cli.conditions import read_conditions
+from leveret.broker.management.cli.faults import CommandFault, bad_argument, failed
+from leveret.broker.management.cli.progress import ProgressLine
 
 # Moved by one request: often enough for a bar that moves, seldom enough to cost nothing.
 _BATCH: Final = 5_000

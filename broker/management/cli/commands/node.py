@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
-from broker.management.cli.faults import failed
-from broker.management.cli.formatters.json_rows import encoded
-from broker.management.cli.memory import amount, check_unit, parts, unit
-from broker.management.cli.node_facts import alarms, node_object, product, runtime
-from broker.management.cli.terms import atom, plain
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.faults import failed
+from leveret.broker.management.cli.formatters.json_rows import encoded
+from leveret.broker.management.cli.memory import amount, check_unit, parts, unit
+from leveret.broker.management.cli.node_facts import alarms, node_object, product, runtime
+from leveret.broker.management.cli.terms import atom, plain
 
 SECTION: Final = "Monitoring, observability and health checks"
 CONFIGURATION: Final = "Configuration and Environment"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Command, CommandContext, Outcome, Result
-from broker.management.cli.commands.cluster import in_sections
-from broker.management.cli.memory import amount, check_unit, parts, total, unit
-from broker.management.cli.node_facts import alarms, listener_line, listeners, node_object, product
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
+from leveret.broker.management.cli.commands.cluster import in_sections
+from leveret.broker.management.cli.memory import amount, check_unit, parts, total, unit
+from leveret.broker.management.cli.node_facts import alarms, listener_line, listeners, node_object, product
 
 Section = tuple[str, list[str]]
 

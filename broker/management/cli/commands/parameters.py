@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
-from broker.management.cli.documents import document
-from broker.management.cli.faults import no_such_vhost
-from broker.management.cli.runtime_parameters import clear, put
-from broker.management.cli.terms import compact_json
+from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
+from leveret.broker.management.cli.documents import document
+from leveret.broker.management.cli.faults import no_such_vhost
+from leveret.broker.management.cli.runtime_parameters import clear, put
+from leveret.broker.management.cli.terms import compact_json
 
 SECTION: Final = "Parameters"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
-from broker.management.cli.documents import mapping
-from broker.management.cli.faults import no_such_vhost
-from broker.management.cli.runtime_parameters import clear, put
-from broker.management.cli.terms import compact_json
+from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
+from leveret.broker.management.cli.documents import mapping
+from leveret.broker.management.cli.faults import no_such_vhost
+from leveret.broker.management.cli.runtime_parameters import clear, put
+from leveret.broker.management.cli.terms import compact_json
 
 SECTION: Final = "Policies"
 COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
@@ -57,7 +57,7 @@ def _body(context: CommandContext) -> dict[str, Any]:
 def _set(context: CommandContext, kind: PolicyKind) -> Result:
     body = _body(context)
     if context.flag("dry-run"):
-        from broker.management.cli.dry_run import dry_run
+        from leveret.broker.management.cli.dry_run import dry_run
 
         return dry_run(context, kind.resource, body)
     put(context, (kind.resource, context.vhost, context.arguments[0]), body)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed, nothing
-from broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, ResultRows
-from broker.management.cli.identifiers import channel_identifier, connection_identifier, queue_identifier
-from broker.management.cli.terms import Arguments, compact_json
+from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed, nothing
+from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, ResultRows
+from leveret.broker.management.cli.identifiers import channel_identifier, connection_identifier, queue_identifier
+from leveret.broker.management.cli.terms import Arguments, compact_json
 
 DEFAULT: Final = ("name", "messages")
 # What the API tells without looking at the queue itself: cheap, and in RabbitMQ never behind.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from broker.management.cli.api import Api, ApiFault, Unreachable
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, done
-from broker.management.cli.faults import USAGE, OutOfTime, failed
-from broker.management.cli.progress import ProgressLine
+from leveret.broker.management.cli.api import Api, ApiFault, Unreachable
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, done
+from leveret.broker.management.cli.faults import USAGE, OutOfTime, failed
+from leveret.broker.management.cli.progress import ProgressLine
 
 SECTION: Final = "Queues"
 # More ready messages than this take long enough to show progress.

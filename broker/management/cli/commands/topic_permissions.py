@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
-from broker.management.cli.faults import no_such_vhost
-from broker.management.cli.subjects import check_pattern, check_subjects, no_such_listed_user
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
+from leveret.broker.management.cli.faults import no_such_vhost
+from leveret.broker.management.cli.subjects import check_pattern, check_subjects, no_such_listed_user
 
 SECTION: Final = "Access Control"
 _RIGHTS: Final = ("exchange", "write", "read")

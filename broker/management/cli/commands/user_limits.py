@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
-from broker.management.cli.documents import mapping
-from broker.management.cli.faults import CommandFault, failed
-from broker.management.cli.subjects import no_such_listed_user
-from broker.management.cli.terms import compact_json, typed
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.documents import mapping
+from leveret.broker.management.cli.faults import CommandFault, failed
+from leveret.broker.management.cli.subjects import no_such_listed_user
+from leveret.broker.management.cli.terms import compact_json, typed
 
 SECTION: Final = "Users"
 LIMITS: Final = ("max-connections", "max-channels")

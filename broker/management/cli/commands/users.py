@@ -6,10 +6,18 @@ import getpass
 import sys
 from typing import Any, Final
 
-from broker.management.cli.api import ApiFault
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
-from broker.management.cli.faults import DATA, NO_USER, SOFTWARE, UNAVAILABLE, CommandFault, bad_argument, failed
-from broker.management.cli.subjects import no_such_listed_user
+from leveret.broker.management.cli.api import ApiFault
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.faults import (
+    DATA,
+    NO_USER,
+    SOFTWARE,
+    UNAVAILABLE,
+    CommandFault,
+    bad_argument,
+    failed,
+)
+from leveret.broker.management.cli.subjects import no_such_listed_user
 
 SECTION: Final = "Users"
 _ADDED: Final = (

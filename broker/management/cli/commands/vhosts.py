@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
-from broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
-from broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_vhost
+from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_vhost
 
 SECTION: Final = "Virtual hosts"
 COLUMNS: Final[dict[str, Column]] = {

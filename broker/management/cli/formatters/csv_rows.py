@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker.management.cli.command import Outcome, ResultRows
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.formatters.table import text_of
+from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.formatters.table import text_of
 
 
 def record(fields: Sequence[str]) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from broker.management.cli.command import Outcome, ResultRows
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.terms import atom, binary, term
+from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.terms import atom, binary, term
 
 _LINE: Final = 80
 

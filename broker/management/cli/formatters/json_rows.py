@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from broker.management.cli.command import Outcome, ResultRows
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.terms import Arguments, triples
+from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.terms import Arguments, triples
 
 
 def encoded(value: Any) -> str:

@@ -6,11 +6,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from broker.management.cli.command import Outcome, ResultRows
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.formatters.table import text_of
-from broker.management.cli.terms import Arguments, entries
-from broker.printable import in_lines
+from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.formatters.table import text_of
+from leveret.broker.management.cli.terms import Arguments, entries
+from leveret.broker.printable import in_lines
 
 Block = list[str]
 

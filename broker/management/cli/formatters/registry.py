@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Iterator
 from typing import Final, Protocol, cast
 
-from broker.management.cli.command import Outcome, ResultRows
-from broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.formatters.style import Style
 
 DEFAULT: Final = "table"
 # Name -> module of this package, imported when it is asked for.
@@ -38,4 +38,4 @@ def formatter(name: str) -> Formatter:
     Args:
         name: one of FORMATTERS.
     """
-    return cast(Formatter, importlib.import_module(f"broker.management.cli.formatters.{FORMATTERS[name]}"))
+    return cast(Formatter, importlib.import_module(f"leveret.broker.management.cli.formatters.{FORMATTERS[name]}"))

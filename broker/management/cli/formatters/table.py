@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.management.cli.command import Outcome, ResultRows
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.terms import Arguments, number, plain
-from broker.printable import in_a_line, in_lines
+from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.terms import Arguments, number, plain
+from leveret.broker.printable import in_a_line, in_lines
 
 
 def cell(value: Any) -> str:

@@ -6,16 +6,16 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.publisher import publish
-from broker.core.queues.declaration import QueueDeclaration
-from broker.core.vhost import VirtualHost
-from broker.management.http.answers import json_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import not_found
-from broker.management.http.origin import http_origin
-from broker.management.http.routes import resource
-from protocol.properties import encode_content_header
+from leveret.broker.auth.users import User
+from leveret.broker.core.publisher import publish
+from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.routes import resource
+from leveret.protocol.properties import encode_content_header
 
 _QUEUE: Final = "aliveness-test"
 _BODY: Final = b"test_message"

@@ -7,17 +7,17 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.bindings import Binding, Destination
-from broker.core.exchanges.base import Exchange
-from broker.core.vhost import VirtualHost
-from broker.management.http.access import read_object
-from broker.management.http.binding_keys import is_named, properties_key
-from broker.management.http.bodies import check_length, read_arguments, read_as_text
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.exchange_actions import exchange_name
-from broker.management.http.errors import not_found
-from broker.management.http.routes import resource
+from leveret.broker.auth.users import User
+from leveret.broker.core.bindings import Binding, Destination
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.binding_keys import is_named, properties_key
+from leveret.broker.management.http.bodies import check_length, read_arguments, read_as_text
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.exchange_actions import exchange_name
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.routes import resource
 
 
 class BindingActions:

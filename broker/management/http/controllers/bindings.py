@@ -8,16 +8,16 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.core.bindings import Binding
-from broker.core.vhost import VirtualHost
-from broker.management.http.answers import object_answer
-from broker.management.http.binding_keys import is_named
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.exchange_actions import exchange_name
-from broker.management.http.documents.topology import binding_document, default_binding
-from broker.management.http.errors import not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.routes import resource
+from leveret.broker.core.bindings import Binding
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.binding_keys import is_named
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.exchange_actions import exchange_name
+from leveret.broker.management.http.documents.topology import binding_document, default_binding
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.routes import resource
 
 
 def _place(binding: Binding) -> tuple[str, ...]:

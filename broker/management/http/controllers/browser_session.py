@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from aiohttp import hdrs, web
 
-from broker.management.http.access import has_tag
-from broker.management.http.answers import json_answer
-from broker.management.http.browser_sessions import cookie_name, session_token
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import login_failed
-from broker.management.http.request_bodies import read_form
-from broker.management.http.routes import resource
+from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.browser_sessions import cookie_name, session_token
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import login_failed
+from leveret.broker.management.http.request_bodies import read_form
+from leveret.broker.management.http.routes import resource
 
 
 class BrowserSession:

@@ -7,16 +7,21 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
-from broker.management.http.answers import object_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.connections import find_connection, visible_connections
-from broker.management.http.documents.clients import channel_document, channel_name, consumer_document, given_name
-from broker.management.http.errors import not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
-from broker.management.http.switches import require_stats
+from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.connections import find_connection, visible_connections
+from leveret.broker.management.http.documents.clients import (
+    channel_document,
+    channel_name,
+    consumer_document,
+    given_name,
+)
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.switches import require_stats
 
 
 class Channels:

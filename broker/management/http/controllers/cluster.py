@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from broker.core.global_parameters import CLUSTER_NAME
-from broker.management.http.access import read_object
-from broker.management.http.answers import json_answer
-from broker.management.http.bodies import read_text, require_keys
-from broker.management.http.context import RequestContext
-from broker.management.http.routes import resource
+from leveret.broker.core.global_parameters import CLUSTER_NAME
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.bodies import read_text, require_keys
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.routes import resource
 
 
 class Cluster:

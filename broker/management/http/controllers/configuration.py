@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from broker.config.options import OPTIONS
-from broker.management.http.answers import json_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.routes import resource
+from leveret.broker.config.options import OPTIONS
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.routes import resource
 
 _SECRET: Final = "********"
 _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.core.broker import Broker
-from broker.core.clients import ClientConnection
-from broker.management.http.access import has_tag
-from broker.management.http.answers import json_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import not_authorised
-from broker.management.http.routes import resource
-from protocol.faults import ConnectionFault, ReplyCode
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.clients import ClientConnection
+from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import not_authorised
+from leveret.broker.management.http.routes import resource
+from leveret.protocol.faults import ConnectionFault, ReplyCode
 
 _REASON: Final = "Closed via management plugin"
 

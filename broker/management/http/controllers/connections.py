@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.clients import ClientConnection
-from broker.management.http.access import has_tag
-from broker.management.http.answers import object_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.documents.clients import connection_document, given_name, short_connection
-from broker.management.http.errors import not_authorised, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
-from broker.management.http.switches import stats_are_disabled
-from protocol.faults import ConnectionFault, ReplyCode
+from leveret.broker.auth.users import User
+from leveret.broker.core.clients import ClientConnection
+from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.documents.clients import connection_document, given_name, short_connection
+from leveret.broker.management.http.errors import not_authorised, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.switches import stats_are_disabled
+from leveret.protocol.faults import ConnectionFault, ReplyCode
 
 _REASON: Final = "Closed via management plugin"
 

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.config.errors import DefinitionsError
-from broker.core.export import for_vhost
-from broker.core.long_json import parse_json_in_steps
-from broker.core.slices import in_slices, result_of, take_slowly
-from broker.definitions import export_steps, import_steps, vhost_export_steps
-from broker.management.http.access import has_tag
-from broker.management.http.answers import encode, json_text_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, missing, not_authorised
-from broker.management.http.request_bodies import read_file, read_upload
-from broker.management.http.routes import resource
+from leveret.broker.auth.users import User
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.core.export import for_vhost
+from leveret.broker.core.long_json import parse_json_in_steps
+from leveret.broker.core.slices import in_slices, result_of, take_slowly
+from leveret.broker.definitions import export_steps, import_steps, vhost_export_steps
+from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.answers import encode, json_text_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, missing, not_authorised
+from leveret.broker.management.http.request_bodies import read_file, read_upload
+from leveret.broker.management.http.routes import resource
 
 _MALFORMED: Final = "failed_to_parse_json"
 #: A path of this host, whole or relative. Browsers take "//a", "/\\a", "http:a" for other hosts, and drop white space.

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.exchanges.registry import EXCHANGE_TYPES, unknown_type_text
-from broker.core.names import strip_line_ends
-from broker.core.publisher import publish
-from broker.core.vhost import VirtualHost
-from broker.management.http.access import read_object
-from broker.management.http.answers import json_answer
-from broker.management.http.bodies import (
+from leveret.broker.auth.users import User
+from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES, unknown_type_text
+from leveret.broker.core.names import strip_line_ends
+from leveret.broker.core.publisher import publish
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.bodies import (
     check_length,
     read_arguments,
     read_as_text,
@@ -24,15 +24,15 @@ from broker.management.http.bodies import (
     read_table,
     require_keys,
 )
-from broker.management.http.context import RequestContext
-from broker.management.http.durability import durable
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.origin import http_origin
-from broker.management.http.routes import resource
-from policies.permissions import DEFAULT_EXCHANGE
-from protocol.faults import AmqpFault, precondition_failed
-from protocol.field_table import FieldTable, as_text, find
-from protocol.properties import FLAGS, encode_content_header, encode_headers, encode_text
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.durability import durable
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.routes import resource
+from leveret.policies.permissions import DEFAULT_EXCHANGE
+from leveret.protocol.faults import AmqpFault, precondition_failed
+from leveret.protocol.field_table import FieldTable, as_text, find
+from leveret.protocol.properties import FLAGS, encode_content_header, encode_headers, encode_text
 
 #: Numbers among the properties, with the bytes that they take.
 _NUMBERS: Final = {"delivery_mode": 1, "priority": 1, "timestamp": 8}

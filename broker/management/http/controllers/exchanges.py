@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from broker.core.exchanges.base import Exchange
-from broker.management.http.answers import object_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.exchange_actions import exchange_name
-from broker.management.http.documents.topology import exchange_document
-from broker.management.http.errors import not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
-from broker.management.http.switches import stats_are_disabled
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.exchange_actions import exchange_name
+from leveret.broker.management.http.documents.topology import exchange_document
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.switches import stats_are_disabled
 
 
 class Exchanges:

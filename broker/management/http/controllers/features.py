@@ -6,11 +6,11 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.management.http.answers import json_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.routes import resource
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.routes import resource
 
 _QUORUM: Final = "https://www.rabbitmq.com/quorum-queues.html"
 #: Flags of 3.10 whose feature is there: name, description, page, application.

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.management.http.answers import json_answer
-from broker.management.http.certificates import valid_until
-from broker.management.http.context import RequestContext
-from broker.management.http.documents.overview import listeners
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.routes import resource
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.certificates import valid_until
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.documents.overview import listeners
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.routes import resource
 
 #: Names that people give protocols, by the name of the listener.
 _PROTOCOLS: Final = {

@@ -6,15 +6,15 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.export import vhost_limits
-from broker.management.http.access import read_object
-from broker.management.http.answers import json_answer
-from broker.management.http.bodies import require_keys
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, missing, not_found
-from broker.management.http.routes import resource
-from policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
+from leveret.broker.auth.users import User
+from leveret.broker.core.export import vhost_limits
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.bodies import require_keys
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, missing, not_found
+from leveret.broker.management.http.routes import resource
+from leveret.policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
 
 
 class Limits:

@@ -8,16 +8,24 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.core.slices import in_slices
-from broker.core.stats.losses import DAY, DeletedObjects, LosingCounters
-from broker.core.vhost import VirtualHost
-from broker.management.http.bodies import parse_integer
-from broker.management.http.context import RequestContext
-from broker.management.http.documents.losses import Kind, Loss, State, Window, loss_document, loss_totals, losses_within
-from broker.management.http.errors import bad_request
-from broker.management.http.listing import View, list_answer
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
+from leveret.broker.core.slices import in_slices
+from leveret.broker.core.stats.losses import DAY, DeletedObjects, LosingCounters
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.bodies import parse_integer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.documents.losses import (
+    Kind,
+    Loss,
+    State,
+    Window,
+    loss_document,
+    loss_totals,
+    losses_within,
+)
+from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
 
 _KINDS: Final = ("queue", "exchange")
 

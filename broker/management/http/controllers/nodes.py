@@ -6,17 +6,17 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.core.slices import in_slices
-from broker.management.http.answers import object_answer
-from broker.management.http.census import count_all
-from broker.management.http.context import RequestContext
-from broker.management.http.documents.memory import MemoryBreakdown
-from broker.management.http.documents.overview import node_document, short_node
-from broker.management.http.errors import not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
-from broker.management.http.switches import stats_are_disabled
+from leveret.broker.core.slices import in_slices
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.census import count_all
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.documents.memory import MemoryBreakdown
+from leveret.broker.management.http.documents.overview import node_document, short_node
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.switches import stats_are_disabled
 
 
 class Nodes:

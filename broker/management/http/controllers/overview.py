@@ -7,16 +7,16 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.clients import ClientConnection
-from broker.management.http.access import has_tag
-from broker.management.http.answers import json_answer, object_answer
-from broker.management.http.census import count_all
-from broker.management.http.context import RequestContext
-from broker.management.http.documents.overview import listeners, overview_document, overview_stats, web_contexts
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
-from broker.management.http.switches import stats_are_disabled, totals_are_enabled
+from leveret.broker.auth.users import User
+from leveret.broker.core.clients import ClientConnection
+from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.answers import json_answer, object_answer
+from leveret.broker.management.http.census import count_all
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.documents.overview import listeners, overview_document, overview_stats, web_contexts
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.switches import stats_are_disabled, totals_are_enabled
 
 
 class Overview:

@@ -11,21 +11,21 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.export import export_parameters, policy_value
-from broker.core.slices import take_slowly
-from broker.core.vhost import VirtualHost
-from broker.management.http.access import read_object
-from broker.management.http.answers import object_answer
-from broker.management.http.bodies import check_depth, check_length, require_keys
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, missing, not_authorised, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.patterns import compile_apart
-from broker.management.http.routes import resource
-from policies.keys import format_json_term
-from policies.limits import VHOST_LIMITS, refuse_limits
-from policies.policy import Policy, PolicyError, read_policy
+from leveret.broker.auth.users import User
+from leveret.broker.core.export import export_parameters, policy_value
+from leveret.broker.core.slices import take_slowly
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.bodies import check_depth, check_length, require_keys
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.patterns import compile_apart
+from leveret.broker.management.http.routes import resource
+from leveret.policies.keys import format_json_term
+from leveret.policies.limits import VHOST_LIMITS, refuse_limits
+from leveret.policies.policy import Policy, PolicyError, read_policy
 
 _REFUSAL: Final = "User not authorised to access object"
 #: Of an operator policy in its raw form.

@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.management.http.access import read_object
-from broker.management.http.answers import object_answer
-from broker.management.http.bodies import read_text, require_keys
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.patterns import compile_apart
-from broker.management.http.routes import resource
-from policies.invalid_pattern import InvalidPattern
-from policies.permissions import Permissions as Granted
-from policies.permissions import TopicPermissions
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.bodies import read_text, require_keys
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.patterns import compile_apart
+from leveret.broker.management.http.routes import resource
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.permissions import Permissions as Granted
+from leveret.policies.permissions import TopicPermissions
 
 
 class Permissions:

@@ -8,19 +8,19 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.core.export import describe_policy
-from broker.core.policy_coverage import count_in_force
-from broker.core.policy_preview import Preview, preview_policy
-from broker.core.slices import in_slices, take_slowly
-from broker.core.vhost import VirtualHost
-from broker.management.http.access import read_object
-from broker.management.http.answers import encode, json_text_answer, object_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, missing, not_authorised, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.patterns import compile_apart
-from broker.management.http.routes import resource
-from policies.policy import Policy, PolicyError, read_policy
+from leveret.broker.core.export import describe_policy
+from leveret.broker.core.policy_coverage import count_in_force
+from leveret.broker.core.policy_preview import Preview, preview_policy
+from leveret.broker.core.slices import in_slices, take_slowly
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import encode, json_text_answer, object_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.patterns import compile_apart
+from leveret.broker.management.http.routes import resource
+from leveret.policies.policy import Policy, PolicyError, read_policy
 
 
 class Policies:

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.core.policy_coverage import Covered, covered_exchanges, covered_queues
-from broker.core.queues.explanation import fill_percent
-from broker.core.queues.queue import Queue
-from broker.core.slices import in_slices
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.routes import resource
+from leveret.broker.core.policy_coverage import Covered, covered_exchanges, covered_queues
+from leveret.broker.core.queues.explanation import fill_percent
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.slices import in_slices
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.routes import resource
 
 _FLAGS: Final = {"true": True, "false": False}
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.management.http.context import RequestContext
-from broker.management.http.listing import View, list_answer
-from broker.management.http.routes import resource
-from policies.arguments import ARGUMENTS, Argument
-from policies.keys import KEYS, Merge, PolicyKey, operator_replaces
-from policies.settings import QueueSettings
-from policies.values import Values
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.routes import resource
+from leveret.policies.arguments import ARGUMENTS, Argument
+from leveret.policies.keys import KEYS, Merge, PolicyKey, operator_replaces
+from leveret.policies.settings import QueueSettings
+from leveret.policies.values import Values
 
 #: Queue types in the order in which people look for them.
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")

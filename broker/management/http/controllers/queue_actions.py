@@ -6,17 +6,17 @@ from functools import partial
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.names import generate_name, strip_line_ends
-from broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from broker.management.http.access import read_object
-from broker.management.http.bodies import check_length, read_arguments, read_flag, require_keys
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.routes import resource
-from protocol.faults import not_implemented, precondition_failed
+from leveret.broker.auth.users import User
+from leveret.broker.core.names import generate_name, strip_line_ends
+from leveret.broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.bodies import check_length, read_arguments, read_flag, require_keys
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.routes import resource
+from leveret.protocol.faults import not_implemented, precondition_failed
 
 
 class QueueActions:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from broker.core.queues.explanation import explain_queue
-from broker.management.http.answers import object_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import not_found
-from broker.management.http.routes import resource
+from leveret.broker.core.queues.explanation import explain_queue
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.routes import resource
 
 
 class QueueExplanations:

@@ -9,27 +9,27 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.auth.users import User
-from broker.core.consumers import Holder
-from broker.core.json_tables import table_to_json
-from broker.core.published import published_to
-from broker.core.queues.declaration import check_locked
-from broker.core.queues.moving import End, Move
-from broker.core.queues.queue import Queue
-from broker.core.slices import take_slowly
-from broker.core.vhost import VirtualHost
-from broker.management.http.access import read_object
-from broker.management.http.answers import encode, json_answer, json_text_answer
-from broker.management.http.bodies import read_integer, read_text, require_keys
-from broker.management.http.context import RequestContext
-from broker.management.http.durability import durable
-from broker.management.http.errors import bad_request, missing, not_authorised
-from broker.management.http.origin import http_origin
-from broker.management.http.routes import resource
-from policies.message_filter import FilterError, read_filter
-from protocol.faults import AmqpFault, ReplyCode, resource_locked
-from protocol.properties import Properties
-from storage.interface import Entry
+from leveret.broker.auth.users import User
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.json_tables import table_to_json
+from leveret.broker.core.published import published_to
+from leveret.broker.core.queues.declaration import check_locked
+from leveret.broker.core.queues.moving import End, Move
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.slices import take_slowly
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import encode, json_answer, json_text_answer
+from leveret.broker.management.http.bodies import read_integer, read_text, require_keys
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.durability import durable
+from leveret.broker.management.http.errors import bad_request, missing, not_authorised
+from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.routes import resource
+from leveret.policies.message_filter import FilterError, read_filter
+from leveret.protocol.faults import AmqpFault, ReplyCode, resource_locked
+from leveret.protocol.properties import Properties
+from leveret.storage.interface import Entry
 
 #: What becomes of messages that were got.
 _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")

@@ -7,17 +7,17 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.core.queues.explanation import fill_percent
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from broker.management.http.answers import object_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
-from broker.management.http.errors import not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
-from broker.management.http.switches import stats_are_disabled, totals_are_enabled
+from leveret.broker.core.queues.explanation import fill_percent
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.switches import stats_are_disabled, totals_are_enabled
 
 
 class Queues:

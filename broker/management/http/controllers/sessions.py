@@ -6,11 +6,11 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.management.http.answers import json_answer
-from broker.management.http.context import RequestContext
-from broker.management.http.errors import login_failed, not_found
-from broker.management.http.request_bodies import FORM_TYPE, read_form
-from broker.management.http.routes import resource
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.errors import login_failed, not_found
+from leveret.broker.management.http.request_bodies import FORM_TYPE, read_form
+from leveret.broker.management.http.routes import resource
 
 
 class Sessions:

@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.auth.definitions import dump_user
-from broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
-from broker.auth.users import User, UserLimits
-from broker.management.http.access import read_object
-from broker.management.http.answers import json_answer, object_answer
-from broker.management.http.bodies import check_length, read_flag, require_keys
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.connection_actions import close_connections
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.routes import resource
-from policies.limits import USER_LIMITS, refuse_limits
+from leveret.broker.auth.definitions import dump_user
+from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
+from leveret.broker.auth.users import User, UserLimits
+from leveret.broker.management.http.access import read_object
+from leveret.broker.management.http.answers import json_answer, object_answer
+from leveret.broker.management.http.bodies import check_length, read_flag, require_keys
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.connection_actions import close_connections
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.routes import resource
+from leveret.policies.limits import USER_LIMITS, refuse_limits
 
 #: Any name but those of the other resources here.
 _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=.)[^/]*}"

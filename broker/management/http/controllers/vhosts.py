@@ -7,21 +7,21 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.core.slices import take_slowly
-from broker.core.vhost import VirtualHost
-from broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
-from broker.management.http.access import has_tag, read_object
-from broker.management.http.answers import object_answer
-from broker.management.http.bodies import check_length
-from broker.management.http.census import count_all
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.connection_actions import close_connections
-from broker.management.http.documents.overview import vhost_stats
-from broker.management.http.errors import bad_request, not_found
-from broker.management.http.listing import View, list_answer
-from broker.management.http.rates import Rates
-from broker.management.http.routes import resource
-from broker.management.http.switches import stats_are_disabled
+from leveret.broker.core.slices import take_slowly
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
+from leveret.broker.management.http.access import has_tag, read_object
+from leveret.broker.management.http.answers import object_answer
+from leveret.broker.management.http.bodies import check_length
+from leveret.broker.management.http.census import count_all
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.connection_actions import close_connections
+from leveret.broker.management.http.documents.overview import vhost_stats
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.switches import stats_are_disabled
 
 
 class VirtualHosts:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientTls
-from broker.core.json_tables import table_to_json
-from broker.core.queues.queue import Queue
-from broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from broker.management.http.documents.constants import PROCESS
-from broker.management.http.documents.times import iso_time
-from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
-from protocol.field_table import as_text, find
+from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientTls
+from leveret.broker.core.json_tables import table_to_json
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from leveret.broker.management.http.documents.constants import PROCESS
+from leveret.broker.management.http.documents.times import iso_time
+from leveret.broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
+from leveret.protocol.field_table import as_text, find
 
 _DATA: Final = numbers(ConnectionCounters.FIELDS, "recv_oct", "send_oct")
 _MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))

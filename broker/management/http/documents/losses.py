@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from broker.core.queues.counters import QueueCounters
-from broker.core.stats.counters import ExchangeCounters
-from broker.core.stats.history import STEP
-from broker.core.stats.losses import LosingCounters, LossHistory
-from broker.management.http.rates import Rates, numbers
-from policies.dead_letter import REASONS
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.stats.history import STEP
+from leveret.broker.core.stats.losses import LosingCounters, LossHistory
+from leveret.broker.management.http.rates import Rates, numbers
+from leveret.policies.dead_letter import REASONS
 
 #: Why messages leave a queue otherwise than by being acknowledged.
 _DROPS: Final = (*REASONS, "purged", "deleted")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.core.broker import Broker
-from broker.core.memory import used_memory
-from broker.core.queues.queue import Queue
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.memory import used_memory
+from leveret.broker.core.queues.queue import Queue
 
 #: Parts in RabbitMQ's order. Those that are not worked out below are 0.
 _PARTS: Final = (

@@ -7,16 +7,16 @@ import platform
 from collections.abc import Sequence
 from typing import Any, Final
 
-from broker.config.options import Settings
-from broker.core.broker import Broker
-from broker.core.exchanges.registry import EXCHANGE_TYPES
-from broker.core.node import Node
-from broker.core.stats.census import Census
-from broker.core.stats.node import NodeStatistics, open_files_max
-from broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
-from broker.management.http.documents.constants import RATES_MODE, RETENTION
-from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
-from broker.version import RABBITMQ_VERSION, VERSION
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
+from leveret.broker.core.node import Node
+from leveret.broker.core.stats.census import Census
+from leveret.broker.core.stats.node import NodeStatistics, open_files_max
+from leveret.broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
+from leveret.broker.management.http.documents.constants import RATES_MODE, RETENTION
+from leveret.broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
+from leveret.broker.version import RABBITMQ_VERSION, VERSION
 
 _CHURN: Final = numbers(
     BrokerStatistics.FIELDS,

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from broker.core.clients import ClientConnection, ClientConsumer
-from broker.core.json_tables import table_to_json
-from broker.core.policies import effective_definition
-from broker.core.queues.counters import QueueCounters
-from broker.core.queues.explanation import describe_fill
-from broker.core.queues.queue import Queue
-from broker.core.queues.storage import StoreFigures
-from broker.management.http.documents.clients import connection_details, consumer_document
-from broker.management.http.documents.constants import PROCESS
-from broker.management.http.documents.losses import loss_stats
-from broker.management.http.documents.times import iso_time
-from broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers
-from policies.dead_letter import REASONS
-from policies.keys import KEYS
-from policies.settings import resolve_setting
-from protocol.field_table import find, plain_values
-from protocol.properties import Properties
+from leveret.broker.core.clients import ClientConnection, ClientConsumer
+from leveret.broker.core.json_tables import table_to_json
+from leveret.broker.core.policies import effective_definition
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.explanation import describe_fill
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.storage import StoreFigures
+from leveret.broker.management.http.documents.clients import connection_details, consumer_document
+from leveret.broker.management.http.documents.constants import PROCESS
+from leveret.broker.management.http.documents.losses import loss_stats
+from leveret.broker.management.http.documents.times import iso_time
+from leveret.broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers
+from leveret.policies.dead_letter import REASONS
+from leveret.policies.keys import KEYS
+from leveret.policies.settings import resolve_setting
+from leveret.protocol.field_table import find, plain_values
+from leveret.protocol.properties import Properties
 
 _FIELDS: Final = QueueCounters.FIELDS
 _LENGTHS: Final = numbers(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.core.bindings import Binding
-from broker.core.exchanges.base import Exchange
-from broker.core.exchanges.default import DEFAULT_EXCHANGE
-from broker.core.json_tables import table_to_json
-from broker.core.queues.queue import Queue
-from broker.core.stats.counters import ExchangeCounters
-from broker.core.vhost import VirtualHost
-from broker.management.http.binding_keys import properties_key
-from broker.management.http.documents.losses import loss_stats
-from broker.management.http.rates import Rates, message_stats, numbers
+from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
+from leveret.broker.core.json_tables import table_to_json
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.binding_keys import properties_key
+from leveret.broker.management.http.documents.losses import loss_stats
+from leveret.broker.management.http.rates import Rates, message_stats, numbers
 
 #: Each is shown once it is more than 0, whatever the other one is.
 _MESSAGES: Final = tuple(numbers(ExchangeCounters.FIELDS, name) for name in ExchangeCounters.FIELDS)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.core.broker import Broker
-from broker.core.clients import ClientChannel, ClientConnection
-from broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from broker.management.http.documents.clients import channel_name
-from broker.management.http.prometheus.families import Family, Metric, Vhosts, counter, gauge
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.clients import ClientChannel, ClientConnection
+from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from leveret.broker.management.http.documents.clients import channel_name
+from leveret.broker.management.http.prometheus.families import Family, Metric, Vhosts, counter, gauge
 
 _CHANNEL: Final = (
     gauge("channel_consumers", "Consumers on a channel"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.core.broker import Broker
-from broker.core.exchanges.base import Exchange
-from broker.core.vhost import VirtualHost
-from broker.management.http.prometheus.families import Family, Vhosts, gauge
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.prometheus.families import Family, Vhosts, gauge
 
 _PREFIX: Final = "rabbitmq_cluster_"
 _EXCHANGE_LABELS: Final = ("vhost", "exchange", "type")

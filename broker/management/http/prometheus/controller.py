@@ -7,23 +7,23 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.core.slices import in_time
-from broker.management.http.compression import accepts_gzip
-from broker.management.http.context import RequestContext
-from broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
-from broker.management.http.prometheus.counted import Counted
-from broker.management.http.prometheus.exposition import Exposition
-from broker.management.http.prometheus.families import Vhosts
-from broker.management.http.prometheus.limits import LIMIT_FAMILIES
-from broker.management.http.prometheus.losses import LOSS_FAMILIES
-from broker.management.http.prometheus.node import (
+from leveret.broker.core.slices import in_time
+from leveret.broker.management.http.compression import accepts_gzip
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
+from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.management.http.prometheus.exposition import Exposition
+from leveret.broker.management.http.prometheus.families import Vhosts
+from leveret.broker.management.http.prometheus.limits import LIMIT_FAMILIES
+from leveret.broker.management.http.prometheus.losses import LOSS_FAMILIES
+from leveret.broker.management.http.prometheus.node import (
     alarm_families,
     identity_families,
     node_families,
     object_families,
 )
-from broker.management.http.prometheus.queues import CONSUMER_COUNT
-from broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
+from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT
+from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
 
 _PREFIX: Final = "rabbitmq_"
 #: Pieces are sent together until they are as long as this, in bytes.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.core.broker import Broker
-from broker.core.queues.counters import QueueCounters
-from broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
 
 #: Queue types, as the HTTP API names them.
 QUEUE_TYPES: Final = ("classic", "quorum")

@@ -11,9 +11,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
-from broker.core.broker import Broker
-from broker.core.slices import in_slices
-from broker.management.http.prometheus.families import Family, Item
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.slices import in_slices
+from leveret.broker.management.http.prometheus.families import Family, Item
 
 #: Objects whose samples are written at once: a millisecond's work.
 _BATCH: Final = 10

@@ -12,8 +12,8 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
 from prometheus_client.metrics_core import Metric as MetricFamily
 
-from broker.core.broker import Broker
-from broker.management.http.prometheus.counted import Counted
+from leveret.broker.core.broker import Broker
+from leveret.broker.management.http.prometheus.counted import Counted
 
 Item = TypeVar("Item")
 #: The virtual hosts that are asked about; None for all.

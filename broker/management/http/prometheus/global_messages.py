@@ -7,12 +7,12 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
 
-from broker.core.broker import Broker
-from broker.core.queues.counters import QueueCounters
-from broker.core.stats.counters import ChannelCounters
-from broker.management.http.prometheus.counted import QUEUE_TYPES, Counted
-from broker.management.http.prometheus.families import Metric, add, counter, gauge
-from policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.management.http.prometheus.counted import QUEUE_TYPES, Counted
+from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
+from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
 _PREFIX: Final = "rabbitmq_global_"
 _PROTOCOL: Final = "amqp091"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.core.queues.queue import Queue
-from broker.management.http.prometheus.families import Family, gauge
-from broker.management.http.prometheus.queues import is_there, queue_labels, queues_in
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.management.http.prometheus.families import Family, gauge
+from leveret.broker.management.http.prometheus.queues import is_there, queue_labels, queues_in
 
 _LIMITS: Final = (
     gauge("queue_max_length", "Ready messages that a queue may hold; only of queues with such a limit"),

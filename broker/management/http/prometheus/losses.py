@@ -7,12 +7,12 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
 
-from broker.core.broker import Broker
-from broker.core.queues.queue import Queue
-from broker.management.http.prometheus.counted import Counted
-from broker.management.http.prometheus.families import Family, Vhosts, add, counter
-from broker.management.http.prometheus.queues import queue_labels, queues_in
-from policies.dead_letter import REASONS
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.management.http.prometheus.families import Family, Vhosts, add, counter
+from leveret.broker.management.http.prometheus.queues import queue_labels, queues_in
+from leveret.policies.dead_letter import REASONS
 
 _DROPPED: Final = counter(
     "queue_dropped_total", "Total number of messages that left a queue otherwise than by being acknowledged, by reason"

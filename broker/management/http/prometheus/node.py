@@ -12,16 +12,16 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
 
-from broker.auth.attempts import AMQP, HTTP, ProtocolAttempts
-from broker.core.broker import Broker
-from broker.core.global_parameters import CLUSTER_ID
-from broker.core.memory import used_memory
-from broker.core.node import Node
-from broker.core.stats.node import open_files, open_files_max
-from broker.management.http.context import RequestContext
-from broker.management.http.prometheus.counted import Counted
-from broker.management.http.prometheus.families import Metric, add, counter, gauge
-from broker.version import RABBITMQ_VERSION
+from leveret.broker.auth.attempts import AMQP, HTTP, ProtocolAttempts
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.global_parameters import CLUSTER_ID
+from leveret.broker.core.memory import used_memory
+from leveret.broker.core.node import Node
+from leveret.broker.core.stats.node import open_files, open_files_max
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
+from leveret.broker.version import RABBITMQ_VERSION
 
 _ALARMS: Final = (
     ("alarms_file_descriptor_limit", "file descriptor limit", "file_descriptor"),

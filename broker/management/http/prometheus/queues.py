@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from broker.core.broker import Broker
-from broker.core.queues.queue import Queue
-from broker.management.http.prometheus.families import Family, Vhosts, counter, gauge
-from protocol.properties import Properties
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.management.http.prometheus.families import Family, Vhosts, counter, gauge
+from leveret.protocol.properties import Properties
 
 _LABELS: Final = ("vhost", "queue")
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
 
-from broker.core.broker import Broker
-from broker.core.slices import in_slices, take_slowly
-from broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
-from broker.management.http.prometheus.counted import Counted
-from broker.management.http.prometheus.families import Family, add
-from broker.management.http.prometheus.global_messages import global_families
-from broker.management.http.prometheus.losses import loss_totals
-from broker.management.http.prometheus.queues import QUEUE_FAMILIES
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.slices import in_slices, take_slowly
+from leveret.broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
+from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.management.http.prometheus.families import Family, add
+from leveret.broker.management.http.prometheus.global_messages import global_families
+from leveret.broker.management.http.prometheus.losses import loss_totals
+from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES
 
 #: Metrics of objects that both endpoints show.
 OBJECT_FAMILIES: Final[tuple[Family[Any], ...]] = (*QUEUE_FAMILIES, *CHANNEL_FAMILIES, *CONNECTION_FAMILIES)

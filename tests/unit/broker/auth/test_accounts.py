@@ -5,12 +5,12 @@ from typing import Literal
 
 import pytest
 
-from broker.auth.accounts import Accounts, UnknownUser, UserExists
-from broker.auth.passwords import MD5, SHA512, hash_password
-from broker.auth.users import User, UserLimits
-from policies.invalid_pattern import InvalidPattern
-from policies.permissions import Kind, Permissions
-from protocol.faults import ChannelFault
+from leveret.broker.auth.accounts import Accounts, UnknownUser, UserExists
+from leveret.broker.auth.passwords import MD5, SHA512, hash_password
+from leveret.broker.auth.users import User, UserLimits
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.permissions import Kind, Permissions
+from leveret.protocol.faults import ChannelFault
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_an_answer_is_forgotten_with_its_permission(accounts: Accounts) -> None:
 
 
 def test_the_answers_kept_are_bounded(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.auth.accounts._ANSWERS_MAX", 4)
+    monkeypatch.setattr("leveret.broker.auth.accounts._ANSWERS_MAX", 4)
     accounts.set_permissions("alice", "/", "^x", ".*", ".*")
     kept = []
     for number in range(20):

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from broker.auth.accounts import Accounts
-from broker.auth.attempts import AMQP, HTTP, AuthAttempts, LoginThrottle
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.attempts import AMQP, HTTP, AuthAttempts, LoginThrottle
 
 
 class TestAttempts:

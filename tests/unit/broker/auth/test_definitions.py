@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from broker.auth.accounts import Accounts
-from broker.auth.definitions import load
-from broker.auth.passwords import MD5, SHA256, SHA512, hash_password
-from broker.auth.users import User
-from broker.config.errors import DefinitionsError
-from policies.permissions import Permissions
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.definitions import load
+from leveret.broker.auth.passwords import MD5, SHA256, SHA512, hash_password
+from leveret.broker.auth.users import User
+from leveret.broker.config.errors import DefinitionsError
+from leveret.policies.permissions import Permissions
 
 HASH = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
 

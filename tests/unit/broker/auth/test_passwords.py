@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.passwords import (
+from leveret.broker.auth.passwords import (
     ALGORITHMS,
     MD5,
     SHA256,

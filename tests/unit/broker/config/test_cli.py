@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.cli import parse, parse_or_exit
-from broker.config.errors import ConfigError, UsageError
-from broker.config.options import OPTIONS, Settings
-from broker.version import VERSION
+from leveret.broker.config.cli import parse, parse_or_exit
+from leveret.broker.config.errors import ConfigError, UsageError
+from leveret.broker.config.options import OPTIONS, Settings
+from leveret.broker.version import VERSION
 
 
 def test_no_arguments() -> None:

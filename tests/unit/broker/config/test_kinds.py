@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.config import kinds
-from broker.config.kinds import Endpoint, Kind, ProductVersion, SyncRule
+from leveret.broker.config import kinds
+from leveret.broker.config.kinds import Endpoint, Kind, ProductVersion, SyncRule
 
 PORT = kinds.integer(0, 65535)
 NUMBERED = kinds.optional(kinds.integer(1, 9), "none", "infinity")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.config.declaration import Option, build, declared, group, option
-from broker.config.kinds import integer, text
-from broker.config.options import OPTIONS, Settings
+from leveret.broker.config.declaration import Option, build, declared, group, option
+from leveret.broker.config.kinds import integer, text
+from leveret.broker.config.options import OPTIONS, Settings
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

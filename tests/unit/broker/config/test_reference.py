@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.config.options import OPTIONS
-from broker.config.reference import page, render
+from leveret.broker.config.options import OPTIONS
+from leveret.broker.config.reference import page, render
 
 
 def test_every_option_has_its_row_in_order() -> None:

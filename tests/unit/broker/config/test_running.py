@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import ConfigError
-from broker.config.load import load
-from broker.config.running import amqp_address, management_address, running_settings
+from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.load import load
+from leveret.broker.config.running import amqp_address, management_address, running_settings
 
 
 def process(directory: Path, number: int, *arguments: str, environment: Mapping[str, str] | None = None) -> None:

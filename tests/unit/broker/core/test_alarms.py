@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.core.alarms import Alarms
+from leveret.broker.core.alarms import Alarms
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.bindings import Binding
-from broker.core.exchanges.direct import DirectExchange
-from protocol.field_table import FieldTable
+from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.direct import DirectExchange
+from leveret.protocol.field_table import FieldTable
 from tests.support.bound import NamedQueue, table
 
 SOURCE = DirectExchange("/", "source")

@@ -5,14 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from broker.core.broker import Broker, ClientConnection
-from broker.core.stats.counters import ConnectionCounters
-from broker.core.turn import Turn
-from broker.core.vhost import VirtualHost
-from broker.core.vhost_metadata import VirtualHostMetadata
-from policies.policy import Policy
-from protocol.field_table import FieldValue
-from storage.definitions import Key
+from leveret.broker.core.broker import Broker, ClientConnection
+from leveret.broker.core.stats.counters import ConnectionCounters
+from leveret.broker.core.turn import Turn
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldValue
+from leveret.storage.definitions import Key
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from broker.config.errors import DefinitionsError
-from broker.core.broker import Broker
-from broker.core.definitions import load_topology, load_vhosts
-from broker.core.json_tables import table_from_json
-from broker.core.routing import route
-from broker.core.turn import Turn
-from protocol.field_table import FieldValue, longstr
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions import load_topology, load_vhosts
+from leveret.broker.core.json_tables import table_from_json
+from leveret.broker.core.routing import route
+from leveret.broker.core.turn import Turn
+from leveret.protocol.field_table import FieldValue, longstr
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from protocol.field_table import FieldValue
-from storage.message import Envelope, Message
-from storage.stores.memory_store import MemoryStore
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol.field_table import FieldValue
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost
 from tests.support.stepping_clock import SteppingClock

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.core.consumers import Holder
-from broker.core.queues.queue import Queue
-from broker.core.turn import Turn
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
-from protocol.field_table import FieldTable, FieldValue, find, longstr
-from protocol.properties import Properties
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.turn import Turn
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
+from leveret.protocol.properties import Properties
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, route_of, texts
 from tests.support.queues import ManualTimers, declare, new_vhost

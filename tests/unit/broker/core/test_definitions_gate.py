@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.core.alarms import Alarms
-from broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
-from protocol.faults import ConnectionFault
-from storage.definitions import Changes, DefinitionsDamagedError, DefinitionsDatabase
+from leveret.broker.core.alarms import Alarms
+from leveret.broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
+from leveret.protocol.faults import ConnectionFault
+from leveret.storage.definitions import Changes, DefinitionsDamagedError, DefinitionsDatabase
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 

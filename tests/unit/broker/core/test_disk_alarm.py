@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.options import Settings
-from broker.core.broker import Broker
-from broker.core.disk import Disk
-from broker.core.turn import Turn
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.disk import Disk
+from leveret.broker.core.turn import Turn
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.message_storage import DiskStorage
-from broker.core.queues.storage import QueueStorage, StorageRequest
-from storage.engine import StorageEngine
-from storage.message import Envelope, Message
+from leveret.broker.core.message_storage import DiskStorage
+from leveret.broker.core.queues.storage import QueueStorage, StorageRequest
+from leveret.storage.engine import StorageEngine
+from leveret.storage.message import Envelope, Message
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import SimulatedFiles
 

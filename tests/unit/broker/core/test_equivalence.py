@@ -6,9 +6,9 @@ from typing import Literal
 
 import pytest
 
-from broker.core.equivalence import check_equal, check_flag, check_name
-from protocol.faults import ChannelFault, ReplyCode
-from protocol.field_table import FieldValue
+from leveret.broker.core.equivalence import check_equal, check_flag, check_name
+from leveret.protocol.faults import ChannelFault, ReplyCode
+from leveret.protocol.field_table import FieldValue
 from tests.support.bound import table
 
 Field = tuple[str, object]

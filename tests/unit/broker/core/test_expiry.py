@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.core.consumers import Holder
-from broker.core.queues.expiry import HeadTimer, QueueExpiry
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, publish

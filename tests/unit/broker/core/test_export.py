@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.auth.accounts import Accounts
-from broker.config.errors import DefinitionsError
-from broker.core.broker import Broker
-from broker.core.export import for_vhost
-from broker.core.turn import Turn
-from broker.core.vhost_metadata import VirtualHostMetadata
-from broker.definitions import export_steps, import_definitions, import_steps, vhost_export_steps
-from policies.policy import Policy
-from protocol.field_table import FieldValue, longstr
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.export import for_vhost
+from leveret.broker.core.turn import Turn
+from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.broker.definitions import export_steps, import_definitions, import_steps, vhost_export_steps
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldValue, longstr
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
 

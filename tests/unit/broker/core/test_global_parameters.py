@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.core.broker import Broker
-from broker.core.global_parameters import CLUSTER_ID, CLUSTER_NAME, GlobalParameters
-from broker.core.turn import Turn
-from storage.definitions import Key
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.global_parameters import CLUSTER_ID, CLUSTER_NAME, GlobalParameters
+from leveret.broker.core.turn import Turn
+from leveret.storage.definitions import Key
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker.core.json_tables import table_from_json, table_to_json
-from broker.core.json_text import refuse_deep
-from protocol.field_table import FieldValue
+from leveret.broker.core.json_tables import table_from_json, table_to_json
+from leveret.broker.core.json_text import refuse_deep
+from leveret.protocol.field_table import FieldValue
 
 
 def nested(depth: int, in_lists: bool) -> dict[str, Any]:

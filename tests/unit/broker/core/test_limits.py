@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.queues.limits import UNBOUNDED, Limits
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from policies.settings import QueueSettings
-from storage.stores.memory_store import MemoryStore
+from leveret.broker.core.queues.limits import UNBOUNDED, Limits
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.settings import QueueSettings
+from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core import long_json
-from broker.core.json_text import parse_json
-from broker.core.long_json import parse_json_in_steps
+from leveret.broker.core import long_json
+from leveret.broker.core.json_text import parse_json
+from leveret.broker.core.long_json import parse_json_in_steps
 
 
 def read(octets: bytes) -> tuple[Any, int]:

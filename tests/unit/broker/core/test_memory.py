@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.core import memory
-from broker.core.alarms import Alarms
-from broker.core.memory import MemoryMonitor, available_memory, give_back_memory, used_memory
+from leveret.broker.core import memory
+from leveret.broker.core.alarms import Alarms
+from leveret.broker.core.memory import MemoryMonitor, available_memory, give_back_memory, used_memory
 
 
 def test_available_memory_is_the_machines_or_less() -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from broker.core.queues.moving import End, Move
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from policies.message_filter import MessageFilter, read_filter
-from protocol.field_table import longstr
+from leveret.broker.core.queues.moving import End, Move
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.message_filter import MessageFilter, read_filter
+from leveret.protocol.field_table import longstr
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, drain, headers_of, publish, route_of

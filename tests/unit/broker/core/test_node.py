@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from broker.core.node import Node
+from leveret.broker.core.node import Node
 
 
 def test_its_age_does_not_follow_the_machines_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.core.policies import effective_definition
-from broker.core.queues.queue import Queue
-from broker.core.routing import route
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
-from protocol.field_table import longstr
+from leveret.broker.core.policies import effective_definition
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.routing import route
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import longstr
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, publish

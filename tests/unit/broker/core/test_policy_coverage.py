@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from broker.core.policy_coverage import Covered, count_in_force, covered_exchanges, covered_queues
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
+from leveret.broker.core.policy_coverage import Covered, count_in_force, covered_exchanges, covered_queues
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments
 from tests.support.queues import declare, new_vhost

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker.core.policy_preview import Drop, Preview, preview_policy
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
+from leveret.broker.core.policy_preview import Drop, Preview, preview_policy
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, publish
 from tests.support.queues import declare, new_vhost

@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost
 

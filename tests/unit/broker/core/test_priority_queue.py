@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.queues.queue import Queue
-from protocol.field_table import FieldValue
-from storage.message import Envelope, Message
+from leveret.broker.core.queues.queue import Queue
+from leveret.protocol.field_table import FieldValue
+from leveret.storage.message import Envelope, Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE, size_of

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.publisher import publish
-from broker.core.tracing import Origin
-from broker.core.vhost import VirtualHost
-from protocol import properties
-from protocol.faults import AmqpFault
-from protocol.field_table import FieldValue, longstr
-from protocol.properties import encode_content_header, encode_headers, encode_text
+from leveret.broker.core.publisher import publish
+from leveret.broker.core.tracing import Origin
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol import properties
+from leveret.protocol.faults import AmqpFault
+from leveret.protocol.field_table import FieldValue, longstr
+from leveret.protocol.properties import encode_content_header, encode_headers, encode_text
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, drain, headers_of, route_of
 from tests.support.queues import declare, new_vhost

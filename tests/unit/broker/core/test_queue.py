@@ -4,10 +4,10 @@ from typing import Literal
 
 import pytest
 
-from broker.core.consumers import Holder
-from broker.core.queues.queue import Queue
-from broker.core.vhost import VirtualHost
-from protocol.field_table import FieldTable, FieldValue
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.core.queues.declaration import (
+from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
     check_equivalent,
@@ -12,12 +12,12 @@ from broker.core.queues.declaration import (
     check_locked,
     check_unreserved,
 )
-from broker.core.queues.queue import Queue
-from broker.core.queues.storage import QueueStorage
-from policies.arguments import known_arguments
-from protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode
-from protocol.field_table import FieldTable, FieldValue, longstr
-from storage.stores.memory_store import MemoryStore
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.storage import QueueStorage
+from leveret.policies.arguments import known_arguments
+from leveret.protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr
+from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_vhost

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from broker.core.queues.explanation import describe_fill, explain_queue
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
+from leveret.broker.core.queues.explanation import describe_fill, explain_queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, publish
 from tests.support.queues import declare, new_vhost

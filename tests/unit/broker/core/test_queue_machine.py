@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core.consumers import Holder
-from storage.interface import Entry
+from leveret.broker.core.consumers import Holder
+from leveret.storage.interface import Entry
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of

@@ -10,18 +10,18 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.core.consumers import Holder
-from broker.core.queues.queue import Queue
-from policies.policy import Policy
-from protocol import properties
-from protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
-from protocol.properties import Properties, encode_content_header, encode_text
-from protocol.short_strings import encode_shortstr
-from storage.interface import Entry, MessageStore
-from storage.message import Envelope, Message
-from storage.stores.memory_store import MemoryStore
-from storage.stores.priority_store import PriorityStore
-from storage.stores.returns_store import Returned
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.policies.policy import Policy
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values
+from leveret.protocol.properties import Properties, encode_content_header, encode_text
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import Returned
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelConsumer, ModelQueue

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.core.consumers import Holder
-from broker.core.queues.queue import Queue
-from broker.core.queues.quorum import QuorumQueue
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
-from protocol.field_table import FieldTable, FieldValue, find, longstr
-from storage.message import Message
+from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.quorum import QuorumQueue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
+from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, texts

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from broker.core.routing import Route, route
-from broker.core.topology import Topology
-from protocol.field_table import FieldTable
+from leveret.broker.core.routing import Route, route
+from leveret.broker.core.topology import Topology
+from leveret.protocol.field_table import FieldTable
 from tests.support.bound import add_exchange, add_queues, table
 
 

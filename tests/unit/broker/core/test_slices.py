@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.core.slices import SLICE_SECONDS, in_slices, take_slowly
+from leveret.broker.core.slices import SLICE_SECONDS, in_slices, take_slowly
 
 
 class Rounds:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import socket_budget
-from broker.core.socket_budget import SocketBudget
+from leveret.broker.core import socket_budget
+from leveret.broker.core.socket_budget import SocketBudget
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.terms import display_value, format_value, table_to_term, to_term
-from protocol.faults import encode_reply_text
-from protocol.field_table import FieldValue
+from leveret.broker.core.terms import display_value, format_value, table_to_term, to_term
+from leveret.protocol.faults import encode_reply_text
+from leveret.protocol.field_table import FieldValue
 from tests.support.bound import table
 
 

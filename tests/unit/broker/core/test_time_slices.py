@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from broker.core.queues.contents import _DROP_STEP
-from broker.core.queues.queue import Queue
-from broker.core.time_slice import TimeSlice
-from broker.core.turn import Turn
-from broker.core.vhost import VirtualHost
-from policies.policy import Policy
-from protocol.field_table import FieldTable, FieldValue
-from storage.message import Envelope, Message
+from leveret.broker.core.queues.contents import _DROP_STEP
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.time_slice import TimeSlice
+from leveret.broker.core.turn import Turn
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldTable, FieldValue
+from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
 from tests.support.stepping_clock import SteppingClock

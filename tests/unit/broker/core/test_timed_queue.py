@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.queues.queue import Queue
-from protocol.field_table import FieldValue
-from storage.message import Envelope, Message
+from leveret.broker.core.queues.queue import Queue
+from leveret.protocol.field_table import FieldValue
+from leveret.storage.message import Envelope, Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost, settle

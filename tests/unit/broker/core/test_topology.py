@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from broker.core.topology import Topology
-from protocol.faults import ChannelFault
-from protocol.field_table import FieldTable
+from leveret.broker.core.topology import Topology
+from leveret.protocol.faults import ChannelFault
+from leveret.protocol.field_table import FieldTable
 from tests.support.bound import NamedQueue, add_exchange, add_queues, table
 
 

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core.bindings import Destination
-from broker.core.routing import route
-from broker.core.topology import Topology
+from leveret.broker.core.bindings import Destination
+from leveret.broker.core.routing import route
+from leveret.broker.core.topology import Topology
 from tests.support.bound import NamedQueue, add_exchange
 
 EXCHANGES = tuple("uvwxyz")

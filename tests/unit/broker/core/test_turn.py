@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.core.turn import Turn
+from leveret.broker.core.turn import Turn
 
 
 class Worker:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.queues.declaration import QueueDeclaration
-from broker.core.vhost import VirtualHost
-from protocol.faults import AmqpFault, ChannelFault, ReplyCode
-from protocol.field_table import FieldTable, FieldValue
+from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol.faults import AmqpFault, ChannelFault, ReplyCode
+from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from broker.core.vhost import VirtualHost
-from broker.core.vhost_metadata import (
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_metadata import (
     InvalidMetadata,
     VirtualHostMetadata,
     metadata_from_json,
     metadata_to_json,
     read_metadata,
 )
-from protocol.faults import ChannelFault
-from protocol.field_table import longstr
+from leveret.protocol.faults import ChannelFault
+from leveret.protocol.field_table import longstr
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.bindings import Binding
-from broker.core.exchanges.registry import EXCHANGE_TYPES
-from broker.management.http.binding_keys import is_named, properties_key
-from protocol.field_table import FieldTable, FieldValue, longstr
+from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
+from leveret.broker.management.http.binding_keys import is_named, properties_key
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
 X = EXCHANGE_TYPES["direct"]("v", "x")
 

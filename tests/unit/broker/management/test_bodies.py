@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from broker.management.http.bodies import (
+from leveret.broker.management.http.bodies import (
     check_length,
     read_arguments,
     read_flag,
@@ -15,7 +15,7 @@ from broker.management.http.bodies import (
     read_text,
     require_keys,
 )
-from protocol.field_table import FieldValue, longstr
+from leveret.protocol.field_table import FieldValue, longstr
 
 
 def reason(call: Callable[[], object]) -> Any:

@@ -7,9 +7,9 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from broker.auth.attempts import LoginThrottle
-from broker.management.http.errors import CHALLENGE, login_failed, not_authorised
-from broker.management.http.login_delay import FAILED_LOGIN, slow_logins
+from leveret.broker.auth.attempts import LoginThrottle
+from leveret.broker.management.http.errors import CHALLENGE, login_failed, not_authorised
+from leveret.broker.management.http.login_delay import FAILED_LOGIN, slow_logins
 
 RIGHT, WRONG = "Basic right", "Basic wrong"
 

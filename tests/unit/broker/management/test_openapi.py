@@ -10,14 +10,14 @@ from typing import Any, Final
 import pytest
 import yaml
 
-import broker.management.http.server as server
-from broker.auth.accounts import Accounts
-from broker.config.options import Settings
-from broker.core.broker import Broker
-from broker.core.node import Node
-from broker.core.turn import Turn
-from broker.management.http.access import Access
-from broker.management.http.context import RequestContext
+import leveret.broker.management.http.server as server
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.node import Node
+from leveret.broker.core.turn import Turn
+from leveret.broker.management.http.access import Access
+from leveret.broker.management.http.context import RequestContext
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 

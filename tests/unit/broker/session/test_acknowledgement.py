@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Queue
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.transport import BODY
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.session.capabilities import Capabilities
-from protocol.field_table import FieldTable, FieldValue, longstr
+from leveret.broker.session.capabilities import Capabilities
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
 NAMES = {
     "authentication_failure_close": "authentication_failure_close",

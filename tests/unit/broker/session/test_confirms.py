@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from broker.core.queues.queue import Queue
-from broker.core.queues.storage import QueueStorage
-from broker.core.stats.counters import ChannelCounters
-from broker.session.confirms import Confirms
-from storage.stores.memory_store import MemoryStore
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.storage import QueueStorage
+from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.session.confirms import Confirms
+from leveret.storage.stores.memory_store import MemoryStore
 from tests.support import methods
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import new_vhost

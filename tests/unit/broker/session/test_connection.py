@@ -5,10 +5,10 @@ import logging
 import pytest
 from pamqp import commands
 
-from broker.session.handlers.registry import HANDLERS
-from protocol.faults import ConnectionFault, ReplyCode
-from protocol.methods import INDEX
-from protocol.states import ConnectionState
+from leveret.broker.session.handlers.registry import HANDLERS
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.protocol.methods import INDEX
+from leveret.protocol.states import ConnectionState
 from tests.support import content
 from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish
 from tests.support.transport import BODY, HEADER, HEARTBEAT, METHOD, Frame, frame

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pamqp import commands
 
-from protocol.faults import ReplyCode
-from protocol.methods import INDEX, METHODS
-from protocol.states import ChannelState, ConnectionState
+from leveret.protocol.faults import ReplyCode
+from leveret.protocol.methods import INDEX, METHODS
+from leveret.protocol.states import ChannelState, ConnectionState
 from tests.support import content, methods
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.methods import Method, MethodType

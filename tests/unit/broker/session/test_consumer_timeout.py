@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pamqp import commands
 
-from broker.session.consumer_timeout import ConsumerTimeout
+from leveret.broker.session.consumer_timeout import ConsumerTimeout
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 #: The timeout under test, in seconds; RabbitMQ's own is half an hour.

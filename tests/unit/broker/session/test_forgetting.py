@@ -6,8 +6,8 @@ import gc
 
 from pamqp import commands
 
-from broker.core.exchanges.base import Exchange
-from broker.session.channel import Channel
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.session.channel import Channel
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 

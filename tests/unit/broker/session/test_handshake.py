@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from broker.config.kinds import ProductVersion
-from broker.config.options import Compat
-from broker.version import VERSION
-from protocol.states import ConnectionState
+from leveret.broker.config.kinds import ProductVersion
+from leveret.broker.config.options import Compat
+from leveret.broker.version import VERSION
+from leveret.protocol.states import ConnectionState
 from tests.support import tables
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, start_ok, tune_ok
 from tests.support.transport import HEADER, HEARTBEAT, PROTOCOL_HEADER, frame

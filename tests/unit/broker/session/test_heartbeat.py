@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.turn import Turn
-from broker.session.heartbeat import HEARTBEAT_FRAME, Heartbeat
-from broker.session.output import Output
+from leveret.broker.core.turn import Turn
+from leveret.broker.session.heartbeat import HEARTBEAT_FRAME, Heartbeat
+from leveret.broker.session.output import Output
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 

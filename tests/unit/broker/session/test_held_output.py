@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from broker.core.turn import Turn
-from protocol.constants import FRAME_HEARTBEAT
-from storage.definitions import Changes, DefinitionsDatabase
+from leveret.broker.core.turn import Turn
+from leveret.protocol.constants import FRAME_HEARTBEAT
+from leveret.storage.definitions import Changes, DefinitionsDatabase
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds
 
 

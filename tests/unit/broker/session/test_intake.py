@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from broker.session import output
-from protocol.faults import ConnectionFault, ReplyCode
+from leveret.broker.session import output
+from leveret.protocol.faults import ConnectionFault, ReplyCode
 from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish
 from tests.support.transport import METHOD, frame
 

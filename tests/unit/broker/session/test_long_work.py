@@ -7,10 +7,10 @@ import itertools
 import pytest
 from pamqp import commands
 
-from broker.core import turn
-from broker.core.exchanges.base import Exchange
-from policies.policy import Policy
-from protocol.field_table import FieldTable
+from leveret.broker.core import turn
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldTable
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds, method, publish
 from tests.support.stepping_clock import SteppingClock
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from pamqp import commands
 
-from broker.session.channel import Channel
+from leveret.broker.session.channel import Channel
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 _MESSAGES = 100_000

@@ -4,10 +4,10 @@ from typing import cast
 
 import pytest
 
-from broker.core.turn import Turn
-from broker.session.channel import Channel
-from broker.session.delivery import ChannelConsumer
-from broker.session.output import Output
+from leveret.broker.core.turn import Turn
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.delivery import ChannelConsumer
+from leveret.broker.session.output import Output
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 

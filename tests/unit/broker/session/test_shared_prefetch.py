@@ -9,10 +9,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.core.consumers import Consumer
-from broker.core.queues.queue import Queue
-from broker.session.shared_prefetch import UNLIMITED, SharedPrefetch
-from storage.interface import Entry
+from leveret.broker.core.consumers import Consumer
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.session.shared_prefetch import UNLIMITED, SharedPrefetch
+from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of
 from tests.support.queues import declare, new_vhost, settle

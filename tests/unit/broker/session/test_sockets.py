@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.addresses import is_loopback
-from broker.session.sockets import describe, disable_delay, ends, name_of
+from leveret.broker.addresses import is_loopback
+from leveret.broker.session.sockets import describe, disable_delay, ends, name_of
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from broker.core.queues.queue import Queue
-from broker.session import publishing
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.session import publishing
 from tests.support import methods
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.transport import METHOD

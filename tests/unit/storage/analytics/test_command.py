@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from storage.analytics import command
-from storage.analytics.errors import AnalyticsError
+from leveret.storage.analytics import command
+from leveret.storage.analytics.errors import AnalyticsError
 
 FROM_JAVA = """An error occurred while calling o41.start.
 : org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: file:/data/FORMAT

@@ -6,9 +6,9 @@ from typing import Any
 import fsspec
 import pytest
 
-from storage.analytics.batch_reader import LeveretReader
-from storage.analytics.options import parse_options
-from storage.event_format import EventKind
+from leveret.storage.analytics.batch_reader import LeveretReader
+from leveret.storage.analytics.options import parse_options
+from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 
 

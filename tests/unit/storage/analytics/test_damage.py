@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from storage.analytics.batch_reader import LeveretReader
-from storage.analytics.columns import TABLES
-from storage.analytics.options import parse_options
-from storage.analytics.record_rows import RowLimits, select_rows
-from storage.analytics.table_reading import damage_of
-from storage.engine import EngineOptions
-from storage.format import RECORD_MAGIC
-from storage.snapshots.lease import SnapshotLease
-from storage.snapshots.reader import DamagedRecordError
-from storage.snapshots.snapshot import take_snapshot
+from leveret.storage.analytics.batch_reader import LeveretReader
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.record_rows import RowLimits, select_rows
+from leveret.storage.analytics.table_reading import damage_of
+from leveret.storage.engine import EngineOptions
+from leveret.storage.format import RECORD_MAGIC
+from leveret.storage.snapshots.lease import SnapshotLease
+from leveret.storage.snapshots.reader import DamagedRecordError
+from leveret.storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import DirectoryBuilder
 
 BODIES = [b"%04d" % number for number in range(100)]

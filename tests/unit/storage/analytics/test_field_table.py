@@ -8,7 +8,7 @@ import pamqp.encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.analytics.field_table import as_json, as_text, decode_table, plain
+from leveret.storage.analytics.field_table import as_json, as_text, decode_table, plain
 
 
 def encoded(table: dict[str, object]) -> bytes:

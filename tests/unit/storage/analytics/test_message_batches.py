@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storage.analytics.batch_reader import LeveretReader
-from storage.analytics.columns import TABLES
-from storage.analytics.options import microseconds, parse_options
-from storage.analytics.record_rows import RowLimits, find_records, inside, select_rows
-from storage.snapshots.reader import DamagedRecordError
-from storage.snapshots.snapshot import take_snapshot
+from leveret.storage.analytics.batch_reader import LeveretReader
+from leveret.storage.analytics.columns import TABLES
+from leveret.storage.analytics.options import microseconds, parse_options
+from leveret.storage.analytics.record_rows import RowLimits, find_records, inside, select_rows
+from leveret.storage.snapshots.reader import DamagedRecordError
+from leveret.storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import START, DirectoryBuilder
 
 

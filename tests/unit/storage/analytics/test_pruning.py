@@ -14,10 +14,10 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from storage.analytics.errors import OptionError
-from storage.analytics.options import Options, parse_options, parse_time
-from storage.analytics.pruning import Pruning
-from storage.analytics.record_rows import RowLimits
+from leveret.storage.analytics.errors import OptionError
+from leveret.storage.analytics.options import Options, parse_options, parse_time
+from leveret.storage.analytics.pruning import Pruning
+from leveret.storage.analytics.record_rows import RowLimits
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_US = 1_767_268_800_000_000

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from storage.analytics.charts import SERIES_MAX, curves, horizontal_bars, label, lines_over_time
-from storage.analytics.job_options import JobOptions
-from storage.analytics.jobs.report import compose
-from storage.analytics.report_sections import grain_for
+from leveret.storage.analytics.charts import SERIES_MAX, curves, horizontal_bars, label, lines_over_time
+from leveret.storage.analytics.job_options import JobOptions
+from leveret.storage.analytics.jobs.report import compose
+from leveret.storage.analytics.report_sections import grain_for
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.analytics.session import Session
-from storage.analytics.table_reading import DAMAGE_FILE
-from storage.snapshots.lease import LEASE_FILE, SnapshotLease, take_lease
+from leveret.storage.analytics.session import Session
+from leveret.storage.analytics.table_reading import DAMAGE_FILE
+from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease, take_lease
 
 
 class IdleOrBusy:

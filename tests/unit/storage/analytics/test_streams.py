@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from storage.analytics.errors import AnalyticsError, OptionError
-from storage.analytics.event_stream import EventStream
-from storage.analytics.message_stream import MessageStream
-from storage.analytics.options import parse_options
-from storage.analytics.table_reading import read_partition
-from storage.engine import EngineOptions
-from storage.event_format import EventKind
+from leveret.storage.analytics.errors import AnalyticsError, OptionError
+from leveret.storage.analytics.event_stream import EventStream
+from leveret.storage.analytics.message_stream import MessageStream
+from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.table_reading import read_partition
+from leveret.storage.engine import EngineOptions
+from leveret.storage.event_format import EventKind
 from tests.spark.directories import DirectoryBuilder
 
 COLUMNS = ["queue", "priority", "seq", "body"]

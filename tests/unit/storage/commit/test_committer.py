@@ -6,8 +6,8 @@ from queue import Queue
 
 import pytest
 
-from storage.commit.committer import Committer
-from storage.commit.group import CommitGroup
+from leveret.storage.commit.committer import Committer
+from leveret.storage.commit.group import CommitGroup
 from tests.support.simulated_files import SimulatedFiles
 
 

@@ -10,10 +10,10 @@ from time import monotonic
 
 import pytest
 
-from storage.engine import EngineOptions, StorageEngine
-from storage.interface import Entry
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 
 ALL = 1 << 30
 PERSISTENT = Envelope(b"\x00\x01q", bytes(14), True)

@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from storage.engine import EngineOptions, StorageEngine
-from storage.format import RECORD_BYTES
-from storage.interface import Entry
-from storage.message import Envelope, Message
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.format import RECORD_BYTES
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 

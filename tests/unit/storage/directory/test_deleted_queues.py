@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.deleted_queues import NAME, forget_deleted, note_deleted, read_deleted
-from storage.disk.files import DiskFiles
-from storage.engine import EngineOptions
-from storage.event_format import EventKind
-from storage.snapshots.reader import open_reader
-from storage.snapshots.snapshot import NoSuchQueueError, Request, take_snapshot
+from leveret.storage.directory.deleted_queues import NAME, forget_deleted, note_deleted, read_deleted
+from leveret.storage.disk.files import DiskFiles
+from leveret.storage.engine import EngineOptions
+from leveret.storage.event_format import EventKind
+from leveret.storage.snapshots.reader import open_reader
+from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, take_snapshot
 from tests.spark.directories import DirectoryBuilder
 
 MINUTE = 60_000_000

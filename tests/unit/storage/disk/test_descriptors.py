@@ -9,10 +9,10 @@ from queue import Queue
 
 import pytest
 
-from storage.engine import StorageEngine
-from storage.engine_options import EngineOptions
-from storage.message import Envelope, Message
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import StorageEngine
+from leveret.storage.engine_options import EngineOptions
+from leveret.storage.message import Envelope, Message
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.space import BALLAST, DiskSpace
-from storage.engine import EngineOptions, StorageEngine
-from storage.message import Envelope, Message
-from storage.snapshots.lease import take_lease
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.disk.space import BALLAST, DiskSpace
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.message import Envelope, Message
+from leveret.storage.snapshots.lease import take_lease
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 

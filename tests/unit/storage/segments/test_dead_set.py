@@ -5,7 +5,7 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.segments.dead_set import BLOCK, DeadSet
+from leveret.storage.segments.dead_set import BLOCK, DeadSet
 
 #: Around the edges of blocks, where it matters.
 NUMBERS = st.builds(lambda block, off: max(1, block * BLOCK + off), st.integers(0, 4), st.integers(-3, 3))

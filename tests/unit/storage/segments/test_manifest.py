@@ -7,11 +7,11 @@ import random
 from itertools import pairwise
 from typing import Final
 
-from storage.engine import StorageEngine
-from storage.format import EDIT_BYTES
-from storage.message import Envelope, Message
-from storage.segments.manifest import NAME
-from storage.stores.segment_store import SegmentStore
+from leveret.storage.engine import StorageEngine
+from leveret.storage.format import EDIT_BYTES
+from leveret.storage.message import Envelope, Message
+from leveret.storage.segments.manifest import NAME
+from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from storage.analytics.data_files import open_files
-from storage.directory.directory_format import DataDirectoryError
-from storage.engine import EngineOptions
-from storage.event_format import EventKind
-from storage.snapshots.lease import LEASE_FILE, SNAPSHOTS, SnapshotLease, remove_dead_snapshots, take_lease
-from storage.snapshots.reader import DamagedRecordError, Reader, open_reader
-from storage.snapshots.snapshot import NoSuchQueueError, Request, SnapshotError, take_snapshot
+from leveret.storage.analytics.data_files import open_files
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.engine import EngineOptions
+from leveret.storage.event_format import EventKind
+from leveret.storage.snapshots.lease import LEASE_FILE, SNAPSHOTS, SnapshotLease, remove_dead_snapshots, take_lease
+from leveret.storage.snapshots.reader import DamagedRecordError, Reader, open_reader
+from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, SnapshotError, take_snapshot
 from tests.spark.directories import DirectoryBuilder
 
 TINY = EngineOptions(segment_bytes=700, ballast_bytes=0)

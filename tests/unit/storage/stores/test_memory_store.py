@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 
-from storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.memory_store import MemoryStore
 from tests.support.messages import message, size_of
 
 

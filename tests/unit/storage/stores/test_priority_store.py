@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from storage.interface import Entry
-from storage.message import Envelope, Message, TimedMessage
-from storage.stores.memory_store import MemoryStore
-from storage.stores.priority_store import PriorityStore
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message, TimedMessage
+from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.priority_store import PriorityStore
 from tests.support.messages import bodies
 
 MAX_PRIORITY = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.stores.ram_messages import RamMessages
+from leveret.storage.stores.ram_messages import RamMessages
 from tests.support.messages import message
 
 END = 100

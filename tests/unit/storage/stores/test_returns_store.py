@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.interface import Entry, MessageStore
-from storage.message import Message
-from storage.stores.memory_store import MemoryStore
-from storage.stores.returns_store import ReturnsStore
+from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.message import Message
+from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.stores.returns_store import ReturnsStore
 from tests.support.messages import bodies, message
 from tests.support.segment_stores import new_flushed_store
 

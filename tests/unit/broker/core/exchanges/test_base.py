@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.exchanges.fanout import FanoutExchange
-from protocol.field_table import FieldTable
+from leveret.broker.core.exchanges.fanout import FanoutExchange
+from leveret.protocol.field_table import FieldTable
 from tests.support.bound import table
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.bindings import Binding, QueueDestination
-from broker.core.exchanges.default import DefaultExchange, refuse_default
-from protocol.faults import ChannelFault
+from leveret.broker.core.bindings import Binding, QueueDestination
+from leveret.broker.core.exchanges.default import DefaultExchange, refuse_default
+from leveret.protocol.faults import ChannelFault
 from tests.support.bound import NamedQueue
 
 REFUSAL = "403 ACCESS_REFUSED - operation not permitted on the default exchange"

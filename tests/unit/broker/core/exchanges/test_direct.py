@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.exchanges.direct import DirectExchange
+from leveret.broker.core.exchanges.direct import DirectExchange
 from tests.support.bound import bind_named, names, table
 
 

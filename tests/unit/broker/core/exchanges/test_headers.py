@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.bindings import Binding
-from broker.core.exchanges.headers import HeadersExchange
-from protocol.faults import ChannelFault, ReplyCode, encode_reply_text
-from protocol.field_table import FieldTable, FieldValue
+from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.headers import HeadersExchange
+from leveret.protocol.faults import ChannelFault, ReplyCode, encode_reply_text
+from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.bound import NamedQueue, bind_named, names, table
 
 FORMS = ("all", "any", "all-with-x", "any-with-x")

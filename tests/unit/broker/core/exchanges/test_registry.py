@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.exchanges.direct import DirectExchange
-from broker.core.exchanges.registry import EXCHANGE_TYPES, check_exchange_type, index_types
-from broker.core.exchanges.topic import TopicExchange
-from protocol.faults import ChannelFault
+from leveret.broker.core.exchanges.direct import DirectExchange
+from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES, check_exchange_type, index_types
+from leveret.broker.core.exchanges.topic import TopicExchange
+from leveret.protocol.faults import ChannelFault
 
 
 def test_has_the_types_of_amqp() -> None:

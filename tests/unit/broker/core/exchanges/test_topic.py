@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.exchanges import topic
-from broker.core.exchanges.topic import TopicExchange
+from leveret.broker.core.exchanges import topic
+from leveret.broker.core.exchanges.topic import TopicExchange
 from tests.support.bound import bind_named, names
 
 

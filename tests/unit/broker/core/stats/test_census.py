@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from broker.core.node import Node
-from broker.core.stats.census import Census
-from broker.core.stats.history import STEP
-from broker.core.stats.sampler import Sampler
-from broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
+from leveret.broker.core.node import Node
+from leveret.broker.core.stats.census import Census
+from leveret.broker.core.stats.history import STEP
+from leveret.broker.core.stats.sampler import Sampler
+from leveret.broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 FIELDS = VirtualHostStatistics.FIELDS
@@ -170,7 +170,7 @@ def test_no_counter_goes_back() -> None:
 def test_details_are_kept_for_a_bounded_number(
     broker: MemoryBroker, client: MemoryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.core.stats.census._DETAILED_MAX", 1)
+    monkeypatch.setattr("leveret.broker.core.stats.census._DETAILED_MAX", 1)
     client.call(1, commands.Queue.Declare, queue="r")
     client.send(publish(2, "r", b"x"))
     sample(broker, Sampler(broker.broker, Node()), NOW)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.queues.counters import QueueCounters
-from broker.core.stats.loss_events import DROP_REASONS, rows_of_events
-from policies.dead_letter import REASONS
-from storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, LOSSES, Event, EventKind
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.loss_events import DROP_REASONS, rows_of_events
+from leveret.policies.dead_letter import REASONS
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, LOSSES, Event, EventKind
 
 
 def row(*events: tuple[int, int, int]) -> dict[str, int]:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from broker.core.node import Node
-from broker.core.queues.counters import QueueCounters
-from broker.core.queues.queue import Queue
-from broker.core.stats.history import LOSSES, STEP, History
-from broker.core.stats.losses import DAY, DeletedObjects
-from broker.core.stats.sampler import Sampler
+from leveret.broker.core.node import Node
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.history import LOSSES, STEP, History
+from leveret.broker.core.stats.losses import DAY, DeletedObjects
+from leveret.broker.core.stats.sampler import Sampler
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 #: A full hour, so that all levels of detail have a sample there.
@@ -194,7 +194,7 @@ def test_losses_are_known_for_a_day() -> None:
 def test_histories_are_fine_for_a_bounded_number(
     broker: MemoryBroker, client: MemoryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.core.stats.census._DETAILED_LOSSES_MAX", 1)
+    monkeypatch.setattr("leveret.broker.core.stats.census._DETAILED_LOSSES_MAX", 1)
     queues = [declare(broker, client, name, max_length=0) for name in ("q", "r")]
     send(client, "q", "r")
     sampler = Sampler(broker.broker, Node())
@@ -263,7 +263,7 @@ def test_after_a_day_only_the_sum_is_kept() -> None:
 
 
 def test_of_too_many_the_oldest_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.core.stats.losses._DELETED_MAX", 2)
+    monkeypatch.setattr("leveret.broker.core.stats.losses._DELETED_MAX", 2)
     deleted = DeletedObjects(QueueCounters(), QueueCounters())
     for number, name in enumerate("qrs", 1):
         deleted.note(name, lossy(number), NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.management.cli.address import Address, parse_address
+from leveret.broker.management.cli.address import Address, parse_address
 
 
 @pytest.mark.parametrize(

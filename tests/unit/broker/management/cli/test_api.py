@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.management.cli.address import Address
-from broker.management.cli.api import Api, ApiFault, Unreachable, refusal
-from broker.management.cli.faults import OutOfTime
+from leveret.broker.management.cli.address import Address
+from leveret.broker.management.cli.api import Api, ApiFault, Unreachable, refusal
+from leveret.broker.management.cli.faults import OutOfTime
 from tests.support.stub_api import StubApi, stub_api
 
 ANSWERS: dict[str, tuple[int, bytes]] = {

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from broker.management.cli.completion import SCRIPTS, words
+from leveret.broker.management.cli.completion import SCRIPTS, words
 
 
 def test_columns_and_options() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.management.cli.conditions import read_conditions
-from broker.management.cli.faults import DATA, UsageFault
+from leveret.broker.management.cli.conditions import read_conditions
+from leveret.broker.management.cli.faults import DATA, UsageFault
 
 
 @pytest.mark.parametrize(

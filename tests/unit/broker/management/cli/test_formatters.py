@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.management.cli.command import Outcome, ResultRows
-from broker.management.cli.formatters.pretty_table import width
-from broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
-from broker.management.cli.formatters.style import Style
-from broker.management.cli.terms import Arguments, Identifier
+from leveret.broker.management.cli.command import Outcome, ResultRows
+from leveret.broker.management.cli.formatters.pretty_table import width
+from leveret.broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
+from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.terms import Arguments, Identifier
 
 COLUMNS = ("name", "count", "arguments", "tags", "nodes")
 ROW = {

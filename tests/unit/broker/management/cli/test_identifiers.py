@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.management.cli.identifiers import (
+from leveret.broker.management.cli.identifiers import (
     channel_identifier,
     connection_identifier,
     connection_name,

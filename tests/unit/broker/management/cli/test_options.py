@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.management.cli.options import GENERAL, KINDS, PARTICULAR, SHORT, Invalid, Value, scan
+from leveret.broker.management.cli.options import GENERAL, KINDS, PARTICULAR, SHORT, Invalid, Value, scan
 
 POLICY = frozenset(("priority", "apply-to"))
 

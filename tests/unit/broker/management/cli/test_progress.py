@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from broker.management.cli.progress import ProgressLine, bar
+from leveret.broker.management.cli.progress import ProgressLine, bar
 
 
 class Terminal(io.StringIO):

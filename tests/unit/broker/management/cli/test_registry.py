@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.management.cli import commands, registry
-from broker.management.cli.command import Command
-from broker.management.cli.help_text import SECTIONS, details, overview, usage
-from broker.management.cli.options import KINDS
-from broker.management.cli.unsupported import UNSUPPORTED
+from leveret.broker.management.cli import commands, registry
+from leveret.broker.management.cli.command import Command
+from leveret.broker.management.cli.help_text import SECTIONS, details, overview, usage
+from leveret.broker.management.cli.options import KINDS
+from leveret.broker.management.cli.unsupported import UNSUPPORTED
 from tests.support.leveretctl import Leveretctl, Ran
 
 ROOT = Path(__file__).parents[5]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.management.cli.terms import (
+from leveret.broker.management.cli.terms import (
     Arguments,
     Identifier,
     atom,

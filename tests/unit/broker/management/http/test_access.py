@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from broker.auth.users import User
-from broker.management.http.access import Access, has_tag
+from leveret.broker.auth.users import User
+from leveret.broker.management.http.access import Access, has_tag
 from tests.support.memory_broker import MemoryBroker
 
 

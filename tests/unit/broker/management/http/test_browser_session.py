@@ -7,11 +7,11 @@ import ssl
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from broker.config.options import Settings
-from broker.core.node import Node
-from broker.management.http.access import Access
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.browser_session import BrowserSession
+from leveret.broker.config.options import Settings
+from leveret.broker.core.node import Node
+from leveret.broker.management.http.access import Access
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.browser_session import BrowserSession
 from tests.support.memory_broker import MemoryBroker
 
 

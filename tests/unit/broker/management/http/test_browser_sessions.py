@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-import broker.management.http.browser_sessions as module
-from broker.auth.accounts import Accounts
-from broker.management.http.browser_sessions import IDLE_SECONDS, BrowserSessions, cookie_name, session_token
+import leveret.broker.management.http.browser_sessions as module
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.management.http.browser_sessions import IDLE_SECONDS, BrowserSessions, cookie_name, session_token
 
 
 class Clock:

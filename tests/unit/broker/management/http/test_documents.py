@@ -9,12 +9,12 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from pamqp import commands
 
-from broker.core.queues.queue import Queue
-from broker.management.http.documents.clients import channel_document, connection_document
-from broker.management.http.documents.memory import MemoryBreakdown
-from broker.management.http.documents.queues import effective_arguments, queue_document
-from broker.management.http.rates import Rates
-from policies.policy import Policy
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.management.http.documents.clients import channel_document, connection_document
+from leveret.broker.management.http.documents.memory import MemoryBreakdown
+from leveret.broker.management.http.documents.queues import effective_arguments, queue_document
+from leveret.broker.management.http.rates import Rates
+from leveret.policies.policy import Policy
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 

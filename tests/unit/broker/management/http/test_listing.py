@@ -14,8 +14,8 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.slices import in_slices
-from broker.management.http.listing import View, list_answer
+from leveret.broker.core.slices import in_slices
+from leveret.broker.management.http.listing import View, list_answer
 
 
 @dataclass(frozen=True)

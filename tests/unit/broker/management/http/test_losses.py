@@ -7,11 +7,11 @@ from base64 import b64encode
 
 from aiohttp.test_utils import make_mocked_request
 
-from broker.config.options import Settings
-from broker.core.node import Node
-from broker.management.http.access import Access
-from broker.management.http.context import RequestContext
-from broker.management.http.controllers.losses import Losses
+from leveret.broker.config.options import Settings
+from leveret.broker.core.node import Node
+from leveret.broker.management.http.access import Access
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controllers.losses import Losses
 from tests.support.memory_broker import MemoryBroker
 
 _AUTHORIZATION = "Basic " + b64encode(b"ann:secret").decode("ascii")

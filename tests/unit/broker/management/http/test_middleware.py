@@ -12,11 +12,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from broker.management.http.answers import json_answer
-from broker.management.http.errors import bad_request
-from broker.management.http.middleware import in_form, saving
-from broker.management.http.routes import resource
-from protocol.faults import access_refused, not_found, precondition_failed
+from leveret.broker.management.http.answers import json_answer
+from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.middleware import in_form, saving
+from leveret.broker.management.http.routes import resource
+from leveret.protocol.faults import access_refused, not_found, precondition_failed
 
 Client = TestClient[web.Request, web.Application]
 Handler = Callable[[web.Request], Awaitable[web.Response]]

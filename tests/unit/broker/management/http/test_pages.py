@@ -10,8 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from broker.management.http.middleware import in_form
-from broker.management.http.pages import Pages
+from leveret.broker.management.http.middleware import in_form
+from leveret.broker.management.http.pages import Pages
 
 Client = TestClient[web.Request, web.Application]
 

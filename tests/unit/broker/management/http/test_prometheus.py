@@ -9,16 +9,16 @@ import pytest
 from pamqp import commands
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.config.options import Settings
-from broker.core.node import Node
-from broker.management.http.access import Access
-from broker.management.http.context import RequestContext
-from broker.management.http.prometheus.counted import Counted
-from broker.management.http.prometheus.exposition import Exposition
-from broker.management.http.prometheus.families import counter, gauge
-from broker.management.http.prometheus.node import alarm_families, node_families
-from broker.management.http.prometheus.queues import QUEUE_FAMILIES
-from broker.management.http.prometheus.totals import Totals
+from leveret.broker.config.options import Settings
+from leveret.broker.core.node import Node
+from leveret.broker.management.http.access import Access
+from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.management.http.prometheus.exposition import Exposition
+from leveret.broker.management.http.prometheus.families import counter, gauge
+from leveret.broker.management.http.prometheus.node import alarm_families, node_families
+from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES
+from leveret.broker.management.http.prometheus.totals import Totals
 from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
 
 QUEUES = 1500
