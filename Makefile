@@ -11,6 +11,9 @@ ARGS ?=
 WORKERS ?= 3
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' broker/version.py)
 
+# By these, modules have the names in a checkout that they have where the package is installed.
+LINKS := leveret/broker leveret/policies leveret/protocol leveret/storage
+
 .DEFAULT_GOAL := help
 # Two installations at once would spoil the environment, and the targets here are whole runs: nothing to gain from -j.
 .NOTPARALLEL:
@@ -52,6 +55,18 @@ docker-test: needs-docker $(VENV)/installed-test ## build the image and test it 
 .PHONY: dist
 dist: $(VENV)/installed-test ## build the wheel and the source distribution, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
+
+.PHONY: constraints
+constraints: $(VENV)/created $(LINKS) ## take up the newest versions of what the project depends on, in constraints.txt
+	rm -rf build/constraints
+	$(BIN)/python -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet --editable ".[test]"
+	{ sed -n '/^#/p' constraints.txt; build/constraints/bin/python -m pip freeze --exclude-editable; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+	rm -rf build/constraints
+
+.PHONY: links
+links: $(LINKS) ## make the links of the folder leveret, which source distributions come without
 
 .PHONY: conformance
 conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any broker: URL=amqp://… [MANAGEMENT_URL=http://…]
@@ -114,11 +129,14 @@ $(VENV)/created:
 	"$$(sh tests/system-needs.sh find-python)" -m venv $(VENV)
 	touch $@
 
-$(VENV)/installed: $(VENV)/created pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+$(LINKS):
+	ln -s ../$(@F) $@
+
+$(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt | $(LINKS)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
 # The extras include all that `make run` needs.
-$(VENV)/installed-test: $(VENV)/created pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
+$(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt | $(LINKS)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
 	touch $(VENV)/installed $@

@@ -1,6 +1,6 @@
 """Fixtures of pytest for programs that talk to a broker; they are there wherever Leveret is installed.
 
-One broker serves a whole run. A test that must have one of its own uses ``leveret.broker.embedded`` itself.
+One broker serves a whole run. A test that needs one of its own uses ``leveret.Leveret`` or ``leveret.LeveretThread``.
 """
 
 from __future__ import annotations

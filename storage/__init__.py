@@ -1,1 +1,6 @@
 """Durable bytes: knows positions and raw message bytes, not AMQP methods."""
+
+from __future__ import annotations
+
+if __name__ != "leveret.storage":
+    raise ImportError(f"{__name__} is a folder of the package leveret: import leveret.storage instead")

@@ -19,6 +19,7 @@ from typing import Final
 
 import pyspark
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -40,10 +41,12 @@ _OURS: Final = re.compile(
     r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|OptionError|DamagedRecordError): (.+)"
 )
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
+#: Suffixes of the files that workers import packages from: PySpark's own, and wheels, which are zip files too.
+_PACKED: Final = (*SparkContext.PACKAGE_EXTENSIONS, ".whl")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 _HOW_TO_SHIP: Final = (
-    "this one's is sent to them by --py-files leveret.zip (made by python3 -m zipfile -c leveret.zip storage/ "
-    "protocol/), others have to be installed there, or sent in an environment by --archives"
+    "leveret is sent to them by --py-files with its wheel (made by pip wheel --no-deps), others have to be installed "
+    "there, or sent in an environment by --archives"
 )
 #: What Py4J quotes of Java.
 _RAISED_IN_JAVA: Final = re.compile(r"^: (?:\w+\.)*(\w+: .+)", re.MULTILINE)
@@ -249,6 +252,7 @@ def _start(master: str, py_files: str | None, archives: str | None) -> SparkSess
         os.environ.setdefault("SPARK_HOME", os.path.dirname(pyspark.__file__))
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    SparkContext.PACKAGE_EXTENSIONS = _PACKED
     builder = SparkSession.builder.appName("leveret-analytics")
     if master:
         builder = builder.master(master)

@@ -3,121 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import urllib.request
-import venv
 import zipfile
 from email.parser import BytesParser
 from email.policy import default
-from functools import cache
-from importlib.metadata import Distribution, distribution
 from pathlib import Path, PurePosixPath
-
-import pytest
-from packaging.requirements import Requirement
 
 from leveret.broker.version import VERSION
 from tests.integration.program import Program
-
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker", "policies", "protocol", "storage")
-
-_SECONDS = 600
-
-
-@cache
-def committed() -> list[str]:
-    """What a clean checkout has, and what is about to be committed."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return sorted(name for name in set(done.stdout.split("\0")) if name and (ROOT / name).is_file())
-
-
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both distributions, the wheel made from the source distribution."""
-    checkout, built = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
-    for name in committed():
-        target = checkout / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, target)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(built), str(checkout)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return built
-
-
-@pytest.fixture(scope="module")
-def wheel(dist: Path) -> Path:
-    return dist / f"leveret-{VERSION}-py3-none-any.whl"
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs' folder of an environment that has the wheel and what it depends on, and nothing else.
-
-    The dependencies are those of this environment, by a link each, so that nothing has to be fetched.
-    """
-    environment = tmp_path_factory.mktemp("environment")
-    venv.create(environment, with_pip=False, symlinks=True)
-    (packages,) = environment.glob("lib/python*/site-packages")
-    for name in dependencies("leveret", set()):
-        link(distribution(name), packages)
-    command = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--no-deps"]
-    done = subprocess.run(
-        [*command, "--no-index", str(wheel)], capture_output=True, text=True, timeout=_SECONDS, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return environment / "bin"
-
-
-def dependencies(name: str, extras: set[str], found: dict[str, None] | None = None) -> list[str]:
-    """All that a distribution needs, itself excluded, as its metadata says it."""
-    found = {} if found is None else found
-    for text in distribution(name).requires or ():
-        needed = Requirement(text)
-        marker = needed.marker
-        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in (extras or {""})):
-            continue
-        if needed.name not in found:
-            found[needed.name] = None
-            dependencies(needed.name, set(needed.extras), found)
-    return list(found)
-
-
-def link(wanted: Distribution, packages: Path) -> None:
-    """Link whatever a distribution has at the top of its folder of packages."""
-    tops = {PurePosixPath(file).parts[0] for file in wanted.files or ()}
-    for top in tops - {"..", "__pycache__"}:
-        target = packages / top
-        if not target.exists():
-            target.symlink_to(Path(str(wanted.locate_file(top))))
-
-
-def run(program: Path, *arguments: str) -> str:
-    """Run an installed program, away from the sources."""
-    done = subprocess.run(
-        [program, *arguments],
-        cwd=program.parent,
-        env=clean(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def clean() -> dict[str, str]:
-    """The environment without what would lead to the sources."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("LEVERET_", "PYTHON"))}
-
+from tests.packaging.distributions import ROOMS, ROOT, build, clean, committed, run
 
 # --- what is in them ------------------------------------------------------------------------------------------------
 
@@ -127,8 +26,10 @@ def test_wheel_has_all_of_the_packages_and_nothing_else(wheel: Path) -> None:
         names = set(archive.namelist())
     information = f"leveret-{VERSION}.dist-info/"
     packed = {name for name in names if not name.startswith(information)}
-    assert packed == {name for name in committed() if name.startswith(tuple(f"{each}/" for each in PACKAGES))}
-    assert "broker/management/http/openapi.yaml" in packed
+    rooms = tuple(f"{room}/" for room in ROOMS)
+    expected = {f"leveret/{name}" for name in committed() if name.startswith(rooms)}
+    assert packed == expected | {name for name in committed() if name.startswith("leveret/")}
+    assert {"leveret/py.typed", "leveret/broker/management/http/openapi.yaml"} <= packed
     assert f"{information}licenses/LICENSE" in names
 
 
@@ -147,6 +48,45 @@ def test_source_distribution_has_everything(dist: Path) -> None:
     with tarfile.open(dist / f"leveret-{VERSION}.tar.gz") as archive:
         names = {member.name.removeprefix(top) for member in archive.getmembers() if member.isfile()}
     assert names == {*committed(), "PKG-INFO"}
+
+
+def test_wheel_is_the_same_from_a_checkout_and_from_the_source_distribution(
+    wheel: Path, checkout: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    assert not any((unpacked / "leveret" / room).exists() for room in ROOMS)
+    for name, source in (("checkout", checkout), ("unpacked", unpacked)):
+        other = build(source, tmp_path / name, "--wheel") / wheel.name
+        assert contents(other) == contents(wheel), name
+
+
+def test_the_image_is_built_from_enough(wheel: Path, checkout: Path, tmp_path: Path) -> None:
+    """What .dockerignore lets through makes the same wheel."""
+    context = tmp_path / "context"
+    context.mkdir()
+    everything, *names = (ROOT / ".dockerignore").read_text("utf-8").split()
+    assert everything == "*"
+    for name in (name.removeprefix("!") for name in names if name.startswith("!")):
+        (context / name).parent.mkdir(exist_ok=True)
+        if (checkout / name).is_dir():
+            shutil.copytree(checkout / name, context / name, symlinks=True)
+        else:
+            shutil.copyfile(checkout / name, context / name)
+    assert contents(build(context, tmp_path / "dist", "--wheel") / wheel.name) == contents(wheel)
+
+
+def contents(archive: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+def test_source_distribution_runs_with_its_links(unpacked: Path) -> None:
+    """Its tests need them: modules have the same names there as in the installed package."""
+    subprocess.run(["make", "--silent", "links"], cwd=unpacked, timeout=60, check=True)
+    program = "import leveret, leveret.broker.program; print(leveret.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=unpacked, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == f"{unpacked}/leveret/__init__.py\n"
 
 
 # --- what it does ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.version import VERSION
 from leveret.storage.analytics.command import main, reason_of
 from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment
 from tests.spark.directories import DirectoryBuilder
@@ -21,6 +22,9 @@ from tests.support.documentation import block
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
+#: Have pip build the wheel with what is installed (0 is how the variable says that builds are not isolated).
+_OFFLINE = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+_WHEEL = f"leveret-{VERSION}-py3-none-any.whl"
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +43,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
     return builder.path
 
 
+_PROGRAMS = {".venv/bin/": f"{os.path.dirname(sys.executable)}/"}
+
+
 def commands() -> list[str]:
     """Those of the documentation."""
     return block("sh", "spark-submit").splitlines()
@@ -51,7 +58,7 @@ def run(command: str, given: dict[str, str]) -> str:
     done = subprocess.run(
         shlex.split(command),
         cwd=ROOT,
-        env=driver_environment({"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}),
+        env=driver_environment({"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", **_OFFLINE}),
         capture_output=True,
         text=True,
         timeout=1200,
@@ -62,20 +69,23 @@ def run(command: str, given: dict[str, str]) -> str:
 
 
 def test_workers_know_nothing_of_the_project() -> None:
-    command = [PYTHON, "-c", "import pyspark, pyarrow, numpy; import storage"]
+    command = [PYTHON, "-c", "import pyspark, pyarrow, numpy; import leveret"]
     done = subprocess.run(command, cwd="/", env=worker_environment(), capture_output=True, text=True, check=False)
-    assert "No module named 'storage'" in done.stderr
+    assert "No module named 'leveret'" in done.stderr
 
 
-def test_the_documented_commands(master: str, directory: str, tmp_path: Path) -> None:
-    given = {
-        "/mnt/leveret": directory,
-        "spark://master:7077": master,
-        "leveret.zip": str(tmp_path / "leveret.zip"),
-        ".venv/bin/": f"{os.path.dirname(sys.executable)}/",
-    }
-    pack, program, submit = commands()
-    assert run(pack, given) == ""
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made by the documented command."""
+    built = tmp_path_factory.mktemp("wheel")
+    pack, *_ = commands()
+    assert run(pack, {"--wheel-dir dist": f"--wheel-dir {built}", **_PROGRAMS}) == ""
+    return built / _WHEEL
+
+
+def test_the_documented_commands(master: str, directory: str, wheel: Path) -> None:
+    given = {"/mnt/leveret": directory, "spark://master:7077": master, f"dist/{_WHEEL}": str(wheel), **_PROGRAMS}
+    _, program, submit = commands()
     lines: list[dict[str, Any]] = [json.loads(line) for line in run(submit, given).splitlines()]
     assert [(row["queue"], row["messages"], row["body_bytes"]) for row in lines] == [("a", 200, 600), ("b", 200, 600)]
     rows = [line.split()[:4] for line in run(program, given).splitlines()]
@@ -84,14 +94,22 @@ def test_the_documented_commands(master: str, directory: str, tmp_path: Path) ->
     assert list((Path(directory) / "snap").iterdir()) == []
 
 
+def test_a_program_sends_the_wheel_itself(master: str, directory: str, wheel: Path, tmp_path: Path) -> None:
+    sending = block("python", "addPyFile")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import shutil\n\nimport leveret.analytics\nfrom pyspark.sql import SparkSession\n\n"
+        f"spark = SparkSession.builder.master({master!r}).config('spark.ui.enabled', 'false').getOrCreate()\n"
+        + sending.replace(f"dist/{_WHEEL}", str(wheel)).replace("leveret.zip", str(tmp_path / "leveret.zip"))
+        + f"print('waiting:', spark.read.format('leveret').load({directory!r}).count())\nspark.stop()\n"
+    )
+    assert "waiting: 400\n" in run(f"{sys.executable} {program}", {})
+
+
 def test_what_workers_lack_is_said() -> None:
-    text = (
-        "An exception was thrown from the Python worker:\nTraceback\nModuleNotFoundError: No module named 'storage.x'"
-    )
+    text = "An exception was thrown from the Python worker:\nTraceback\nModuleNotFoundError: No module named 'leveret'"
     said = reason_of(Exception(text))
-    assert said.startswith(
-        "the workers do not have the Python package storage; this one's is sent to them by --py-files"
-    )
+    assert said.startswith("the workers do not have the Python package leveret; leveret is sent to them by --py-files")
 
 
 def test_a_master_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,10 @@ def class_methods(text: str) -> dict[str, int]:
 
 
 def only_reexports(text: str) -> bool:
-    """Tell whether a module is empty, or imports names to hand them on and does nothing else."""
+    """Tell whether a module is empty, or imports names to hand them on and does nothing else.
+
+    It may hand them on when they are asked for (`__getattr__`), and refuse to be imported by a wrong name.
+    """
     return all(_is_reexport(node) for node in ast.parse(text).body)
 
 
@@ -85,5 +88,12 @@ def _span(node: ast.stmt) -> int:
 def _is_reexport(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assign):
         return all(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+    if isinstance(node, ast.FunctionDef):
+        return node.name in ("__getattr__", "__dir__")
+    if isinstance(node, ast.If):
+        condition = ast.unparse(node.test)
+        if condition == "TYPE_CHECKING":
+            return all(isinstance(each, ast.AnnAssign) or _is_reexport(each) for each in [*node.body, *node.orelse])
+        return condition.startswith("__name__ != ") and all(isinstance(each, ast.Raise) for each in node.body)
     is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_docstring or isinstance(node, ast.Import | ast.ImportFrom)

@@ -74,13 +74,17 @@ def test_methods_of_classes() -> None:
         "",
         '"""Docs."""',
         "from __future__ import annotations\nfrom a.b import c as c\nimport d\n__all__ = ['c']\n",
+        "if TYPE_CHECKING:\n    from a import b\n    c: str\ndef __getattr__(name): return load(name)\n",
+        "if __name__ != 'a.b':\n    raise ImportError('import a.b instead')",
     ],
 )
 def test_only_reexports(text: str) -> None:
     assert only_reexports(text)
 
 
-@pytest.mark.parametrize("text", ["x = 1", "def f(): ...", "import a\na.start()", "if a:\n    import b"])
+@pytest.mark.parametrize(
+    "text", ["x = 1", "def f(): ...", "import a\na.start()", "if a:\n    import b", "if __name__ != a:\n    b()"]
+)
 def test_more_than_reexports(text: str) -> None:
     assert not only_reexports(text)
 
