@@ -56,6 +56,11 @@ docker-test: needs-docker $(VENV)/installed-test ## build the image and test it 
 dist: $(VENV)/installed-test ## build the wheel and the source distribution, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
+.PHONY: release
+release: $(VENV)/installed-test ## make a release up to its upload: VERSION=1.2.3 [ARGS=--dry-run]
+	@$(if $(filter command line,$(origin VERSION)),:,$(error say which: make release VERSION=1.2.3))
+	@$(BIN)/python -m tools.release $(VERSION) $(ARGS)
+
 .PHONY: constraints
 constraints: $(VENV)/created $(LINKS) ## take up the newest versions of what the project depends on, in constraints.txt
 	rm -rf build/constraints

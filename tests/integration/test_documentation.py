@@ -232,6 +232,13 @@ def test_flags_exist() -> None:
     assert named <= documented
 
 
+def test_files_exist() -> None:
+    """Those that the guide for contributors names."""
+    named = set(re.findall(r"`([\w.-]+/[\w./-]*|[\w-]+\.(?:md|toml|txt))`", PAGES["CONTRIBUTING.md"]))
+    assert {"protocol/methods.py", "policies/keys.py", "broker/config/options.py"} <= named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
 def test_options_exist() -> None:
     """Those in code of the forms `name: value`, `--set name=value` and `LEVERET_NAME=value`."""
     named = {name for code in inline_code() for name in re.findall(r"^([a-z_]+(?:\.[a-z_]+)*): ", code)}

@@ -10,7 +10,12 @@ ROOT: Final = Path(__file__).parents[2]
 #: Every page that a reader follows, by its path from the project's root.
 PAGES: Final = {
     str(path.relative_to(ROOT)): path.read_text("utf-8")
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for path in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+    ]
 }
 
 _FENCED: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
