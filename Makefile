@@ -59,7 +59,7 @@ dist: $(VENV)/installed-test ## build the wheel and the source distribution, in 
 .PHONY: release
 release: $(VENV)/installed-test ## make a release up to its upload: VERSION=1.2.3 [ARGS=--dry-run]
 	@$(if $(filter command line,$(origin VERSION)),:,$(error say which: make release VERSION=1.2.3))
-	@$(BIN)/python -m tools.release $(VERSION) $(ARGS)
+	@$(BIN)/python -m tests.packaging.release $(VERSION) $(ARGS)
 
 .PHONY: constraints
 constraints: $(VENV)/created $(LINKS) ## take up the newest versions of what the project depends on, in constraints.txt

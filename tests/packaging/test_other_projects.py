@@ -95,4 +95,4 @@ def test_type_checkers_see_types(programs: Path, project: Path) -> None:
 
 def test_nothing_but_the_package_is_installed(programs: Path) -> None:
     (packages,) = programs.parent.glob("lib/python*/site-packages")
-    assert not [name for name in (*ROOMS, "tests", "tools", "docker") if (packages / name).exists()]
+    assert not [name for name in (*ROOMS, "tests", "docker") if (packages / name).exists()]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from leveret.broker.version import VERSION
+from tests.packaging import release
 from tests.packaging.distributions import ROOT
-from tools import release
 
 _AUTHOR = {
     f"GIT_{who}_{what}": value
@@ -45,7 +45,7 @@ def repository(checkout: Path, tmp_path: Path) -> Path:
 
 def make_release(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tools.release", *arguments, "--offline"],
+        [sys.executable, "-m", "tests.packaging.release", *arguments, "--offline"],
         cwd=place,
         env={**os.environ, **_AUTHOR},
         capture_output=True,
