@@ -1,1 +1,1 @@
-"""leveretctl: the command line over the management HTTP API."""
+"""leveretctl, the command line tool. It uses the management HTTP API."""

@@ -1,4 +1,4 @@
-"""`python -m leveret.broker.management.cli` is `leveretctl`."""
+"""Run `leveretctl` as `python -m leveret.broker.management.cli`."""
 
 from __future__ import annotations
 

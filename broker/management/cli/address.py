@@ -1,4 +1,4 @@
-"""Where a broker's HTTP API is."""
+"""Address of a broker's HTTP API."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _EXPECTED: Final = "--url or LEVERET_URL should be http://user:password@host:por
 
 
 class Address(NamedTuple):
-    """Where the API is.
+    """Address of the HTTP API, with the login.
 
     Args:
         scheme: http or https.
-        host: name or address.
+        host: host name or IP address.
         port: TCP port.
-        prefix: path in front of `/api`, without a slash at its end.
-        user: name to log in with.
-        password: its password.
+        prefix: path before `/api`, without a trailing slash.
+        user: user name.
+        password: password of the user.
     """
 
     scheme: str
@@ -29,16 +29,16 @@ class Address(NamedTuple):
     password: str
 
     def __str__(self) -> str:
-        """Host and port, as messages name the broker before it has told its name."""
+        """Return host and port. Messages use them as long as the node's name is unknown."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
 def parse_address(url: str) -> Address:
-    """Take `http://user:password@host:port/prefix` apart; whatever is missing has RabbitMQ's default.
+    """Parse `http://user:password@host:port/prefix`. Missing parts get RabbitMQ's defaults.
 
     Raises:
-        ValueError: it is no such URL.
+        ValueError: the URL is invalid.
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -46,7 +46,7 @@ def parse_address(url: str) -> Address:
     except ValueError as error:
         raise ValueError(f"{error}: {_EXPECTED}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        # Without the URL, which may hold a password.
+        # The message leaves out the URL because it may contain a password.
         raise ValueError(f"not an HTTP URL: {_EXPECTED}")
     return Address(
         scheme=parts.scheme,

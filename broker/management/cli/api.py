@@ -1,4 +1,4 @@
-"""The HTTP API of a broker, as the commands use it."""
+"""Client of a broker's HTTP API."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from leveret.broker.management.cli.address import Address
-from leveret.broker.management.cli.faults import DATA, CommandFault, OutOfTime
+from leveret.broker.management.cli.faults import DATA, CommandFault, RequestTimeout
 
-# RabbitMQ 3.10 answers these as HTML text; nobody names a queue so.
+# RabbitMQ 3.10 escapes these characters in its reasons.
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 
 class ApiFault(Exception):
-    """An answer that is not a success.
+    """Error response of the API.
 
     Args:
         status: HTTP status.
-        reason: why, as the API says; a list that it gives is joined.
-        error: the API's word for the kind of fault.
-        details: the reason as it came, if it is a list.
+        reason: reason from the response; a list is joined to one text.
+        error: error code from the response, such as `bad_request`.
+        details: the reason as received if it is a list.
     """
 
     def __init__(self, status: int, reason: str, error: str = "", details: list[Any] | None = None) -> None:
@@ -33,21 +33,21 @@ class ApiFault(Exception):
         self.details = details or []
 
     @property
-    def missing(self) -> bool:
-        """Whether what was asked for does not exist."""
+    def not_found(self) -> bool:
+        """Whether the requested object does not exist."""
         return self.status == 404
 
 
 class Unreachable(Exception):
-    """No answer: nobody listens, the network failed, or what answers is no HTTP server."""
+    """No response: connection refused, network failure, or the server does not speak HTTP."""
 
 
 class Api:
-    """Requests to one broker over one connection.
+    """HTTP client that sends all requests to one broker over one connection.
 
     Args:
-        address: where it is.
-        timeout: seconds to wait for an answer; None: for ever.
+        address: address of the API.
+        timeout: seconds to wait for a response; None waits without limit.
     """
 
     def __init__(self, address: Address, timeout: float | None) -> None:
@@ -56,55 +56,55 @@ class Api:
         login = f"{address.user}:{address.password}".encode()
         self._headers = {
             "Authorization": "Basic " + base64.b64encode(login).decode(),
-            # RabbitMQ 3.10 cannot answer some requests in JSON, as there is nothing to answer.
+            # RabbitMQ 3.10 refuses some requests that accept JSON only, because their responses have no body.
             "Accept": "*/*",
             "Content-Type": "application/json",
         }
         self._connection: http.client.HTTPConnection | None = None
 
     def as_user(self, user: str, password: str) -> Api:
-        """Return the same API for another login."""
+        """Return a client of the same API that logs in as another user."""
         return Api(self.address._replace(user=user, password=password), self.timeout)
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection. The next request opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def get(self, *path: str, **query: Any) -> Any:
-        """Return the decoded answer to a GET.
+        """Send a GET request and return the decoded response.
 
         Args:
-            path: segments below `/api`, not yet percent-encoded.
-            query: parameters; those that are None are left out.
+            path: path segments after `/api`, not percent-encoded.
+            query: query parameters; None values are omitted.
 
         Raises:
-            ApiFault: the API refuses.
-            Unreachable: there is no answer.
-            OutOfTime: not in time.
+            ApiFault: the API returns an error.
+            Unreachable: there is no response.
+            RequestTimeout: no response within the timeout.
         """
         return self.request("GET", path, query=query)
 
     def find(self, *path: str, **query: Any) -> Any:
-        """Return the decoded answer to a GET, or None when what it asks for does not exist."""
+        """Send a GET request and return the decoded response, or None if the object does not exist."""
         try:
             return self.get(*path, **query)
         except ApiFault as fault:
-            if fault.missing:
+            if fault.not_found:
                 return None
             raise
 
     def put(self, *path: str, body: Any = None, **query: Any) -> Any:
-        """Return the decoded answer to a PUT; raises as `get` does."""
+        """Send a PUT request and return the decoded response. Raises as `get` does."""
         return self.request("PUT", path, query=query, body={} if body is None else body)
 
     def post(self, *path: str, body: Any = None, **query: Any) -> Any:
-        """Return the decoded answer to a POST; raises as `get` does."""
+        """Send a POST request and return the decoded response. Raises as `get` does."""
         return self.request("POST", path, query=query, body={} if body is None else body)
 
     def delete(self, *path: str, headers: dict[str, str] | None = None, **query: Any) -> None:
-        """Send a DELETE; raises as `get` does."""
+        """Send a DELETE request. Raises as `get` does."""
         self.request("DELETE", path, query=query, headers=headers)
 
     def request(
@@ -116,7 +116,7 @@ class Api:
         body: Any = None,
         headers: dict[str, str] | None = None,
     ) -> Any:
-        """Send a request and return the decoded answer, None when it has no body; raises as `get` does."""
+        """Send a request and return the decoded response, None if it has no body. Raises as `get` does."""
         data = self.raw(method, path, query=query, body=body, headers=headers)
         return json.loads(data) if data else None
 
@@ -129,25 +129,25 @@ class Api:
         body: Any = None,
         headers: dict[str, str] | None = None,
     ) -> bytes:
-        """Send a request and return the answer's body as it came; raises as `get` does.
+        """Send a request and return the response body as received. Raises as `get` does.
 
         Args:
             method: HTTP method.
-            path: segments below `/api`, not yet percent-encoded.
-            query: parameters; those that are None are left out, True and False are written in small letters.
-            body: bytes as they are, anything else as JSON; None sends none.
-            headers: further ones.
+            path: path segments after `/api`, not percent-encoded.
+            query: query parameters; None values are omitted, True and False become `true` and `false`.
+            body: bytes are sent unchanged, other values as JSON, None as no body.
+            headers: additional headers.
 
         Raises:
-            CommandFault: a segment of the path is empty (65).
+            CommandFault: a path segment is empty (exit status 65).
         """
         if not all(path):
-            # Left out of the path, they would leave that of something else.
+            # An empty segment would turn the path into that of another resource.
             raise CommandFault(DATA, "Error:\nno virtual host, user, queue or other name may be empty")
         target = f"{self.address.prefix}/api/{'/'.join(quote(part, safe='') for part in path)}"
-        given = {key: _parameter(value) for key, value in (query or {}).items() if value is not None}
-        if given:
-            target += f"?{urlencode(given)}"
+        parameters = {key: _parameter(value) for key, value in (query or {}).items() if value is not None}
+        if parameters:
+            target += f"?{urlencode(parameters)}"
         payload = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         status, data = self._exchange(method, target, payload, {**self._headers, **(headers or {})})
         if status >= 400:
@@ -156,15 +156,15 @@ class Api:
 
     def _exchange(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         if self.timeout is not None and self.timeout <= 0:
-            raise OutOfTime
-        # A kept connection may have been closed by the broker meanwhile. A new one that fails is a failure, and what
-        # may have had its effect already is not said twice.
+            raise RequestTimeout
+        # The broker may have closed an idle connection, so a request on a reused connection is sent again. POST and
+        # DELETE are not, because the first attempt may have taken effect.
         fresh = self._connection is None
         try:
             return self._send(method, target, body, headers)
         except TimeoutError:
             self.close()
-            raise OutOfTime from None
+            raise RequestTimeout from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
             if fresh or method not in ("GET", "PUT"):
@@ -192,8 +192,8 @@ def _fault(status: int, data: bytes) -> ApiFault:
         found = None
     if isinstance(found, dict):
         error = str(found.get("error", ""))
-        given = found.get("reason", found.get("status", ""))
-        reason, details = _text(given), given if isinstance(given, list) else None
+        parameters = found.get("reason", found.get("status", ""))
+        reason, details = _text(parameters), parameters if isinstance(parameters, list) else None
     for escape, character in _ESCAPES:
         reason = reason.replace(escape, character)
     return ApiFault(status, reason or http.client.responses.get(status, f"HTTP status {status}"), error, details)
@@ -205,8 +205,8 @@ def _text(reason: Any) -> str:
     return reason if isinstance(reason, str) else json.dumps(reason)
 
 
-def refusal(fault: ApiFault) -> CommandFault:
-    """Return what a command says when the API refuses for a reason that the command does not know better."""
+def to_command_fault(fault: ApiFault) -> CommandFault:
+    """Return the command error for an API error that the command does not handle itself."""
     reason = fault.reason
     if fault.status == 401 and fault.error != "not_authorised":
         reason = f"{reason}: wrong user name or password (--url http://user:password@host:port)"

@@ -1,4 +1,4 @@
-"""Columns of choice: what `list_queues name messages` names, and where each value is in the API's objects."""
+"""Selectable columns, as in `list_queues name messages`, and where the API's objects hold their values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Read = Callable[[dict[str, Any]], Any]
 
 
 class Column(NamedTuple):
-    """One column.
+    """Column of a listing.
 
     Args:
-        read: takes its value from an object.
-        fields: paths of the object that it needs, dotted as `?columns=` has them.
+        read: returns the column's value for an API object.
+        fields: dotted paths of the fields that `read` needs, as `?columns=` takes them.
     """
 
     read: Read
@@ -24,11 +24,11 @@ class Column(NamedTuple):
 
 
 def field(path: str, convert: Callable[[Any], Any] | None = None) -> Column:
-    """Return a column that is one field.
+    """Return a column that shows one field.
 
     Args:
-        path: dotted.
-        convert: applied to the value, unless that is missing or null.
+        path: dotted path of the field.
+        convert: applied to the value unless it is missing or null.
     """
     steps = path.split(".")
 
@@ -41,39 +41,43 @@ def field(path: str, convert: Callable[[Any], Any] | None = None) -> Column:
 
 
 def fields(*names: str) -> dict[str, Column]:
-    """Return columns that are called as their fields are."""
+    """Return columns that have the same names as their fields."""
     return {name: field(name) for name in names}
 
 
-def nothing() -> Column:
-    """Return a column that is always empty: what RabbitMQ has only with mirrors, or only in Erlang."""
+def empty_column() -> Column:
+    """Return a column that is always empty, for values that only mirrored queues or Erlang have."""
     return Column(lambda found: None, ())
 
 
-def chosen(arguments: list[str], default: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that the arguments name, each once; commas separate names too."""
+def selected_columns(arguments: list[str], default: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that the arguments name, without duplicates. Commas separate names too."""
     names = [name for argument in arguments for name in argument.split(",") if name]
     return tuple(dict.fromkeys(names)) or default
 
 
 def check_columns(known: Iterable[str]) -> Callable[[CommandContext], None]:
-    """Return the check of a command that lists columns of choice."""
+    """Return an argument check for a command with selectable columns.
+
+    Args:
+        known: names of all columns.
+    """
     names = frozenset(known)
 
     def check(context: CommandContext) -> None:
-        strange = sorted(set(chosen(context.arguments, ())) - names)
-        if strange:
-            raise UsageFault(f"Info key(s) {','.join(strange)} are not supported")
+        unknown = sorted(set(selected_columns(context.arguments, ())) - names)
+        if unknown:
+            raise UsageFault(f"Info key(s) {','.join(unknown)} are not supported")
 
     return check
 
 
-def needed(columns: Mapping[str, Column], names: tuple[str, ...]) -> str:
-    """Return the `?columns=` that asks for no more than what some columns need."""
+def columns_query(columns: Mapping[str, Column], names: tuple[str, ...]) -> str:
+    """Return the `?columns=` value that requests only the fields that these columns need."""
     return ",".join(dict.fromkeys(path for name in names for path in columns[name].fields)) or "name"
 
 
-def listing(columns: Mapping[str, Column], names: tuple[str, ...], found: Iterable[dict[str, Any]]) -> ResultRows:
-    """Return objects as rows of columns."""
+def to_rows(columns: Mapping[str, Column], names: tuple[str, ...], found: Iterable[dict[str, Any]]) -> ResultRows:
+    """Convert API objects to rows of columns."""
     readers = [(name, columns[name].read) for name in names]
     return ResultRows(names, ({name: read(each) for name, read in readers} for each in found), streamed=True)

@@ -1,4 +1,4 @@
-"""What a command is, what it is run with, and what it gives back."""
+"""Descriptions of commands, their context and their results."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
 
 DEFAULT_VHOST: Final = "/"
-# rabbitmqctl's own for the commands that have one.
+# Seconds; the default of rabbitmqctl's commands that have a timeout.
 DEFAULT_TIMEOUT: Final = 60
 
 
 class CommandContext:
-    """What a command is run with.
+    """Arguments, options and API client of a command that runs.
 
     Args:
-        address: where the broker is; None for a command that asks none.
-        timeout: seconds to wait for an answer; None: for ever.
-        arguments: the command's own.
-        options: by long name.
-        stdin: asked for what is not on the command line.
+        address: address of the API; None for an offline command.
+        timeout: seconds to wait for a response; None waits without limit.
+        arguments: positional arguments.
+        options: option values by long name.
+        stdin: source of passwords and documents that are not on the command line.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class CommandContext:
 
     @property
     def api(self) -> Api:
-        """The broker's HTTP API."""
+        """Client of the broker's HTTP API."""
         if self._api is None:
-            # Takes longer to load than all else together, and a misspelt command does without.
+            # Imported late because it takes longer than all other imports, and misspelt commands do not need it.
             from leveret.broker.management.cli.api import Api
 
-            assert self.address is not None, "an offline command asks no broker"
+            assert self.address is not None, "an offline command has no address"
             self._api = Api(self.address, self.timeout)
         return self._api
 
@@ -63,19 +63,19 @@ class CommandContext:
 
     @property
     def vhost(self) -> str:
-        """The virtual host that the command is about."""
+        """The virtual host that the command applies to."""
         return self.text("vhost", DEFAULT_VHOST)
 
     @property
     def node(self) -> str:
-        """The broker's name for itself; asks for it once."""
+        """The node name; requested once."""
         if self._node is None:
             self._node = str(self.api.get("overview", columns="node")["node"])
         return self._node
 
     @property
     def json(self) -> bool:
-        """Whether the output is to be JSON."""
+        """Whether the output format is JSON."""
         return self.options.get("formatter") == "json"
 
     def flag(self, name: str) -> bool:
@@ -92,11 +92,11 @@ class CommandContext:
 
 
 class Outcome(NamedTuple):
-    """What a command gives back that lists nothing.
+    """Result of a command that is not a listing.
 
     Args:
-        text: for people; empty: nothing is printed.
-        json: for `--formatter json`; None: nothing is printed.
+        text: text to print; empty prints nothing.
+        json: value to print with `--formatter json`; None prints nothing.
     """
 
     text: str = ""
@@ -104,15 +104,15 @@ class Outcome(NamedTuple):
 
 
 class ResultRows(NamedTuple):
-    """What a command gives back that lists.
+    """Result of a command that lists objects.
 
     Args:
-        columns: names of the columns, in order.
+        columns: column names in order.
         rows: values by column name.
-        streamed: whether rabbitmqctl prints row by row, so that nothing is printed when there are none.
-        headed: whether the plain table has a line of column names.
-        json: for `--formatter json`, when it is not a list of rows.
-        footer: said below the rows to people.
+        streamed: whether rabbitmqctl prints row by row, so that an empty listing prints nothing.
+        headed: whether the plain table starts with the column names.
+        json: value for `--formatter json` if it is not the list of rows.
+        footer: text below the rows in the table formats.
     """
 
     columns: tuple[str, ...]
@@ -124,33 +124,33 @@ class ResultRows(NamedTuple):
 
 
 Result = Outcome | ResultRows
-DONE: Final = Outcome()
+NO_OUTPUT: Final = Outcome()
 
 
-def done(context: CommandContext) -> Outcome:
-    """Return what commands give back that have nothing to say."""
-    return Outcome(json={"node": context.node, "result": "ok"}) if context.json else DONE
+def ok_result(context: CommandContext) -> Outcome:
+    """Return the result of a command without output: nothing as text, `"result": "ok"` as JSON."""
+    return Outcome(json={"node": context.node, "result": "ok"}) if context.json else NO_OUTPUT
 
 
 class Command(NamedTuple):
-    """One command.
+    """Command of leveretctl.
 
     Args:
-        name: as typed.
-        section: of the list of commands.
-        summary: one line about it.
-        run: does it.
-        usage: what may follow the name.
-        least: how many arguments it needs.
-        most: how many it takes; None: any number.
-        options: long names of the options beside the general ones.
-        banner: says what is about to be done; None: nothing.
-        check: looks at the arguments before anything is printed; raises UsageFault or CommandFault.
-        explanations: arguments and options with what they are.
-        columns: that may be listed, when it lists columns of choice.
-        timeout: seconds to wait for an answer unless `--timeout` says otherwise; None: for ever.
-        offline: whether it talks to no broker.
-        supports_dry_run: whether it does something of its own with `--dry-run`; others print their banner and end.
+        name: name on the command line.
+        section: section of the command list.
+        summary: one-line description.
+        run: executes the command.
+        usage: arguments and options in the usage line.
+        least: minimum number of arguments.
+        most: maximum number of arguments; None allows any number.
+        options: long names of the command's options besides the general ones.
+        banner: returns the line that is printed before the command runs; None prints none.
+        check: validates arguments before output starts; raises UsageFault or CommandFault.
+        explanations: arguments and options with their descriptions.
+        columns: names of the selectable columns.
+        timeout: default of `--timeout` in seconds; None waits without limit.
+        offline: whether the command needs no broker.
+        supports_dry_run: whether the command runs with `--dry-run`; others only print their banner.
     """
 
     name: str
@@ -158,8 +158,8 @@ class Command(NamedTuple):
     summary: str
     run: Callable[[CommandContext], Result]
     usage: str = ""
-    least: int = 0
-    most: int | None = 0
+    min_arguments: int = 0
+    max_arguments: int | None = 0
     options: tuple[str, ...] = ()
     banner: Callable[[CommandContext], str] | None = None
     check: Callable[[CommandContext], None] | None = None
@@ -171,7 +171,7 @@ class Command(NamedTuple):
 
     @property
     def allowed(self) -> frozenset[str]:
-        """Long names of the options that it takes beside the general ones."""
+        """Long names of the command's options besides the general ones."""
         return frozenset(self.options)
 
 
@@ -181,7 +181,7 @@ def check_count(command: Command, arguments: list[str]) -> None:
     Raises:
         UsageFault: too few or too many.
     """
-    if len(arguments) < command.least:
+    if len(arguments) < command.min_arguments:
         raise UsageFault("not enough arguments.")
-    if command.most is not None and len(arguments) > command.most:
+    if command.max_arguments is not None and len(arguments) > command.max_arguments:
         raise UsageFault("too many arguments.")

@@ -1,4 +1,4 @@
-"""Shell completion: the scripts, and what they ask for while somebody types."""
+"""Shell completion: scripts for bash, zsh and fish, and the candidates that they request."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 from leveret.broker.management.cli import registry
 from leveret.broker.management.cli.formatters.registry import FORMATTERS
-from leveret.broker.management.cli.options import FLAG, GENERAL, KINDS
+from leveret.broker.management.cli.options import FLAG, GENERAL_OPTIONS, OPTION_TYPES
 
-# Not worth offering: they do nothing, or are for this program's own use.
+# Options without effect are not completed.
 _HIDDEN: Final = frozenset(("erlang-cookie", "longnames", "node", "print-stacktrace"))
 _VALUES: Final = {
     "formatter": tuple(FORMATTERS),
@@ -19,12 +19,12 @@ _VALUES: Final = {
 }
 
 
-def words(command_name: str, prefix: str) -> list[str]:
-    """Return what a word of a command's arguments can become.
+def completions(command_name: str, prefix: str) -> list[str]:
+    """Return the completions of a word among a command's arguments.
 
     Args:
-        command_name: of the command; an unknown one has only the general options.
-        prefix: what has been typed of the word.
+        command_name: name of the command; an unknown one has only the general options.
+        prefix: typed part of the word.
     """
     name, equals, value = prefix.removeprefix("--").partition("=")
     if prefix.startswith("--") and equals:
@@ -33,27 +33,27 @@ def words(command_name: str, prefix: str) -> list[str]:
     columns = list(command.columns) if command else []
     if command_name == "help":
         columns = registry.names()
-    offered = columns + [_written(option) for option in _options(command_name)]
-    return sorted(word for word in offered if word.startswith(prefix))
+    candidates = columns + [_as_typed(option) for option in _options(command_name)]
+    return sorted(word for word in candidates if word.startswith(prefix))
 
 
 def _options(command_name: str) -> list[str]:
     command = registry.find(command_name)
     own = command.options if command else ()
-    return [option for option in (*GENERAL, *own) if option not in _HIDDEN]
+    return [option for option in (*GENERAL_OPTIONS, *own) if option not in _HIDDEN]
 
 
-def _written(option: str) -> str:
+def _as_typed(option: str) -> str:
     if option == "table-headers":
         return "--no-table-headers"
-    return f"--{option}" if KINDS[option] == FLAG else f"--{option}="
+    return f"--{option}" if OPTION_TYPES[option] == FLAG else f"--{option}="
 
 
 BASH: Final = """\
 # Completion of leveretctl for bash; loaded by: eval "$(leveretctl completion bash)"
 _leveretctl() {
     local word=${COMP_WORDS[COMP_CWORD]} line=("${COMP_WORDS[@]:1:COMP_CWORD-1}") command= each
-    # bash has split --option=value at the sign
+    # bash splits --option=value at the equals sign
     if [[ ${COMP_WORDS[COMP_CWORD]} == = ]]; then
         word="${COMP_WORDS[COMP_CWORD-1]}="
     elif [[ COMP_CWORD -gt 1 && ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then

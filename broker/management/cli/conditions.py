@@ -1,4 +1,4 @@
-"""The conditions of `move_messages --filter`."""
+"""Parses the conditions of `move_messages --filter`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _HEADER: Final = "header."
 
 
 def read_conditions(text: str) -> dict[str, Any]:
-    """Return conditions as the API takes them.
+    """Parse conditions into the `filter` object of the API.
 
     Args:
-        text: one a line, `key=value`, or a line that is a JSON object.
+        text: one condition per line, either `key=value` or a JSON object.
 
     Raises:
-        UsageFault: a condition is neither, or has an unknown key.
+        UsageFault: a condition has another form or an unknown key.
     """
     conditions: dict[str, Any] = {}
     for line in text.splitlines():
@@ -33,7 +33,7 @@ def read_conditions(text: str) -> dict[str, Any]:
         elif key.startswith(_HEADER) and len(key) > len(_HEADER):
             conditions.setdefault("headers", {})[key.removeprefix(_HEADER)] = _value(value)
         else:
-            raise bad_argument(f"--filter knows {', '.join(KEYS)} and header.<name>, not {key}")
+            raise bad_argument(f"--filter takes the keys {', '.join(KEYS)} and header.<name>, not {key}")
     return conditions
 
 
@@ -43,12 +43,12 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise bad_argument(f"--filter is no JSON object: {text}")
+        raise bad_argument(f"--filter is not a JSON object: {text}")
     return found
 
 
 def _value(text: str) -> Any:
-    """A header's value: JSON where it is that, as 5 and true are, or else the text itself."""
+    """Return the value of a header: decoded if it is JSON, such as 5 or true, otherwise the text itself."""
     try:
         return json.loads(text)
     except ValueError:

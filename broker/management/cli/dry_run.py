@@ -1,4 +1,4 @@
-"""`set_policy --dry-run`: what a policy would do, without doing it. RabbitMQ has no such thing."""
+"""`set_policy --dry-run`: reports the effect of a policy without setting it. RabbitMQ has no such option."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.command import CommandContext, ResultRows
 from leveret.broker.management.cli.faults import failed
-from leveret.broker.management.cli.node_facts import product
+from leveret.broker.management.cli.node_facts import product_and_version
 from leveret.broker.management.cli.runtime_parameters import put
 
 _PRODUCT: Final = "Leveret"
@@ -14,19 +14,19 @@ _COLUMNS: Final = ("name", "type", "in_force", "changes", "messages_ready", "wou
 
 
 def dry_run(context: CommandContext, resource: str, body: dict[str, Any]) -> ResultRows:
-    """Ask what a policy would do.
+    """Request a dry run of a policy.
 
     Args:
-        context: whose first argument is the policy's name.
-        resource: of the API: policies or operator-policies.
+        context: context of the command; the first argument is the policy's name.
+        resource: API resource: policies or operator-policies.
         body: the policy.
 
     Raises:
         CommandFault: the broker is not Leveret, or refuses the policy.
     """
-    name, _ = product(context.api.get("overview", columns="node,product_name"))
+    name, _ = product_and_version(context.api.get("overview", columns="node,product_name"))
     if name != _PRODUCT:
-        # RabbitMQ would take no notice of the parameter and set the policy.
+        # RabbitMQ would ignore the parameter and set the policy.
         raise failed(f"the broker does not support dry runs of policies: it is {name}, not {_PRODUCT}")
     answer = put(context, (resource, context.vhost, context.arguments[0]), body, dry_run=True)
     rows = [_row(each) for each in answer["queues"]]
@@ -37,24 +37,24 @@ def _row(queue: dict[str, Any]) -> dict[str, Any]:
     return {
         **queue,
         "changes": ", ".join(
-            f"{key}: {shown(change['from'])} -> {shown(change['to'])}" for key, change in queue["changes"].items()
+            f"{key}: {display(change['from'])} -> {display(change['to'])}" for key, change in queue["changes"].items()
         ),
         "would_drop": _amount(queue["would_drop"]) if queue["would_drop"]["messages"] else "nothing",
     }
 
 
-def shown(value: Any) -> str:
-    """Return a setting's value for people."""
+def display(value: Any) -> str:
+    """Return the value of a setting as text."""
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _amount(drop: dict[str, Any]) -> str:
     about = "about " if drop["estimated"] else ""
-    return f"{about}{counted(drop['messages'], 'message')} ({counted(drop['bytes'], 'byte')})"
+    return f"{about}{pluralized(drop['messages'], 'message')} ({pluralized(drop['bytes'], 'byte')})"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
+def pluralized(number: int, noun: str) -> str:
+    """Return a number and its noun, such as `2 queues`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -62,6 +62,6 @@ def _summary(answer: dict[str, Any]) -> str:
     drop = answer["would_drop"]
     dropped = _amount(drop) if drop["messages"] else "nothing"
     return (
-        f"{counted(answer['matching'], 'queue')} would match; in force on {answer['in_force']};"
-        f" would drop {dropped} at once. Nothing has been changed."
+        f"{pluralized(answer['matching'], 'queue')} would match; in force on {answer['in_force']};"
+        f" would drop {dropped} immediately. Nothing has been changed."
     )

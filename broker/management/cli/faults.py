@@ -1,4 +1,4 @@
-"""How a command fails: the text for stderr and the exit status, which are rabbitmqctl's."""
+"""Errors of commands, with rabbitmqctl's texts for stderr and its exit statuses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ INTERRUPTED: Final = 130
 
 
 class CommandFault(Exception):
-    """A command that ended without its effect.
+    """Failure of a command.
 
     Args:
         status: exit status.
-        text: printed to stderr as it is, with a line end.
-        json: printed instead with `--formatter json`; None: the text all the same.
-        json_status: exit status then, when it is another one.
+        text: text for stderr.
+        json: printed instead of the text with `--formatter json`; None prints the text.
+        json_status: exit status with `--formatter json` if it differs.
     """
 
     def __init__(self, status: int, text: str, *, json: Any = None, json_status: int | None = None) -> None:
@@ -33,10 +33,10 @@ class CommandFault(Exception):
 
 
 class UsageFault(Exception):
-    """A command line that the command does not understand.
+    """Invalid command line.
 
     Args:
-        text: what is wrong with it; the arguments and the usage are added where it is printed.
+        text: error message; the caller adds the arguments and the usage line.
         status: exit status.
     """
 
@@ -46,20 +46,20 @@ class UsageFault(Exception):
         self.status = status
 
 
-class OutOfTime(Exception):
-    """No answer within the timeout."""
+class RequestTimeout(Exception):
+    """No response within the timeout."""
 
 
 def failed(text: str, status: int = UNAVAILABLE, *, json: Any = None, json_status: int | None = None) -> CommandFault:
-    """Return the fault that most commands end with: the text under the word `Error:`."""
+    """Return a fault whose text follows a line `Error:`, as for most commands."""
     return CommandFault(status, f"Error:\n{text}", json=json, json_status=json_status)
 
 
 def no_such_vhost(vhost: str) -> CommandFault:
-    """Return the fault of commands that look up the virtual host first."""
+    """Return the fault for an unknown virtual host."""
     return CommandFault(DATA, f"Virtual host '{vhost}' does not exist")
 
 
 def bad_argument(text: str) -> UsageFault:
-    """Return the fault of an argument whose value cannot be used."""
+    """Return the fault for an argument with an invalid value."""
     return UsageFault(f"Bad argument: {text}" if text else "Bad argument.", DATA)

@@ -1,4 +1,4 @@
-"""What the program says about itself and about misuse."""
+"""Help and usage texts."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ short            | long          | description
                  |               | virtual host to use
                  | --formatter   | alternative result formatter to use:
                                  | json, pretty_table, table, csv, erlang
-                 | --dry-run     | say what would be done, without doing it
+                 | --dry-run     | show what would be done, without doing it
 -n <node>        | --node <node> | accepted and ignored, as is -l | --longnames"""
 
 
-def overview(terminal: bool) -> str:
-    """Return the list of all commands.
+def command_list(terminal: bool) -> str:
+    """Return the help text that lists all commands.
 
     Args:
         terminal: whether headers may be bold.
@@ -72,15 +72,15 @@ def overview(terminal: bool) -> str:
 
 
 def usage(command: Command) -> str:
-    """Return the line that says how a command is called."""
+    """Return the usage line of a command."""
     return f"{PROGRAM} [--url <url>] [--quiet] {command.name} {command.usage}".rstrip()
 
 
-def details(command: Command, terminal: bool) -> str:
-    """Return all about a command.
+def command_help(command: Command, terminal: bool) -> str:
+    """Return the help text of a command.
 
     Args:
-        command: which.
+        command: the command.
         terminal: whether headers may be bold.
     """
     bold = Style(terminal=terminal).bold
@@ -96,15 +96,15 @@ def details(command: Command, terminal: bool) -> str:
     return "\n".join(lines)
 
 
-def misuse(command: Command, text: str, argv: list[str], terminal: bool) -> str:
-    """Return what is printed about a command line that the command does not understand."""
+def usage_error(command: Command, text: str, argv: list[str], terminal: bool) -> str:
+    """Return the error text for an invalid command line."""
     given = " ".join(_masked(argv))
     usage_header = Style(terminal=terminal).bold("Usage")
     return f"Error (argument validation): {text}\nArguments given:\n\t{given}\n\n{usage_header}\n\n{usage(command)}"
 
 
 def _masked(argv: list[str]) -> list[str]:
-    """Leave out the password of a URL: the text may end in a log."""
+    """Remove logins from URLs, because the text may be logged."""
     return [_without_login(word) if "://" in word and "@" in word else word for word in argv]
 
 
@@ -113,20 +113,20 @@ def _without_login(word: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
-def unknown(name: str, near: str | None) -> str:
-    """Return what is printed about a command that does not exist."""
+def unknown_command(name: str, near: str | None) -> str:
+    """Return the error text for a command that does not exist."""
     text = f"Command '{name}' not found. "
     return f"{text}\nDid you mean '{near}'? \n" if near else text
 
 
-def unreachable(address: str, reason: str) -> str:
-    """Return what is printed when the broker does not answer."""
+def unreachable_broker(address: str, reason: str) -> str:
+    """Return the error text for a broker that does not respond."""
     return f"""\
 Error: unable to perform an operation on node '{address}'. Please see diagnostics information and suggestions below.
 
 Most common reasons for this are:
 
- * Target node is unreachable (e.g. due to hostname resolution, TCP connection or firewall issues)
+ * Target node is unreachable_broker (e.g. due to hostname resolution, TCP connection or firewall issues)
  * Target node is not running
  * Its management API listens on another address or port
 
@@ -137,5 +137,5 @@ attempted to contact: [{address}]
 
 {address}:
   * {reason}
-  * suggestion: start the broker, or name its HTTP API with --url or LEVERET_URL
+  * suggestion: start the broker, or set the URL of its HTTP API with --url or LEVERET_URL
 """

@@ -1,4 +1,4 @@
-"""Identifiers in place of RabbitMQ's process identifiers: opaque, without blanks, taken back by close_connection."""
+"""Identifiers that replace RabbitMQ's process identifiers: opaque, without spaces, accepted by close_connection."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def connection_identifier(name: str) -> Identifier:
 
 
 def channel_identifier(name: str) -> Identifier:
-    """Return the identifier of a channel, whose name is its connection's and a number in parentheses."""
+    """Return the identifier of a channel. Its name is the connection's name and a number in parentheses."""
     connection, _, number = name.rpartition(" (")
     return Identifier(f"<{connection.replace(_ARROW, '->')}.{number.rstrip(')')}>")
 
 
 def queue_identifier(node: str, vhost: str, name: str) -> Identifier:
-    """Return the identifier of a queue, which stays the same as long as its name does."""
+    """Return the identifier of a queue. It depends only on the node, the virtual host and the name."""
     return Identifier(f"<{node}.{zlib.crc32(vhost.encode())}.{zlib.crc32(name.encode())}.0>")
 
 
 def connection_name(identifier: str) -> str | None:
-    """Return the name of a connection from its identifier or name, None if it can be neither."""
+    """Return the name of a connection from its identifier or name, None if the text is neither."""
     if identifier.startswith("<") and identifier.endswith(">"):
         return identifier[1:-1].replace("->", _ARROW)
     return identifier if _ARROW in identifier else None

@@ -1,4 +1,4 @@
-"""What the broker's memory goes to."""
+"""Memory breakdown of the broker."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
 _NO_PARTS: Final = ("strategy", "total")
 
 
-class Part(NamedTuple):
-    """One part of the memory.
+class MemoryPart(NamedTuple):
+    """Part of the memory in use.
 
     Args:
-        name: what it goes to.
+        name: name of the category.
         size: bytes.
-        percentage: of all.
+        percentage: percentage of the total.
     """
 
     name: str
@@ -26,28 +26,28 @@ class Part(NamedTuple):
 
 
 def unit(context: CommandContext) -> str:
-    """Return the unit that sizes are to be in."""
+    """Return the unit of sizes in the output."""
     return context.text("unit", "gb").lower()
 
 
 def check_unit(context: CommandContext) -> None:
-    """Check the unit.
+    """Check the option `--unit`.
 
     Raises:
-        UsageFault: there is no such unit.
+        UsageFault: the unit is unknown.
     """
     if unit(context) not in UNITS:
         raise UsageFault(f"\"unit '{unit(context)}' is not supported. Please use one of: {', '.join(UNITS)}\"")
 
 
-def amount(size: float, unit_name: str) -> str:
-    """Return a size in a unit, with four digits after the point."""
+def format_size(size: float, unit_name: str) -> str:
+    """Return a size in a unit, rounded to four decimal places."""
     factor = UNITS[unit_name]
     return f"{size} {unit_name}" if factor == 1 else f"{round(size / factor, 4)} {unit_name}"
 
 
-def total(memory: dict[str, Any]) -> int:
-    """Return how much memory there is in use, by the strategy that the broker counts with."""
+def total_used(memory: dict[str, Any]) -> int:
+    """Return the memory in use in bytes, by the broker's calculation strategy."""
     sums = memory.get("total", 0)
     if not isinstance(sums, dict):
         return int(sums)
@@ -55,11 +55,11 @@ def total(memory: dict[str, Any]) -> int:
     return int(sums[strategy if strategy in sums else "rss"])
 
 
-def parts(memory: dict[str, Any]) -> list[Part]:
-    """Return the parts, largest first."""
-    everything = total(memory)
+def memory_parts(memory: dict[str, Any]) -> list[MemoryPart]:
+    """Return the parts of the memory, largest first."""
+    everything = total_used(memory)
     found = [
-        Part(name, size, round(100 * size / everything, 2) if everything else 0.0)
+        MemoryPart(name, size, round(100 * size / everything, 2) if everything else 0.0)
         for name, size in memory.items()
         if name not in _NO_PARTS
     ]

@@ -1,4 +1,4 @@
-"""What the API tells about the broker itself, in rabbitmqctl's terms."""
+"""Data about the node from the API, in rabbitmqctl's terms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PURPOSES: Final = {
     "http/prometheus": "Prometheus exporter API over HTTP",
     "https/prometheus": "Prometheus exporter API over TLS (HTTPS)",
 }
-# Other names of protocols, as the checks take them.
+# Aliases of protocols that the checks accept.
 PROTOCOLS: Final = {"amqp091": "amqp", "amqp10": "amqp", "amqps": "amqp/ssl", "amqp-ssl": "amqp/ssl"}
 _ALARMS: Final = (
     ("mem_alarm", "memory", "Memory alarm on node {}"),
@@ -43,29 +43,29 @@ def _interface(address: str) -> str:
 
 
 def listener_line(listener: dict[str, Any]) -> str:
-    """Return a listener as one line."""
+    """Return the description of a listener on one line."""
     return "Interface: {interface}, port: {port}, protocol: {protocol}, purpose: {purpose}".format_map(listener)
 
 
 def node_object(context: CommandContext, **query: Any) -> dict[str, Any]:
-    """Return the node's object."""
+    """Return the API object of the node."""
     found: dict[str, Any] = context.api.get("nodes", context.node, **query)
     return found
 
 
 def alarms(context: CommandContext) -> list[tuple[str, str]]:
-    """Return the alarms in effect: each one's resource, and a line about it."""
+    """Return the alarms in effect as pairs of resource and description."""
     found = node_object(context)
     return [(resource, line.format(context.node)) for key, resource, line in _ALARMS if found.get(key)]
 
 
-def runtime(overview: dict[str, Any]) -> str:
-    """Return what the broker runs on, with its version."""
+def runtime_version(overview: dict[str, Any]) -> str:
+    """Return name and version of the runtime."""
     whole = str(overview.get("erlang_full_version", ""))
     return f"Erlang/OTP {overview.get('erlang_version', '')}" if whole.startswith("Erlang") else whole
 
 
-def product(overview: dict[str, Any]) -> tuple[str, str]:
-    """Return name and version of what answers."""
+def product_and_version(overview: dict[str, Any]) -> tuple[str, str]:
+    """Return name and version of the broker product."""
     name = overview.get("product_name") or "RabbitMQ"
     return name, overview.get("product_version") or overview.get("rabbitmq_version", "")

@@ -1,7 +1,7 @@
-"""The options of all commands, and the scan that finds them anywhere on the command line.
+"""Options of all commands, and the parser that finds them anywhere on the command line.
 
-The scan follows that of rabbitmqctl: long options take their value from the next argument or after `=`, flags have a
-`--no-` form, short flags may be joined, negative numbers are values, `--` ends the options.
+Parsing follows rabbitmqctl: long options take their value from the next argument or after `=`, flags have a `--no-`
+form, short flags may be combined, negative numbers are values, `--` ends the options.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ FLAG: Final = "flag"
 TEXT: Final = "text"
 INTEGER: Final = "integer"
 
-# What every command takes. Node and name options mean nothing to a program that is given a URL, but scripts write them.
-GENERAL: Final = {
+# Options of every command. Node and cookie options have no effect, but existing scripts pass them.
+GENERAL_OPTIONS: Final = {
     "dry-run": FLAG,
     "erlang-cookie": TEXT,
     "formatter": TEXT,
@@ -27,8 +27,8 @@ GENERAL: Final = {
     "url": TEXT,
     "vhost": TEXT,
 }
-# What some commands take; a name means the same in all of them.
-PARTICULAR: Final = {
+# Options of some commands; an option has the same type in all of them.
+COMMAND_OPTIONS: Final = {
     "age": INTEGER,
     "all": FLAG,
     "apply-to": TEXT,
@@ -55,8 +55,8 @@ PARTICULAR: Final = {
     "user": TEXT,
     "within": INTEGER,
 }
-KINDS: Final = GENERAL | PARTICULAR
-SHORT: Final = {
+OPTION_TYPES: Final = GENERAL_OPTIONS | COMMAND_OPTIONS
+SHORT_OPTIONS: Final = {
     "?": "help",
     "a": "all",
     "e": "if-empty",
@@ -73,12 +73,12 @@ SHORT: Final = {
 Value = str | int | bool
 
 
-class Invalid(NamedTuple):
-    """An option that cannot be taken.
+class InvalidOption(NamedTuple):
+    """Invalid option on the command line.
 
     Args:
-        option: as it was written.
-        value: given with it, if that is what is wrong.
+        option: the option as typed.
+        value: the value if it is invalid, otherwise empty.
     """
 
     option: str
@@ -86,107 +86,110 @@ class Invalid(NamedTuple):
 
 
 class ParsedOptions(NamedTuple):
-    """A command line taken apart.
+    """Parsed command line.
 
     Args:
         arguments: words that are not options, in order.
         options: values by long name.
-        invalid: what cannot be taken, in order.
+        invalid: invalid options, in order.
     """
 
     arguments: list[str]
     options: dict[str, Value]
-    invalid: list[Invalid]
+    invalid: list[InvalidOption]
 
 
 def scan(argv: list[str], allowed: frozenset[str] | None = None) -> ParsedOptions:
-    """Take a command line apart.
+    """Parse a command line.
 
     Args:
-        argv: without the program's name.
-        allowed: long names beside the general ones that the command takes; None: all, to find the command itself.
+        argv: arguments without the program's name.
+        allowed: long names of the command's options besides the general ones; None allows all options, which
+            finds the command itself.
     """
     found = ParsedOptions([], {}, [])
-    rest = list(argv)
-    while rest:
-        word = rest.pop(0)
+    remaining = list(argv)
+    while remaining:
+        word = remaining.pop(0)
         if word == "--":
-            found.arguments.extend(rest)
+            found.arguments.extend(remaining)
             break
         if word.startswith("--"):
-            _long(word, rest, found, allowed)
+            _long(word, remaining, found, allowed)
         elif word.startswith("-") and len(word) > 1 and not _negative_number(word):
-            _short(word, rest, found, allowed)
+            _short(word, remaining, found, allowed)
         else:
             found.arguments.append(word)
     return found
 
 
 def _known(name: str | None, allowed: frozenset[str] | None) -> bool:
-    return name in GENERAL or (name in PARTICULAR and (allowed is None or name in allowed))
+    return name in GENERAL_OPTIONS or (name in COMMAND_OPTIONS and (allowed is None or name in allowed))
 
 
-def _long(word: str, rest: list[str], found: ParsedOptions, allowed: frozenset[str] | None) -> None:
+def _long(word: str, remaining: list[str], found: ParsedOptions, allowed: frozenset[str] | None) -> None:
     option, equals, value = word.partition("=")
     name = option[2:]
     if _known(name, allowed):
-        _take(option, name, value if equals else None, rest, found)
+        _set_option(option, name, value if equals else None, remaining, found)
         return
     opposite = name.removeprefix("no-")
-    if opposite != name and _known(opposite, allowed) and KINDS[opposite] == FLAG:
+    if opposite != name and _known(opposite, allowed) and OPTION_TYPES[opposite] == FLAG:
         if equals:
-            found.invalid.append(Invalid(option, value))
+            found.invalid.append(InvalidOption(option, value))
         else:
             found.options[opposite] = False
         return
-    found.invalid.append(Invalid(option, ""))
-    if name in KINDS and KINDS[name] != FLAG and not equals and _value_follows(rest):
-        rest.pop(0)
+    found.invalid.append(InvalidOption(option, ""))
+    if name in OPTION_TYPES and OPTION_TYPES[name] != FLAG and not equals and _value_follows(remaining):
+        remaining.pop(0)
 
 
-def _short(word: str, rest: list[str], found: ParsedOptions, allowed: frozenset[str] | None) -> None:
+def _short(word: str, remaining: list[str], found: ParsedOptions, allowed: frozenset[str] | None) -> None:
     letters, equals, value = word[1:].partition("=")
     if len(letters) == 1:
-        name = SHORT.get(letters)
+        name = SHORT_OPTIONS.get(letters)
         if name is None or not _known(name, allowed):
-            found.invalid.append(Invalid(f"-{letters}", ""))
+            found.invalid.append(InvalidOption(f"-{letters}", ""))
         else:
-            _take(f"-{letters}", name, value if equals else None, rest, found)
+            _set_option(f"-{letters}", name, value if equals else None, remaining, found)
         return
-    # Joined: flags only.
+    # Only flags can be combined.
     for letter in letters:
-        name = SHORT.get(letter)
-        if name is not None and _known(name, allowed) and KINDS[name] == FLAG:
+        name = SHORT_OPTIONS.get(letter)
+        if name is not None and _known(name, allowed) and OPTION_TYPES[name] == FLAG:
             found.options[name] = True
         else:
-            found.invalid.append(Invalid(f"-{letter}", ""))
+            found.invalid.append(InvalidOption(f"-{letter}", ""))
 
 
-def _take(option: str, name: str, value: str | None, rest: list[str], found: ParsedOptions) -> None:
-    kind = KINDS[name]
-    if kind == FLAG:
+def _set_option(option: str, name: str, value: str | None, remaining: list[str], found: ParsedOptions) -> None:
+    option_type = OPTION_TYPES[name]
+    if option_type == FLAG:
         if value is None or value in ("true", "false"):
             found.options[name] = value != "false"
         else:
-            found.invalid.append(Invalid(option, value))
+            found.invalid.append(InvalidOption(option, value))
         return
     if value is None:
-        if not _value_follows(rest):
-            found.invalid.append(Invalid(option, ""))
+        if not _value_follows(remaining):
+            found.invalid.append(InvalidOption(option, ""))
             return
-        value = rest.pop(0)
-    if kind == TEXT:
-        # Conditions add up; of everything else the last one counts.
+        value = remaining.pop(0)
+    if option_type == TEXT:
+        # Filters add up. For other options the last value is used.
         earlier = found.options.get(name) if name == "filter" else None
         found.options[name] = value if earlier is None else f"{earlier}\n{value}"
     elif _is_integer(value):
         found.options[name] = int(value)
     else:
-        found.invalid.append(Invalid(option, value))
+        found.invalid.append(InvalidOption(option, value))
 
 
-def _value_follows(rest: list[str]) -> bool:
-    return bool(rest) and (rest[0] == "-" or not rest[0].startswith("-") or _negative_number(rest[0]))
+def _value_follows(remaining: list[str]) -> bool:
+    return bool(remaining) and (
+        remaining[0] == "-" or not remaining[0].startswith("-") or _negative_number(remaining[0])
+    )
 
 
 def _is_integer(text: str) -> bool:

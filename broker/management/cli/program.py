@@ -1,4 +1,4 @@
-"""The program `leveretctl`: finds the command, runs it, prints what it gives back."""
+"""The program `leveretctl`: finds the command, runs it and prints its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leveret.broker.management.cli.faults import (
     UNAVAILABLE,
     USAGE,
     CommandFault,
-    OutOfTime,
+    RequestTimeout,
     UsageFault,
 )
 from leveret.broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
@@ -32,11 +32,11 @@ DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
 
 
 class Streams:
-    """Where output goes.
+    """Output streams.
 
     Args:
-        out: results and banners.
-        err: errors.
+        out: stream for results and banners.
+        err: stream for errors.
     """
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
@@ -44,13 +44,13 @@ class Streams:
         self.err = err
 
     def style(self, parsed: ParsedOptions) -> Style:
-        """Return how the output is formatted."""
+        """Return the output style that the options and the terminal select."""
         headers = parsed.options.get("table-headers") is not False and not parsed.options.get("silent")
         return Style(headers=headers, terminal=self.out.isatty())
 
     def error(self, text: str) -> None:
-        """Print an error, with a line end."""
-        # What has been printed before comes before it also where both go to the same place.
+        """Print an error line."""
+        # Keeps the order of output if both streams go to the same file.
         self.out.flush()
         self.err.write(f"{text}\n")
 
@@ -59,17 +59,17 @@ def main() -> None:
     """Run the program with the arguments of the process.
 
     Raises:
-        SystemExit: with the command's status.
+        SystemExit: the program ends, with the command's exit status.
     """
     _prepare_streams()
     streams = Streams(sys.stdout, sys.stderr)
     try:
-        status = run([_text(word) for word in sys.argv[1:]], os.environ, streams)
+        status = run([_decode_argument(word) for word in sys.argv[1:]], os.environ, streams)
         sys.stdout.flush()
     except OSError as error:
-        # Python must not find out again at its end that nothing can be written.
+        # Avoids a second error when Python flushes the stream at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # The reader of a pipe (`head`, say) has what it wants.
+        # A closed pipe is not an error: the reader, such as `head`, has read enough.
         status = OK if isinstance(error, BrokenPipeError) else SOFTWARE
         if status:
             streams.error(f"Error:\n{error.strerror or error}")
@@ -82,20 +82,20 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Make standard streams of whatever the process was started with; a closed one reads and takes nothing."""
+    """Replace closed standard streams by /dev/null and set the encodings."""
     sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if isinstance(sys.stdin, io.TextIOWrapper):
-        # What goes to the broker is UTF-8, whatever the terminal's encoding is.
+        # The broker expects UTF-8, independently of the terminal's encoding.
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A name that the terminal's encoding lacks must not end a listing.
+            # Characters outside the terminal's encoding are escaped instead of ending a listing.
             stream.reconfigure(errors="backslashreplace")
 
 
-def _text(word: str) -> str:
+def _decode_argument(word: str) -> str:
     return os.fsencode(word).decode("utf-8")
 
 
@@ -103,27 +103,27 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
     """Run one command line.
 
     Args:
-        argv: without the program's name.
-        environment: for the broker's URL.
-        streams: what to print to.
+        argv: arguments without the program's name.
+        environment: environment variables; LEVERET_URL is read.
+        streams: output streams.
 
     Returns: exit status.
     """
-    sought = scan(argv)
-    if not sought.arguments:
-        return _without_command(argv, sought, streams)
-    command = registry.find(sought.arguments[0])
+    preliminary = scan(argv)
+    if not preliminary.arguments:
+        return _without_command(argv, preliminary, streams)
+    command = registry.find(preliminary.arguments[0])
     if command is None:
-        return _unknown(sought.arguments[0], streams)
-    if sought.options.get("help"):
+        return _report_unknown(preliminary.arguments[0], streams)
+    if preliminary.options.get("help"):
         return _show_help(command, streams)
     parsed = _scan_for(command, argv)
     try:
         return _run(command, parsed, environment, streams)
     except UsageFault as fault:
-        from leveret.broker.management.cli.help_text import misuse
+        from leveret.broker.management.cli.help_text import usage_error
 
-        streams.error(misuse(command, fault.text, argv, streams.err.isatty()))
+        streams.error(usage_error(command, fault.text, argv, streams.err.isatty()))
         return fault.status
     except CommandFault as fault:
         return _print_fault(fault, parsed, streams)
@@ -132,7 +132,7 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
 def _scan_for(command: Command, argv: list[str]) -> ParsedOptions:
     allowed = command.allowed
     if "table-headers" in allowed and scan(argv).options.get("formatter", DEFAULT) != DEFAULT:
-        # As rabbitmqctl has it: other formatters do not know the option.
+        # As in rabbitmqctl, only the default formatter has this option.
         allowed = allowed - {"table-headers"}
     parsed = scan(argv, allowed)
     return parsed._replace(arguments=parsed.arguments[1:])
@@ -152,7 +152,7 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
         command.check(context)
     try:
         if context.timeout == 0:
-            raise OutOfTime
+            raise RequestTimeout
         _print_banner(command, context, name, streams)
         if options.get("dry-run") and not command.supports_dry_run:
             return OK
@@ -160,7 +160,7 @@ def _run(command: Command, parsed: ParsedOptions, environment: Mapping[str, str]
     except (OSError, UnicodeDecodeError, CommandFault, UsageFault):
         raise
     except Exception as error:
-        raise _failure(error, command, context) from error
+        raise _to_fault(error, command, context) from error
     finally:
         context.close()
     return OK
@@ -195,18 +195,18 @@ def _print_result(result: Result, name: str, style: Style, out: TextIO) -> None:
         out.write(f"{line}\n")
 
 
-def _failure(error: Exception, command: Command, context: CommandContext) -> CommandFault:
-    """Return what a failed request comes to; what is no failed request is a fault of ours."""
-    from leveret.broker.management.cli.api import ApiFault, Unreachable, refusal
-    from leveret.broker.management.cli.help_text import unreachable
+def _to_fault(error: Exception, command: Command, context: CommandContext) -> CommandFault:
+    """Convert an exception to a command error; an unexpected one is an internal error (exit status 70)."""
+    from leveret.broker.management.cli.api import ApiFault, Unreachable, to_command_fault
+    from leveret.broker.management.cli.help_text import unreachable_broker
 
     if isinstance(error, ApiFault):
-        return refusal(error)
-    if isinstance(error, OutOfTime):
+        return to_command_fault(error)
+    if isinstance(error, RequestTimeout):
         text = f"Error: operation {command.name} on node {context.address} timed out."
         return CommandFault(TEMPORARY, f"{text} Timeout value used: {context.timeout:g}")
     if isinstance(error, Unreachable):
-        return CommandFault(UNAVAILABLE, unreachable(str(context.address), str(error)))
+        return CommandFault(UNAVAILABLE, unreachable_broker(str(context.address), str(error)))
     return CommandFault(SOFTWARE, f"Error:\n{type(error).__name__}: {error}")
 
 
@@ -220,36 +220,36 @@ def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -
     return fault.status
 
 
-def _without_command(argv: list[str], sought: ParsedOptions, streams: Streams) -> int:
-    from leveret.broker.management.cli.help_text import overview
+def _without_command(argv: list[str], preliminary: ParsedOptions, streams: Streams) -> int:
+    from leveret.broker.management.cli.help_text import command_list
 
     if argv == ["--version"]:
         from leveret.broker.version import VERSION
 
         streams.out.write(f"{VERSION}\n")
         return OK
-    if sought.options.get("help"):
-        streams.out.write(f"{overview(streams.out.isatty())}\n")
+    if preliminary.options.get("help"):
+        streams.out.write(f"{command_list(streams.out.isatty())}\n")
         return OK
-    streams.error(overview(streams.err.isatty()))
+    streams.error(command_list(streams.err.isatty()))
     return USAGE
 
 
-def _unknown(name: str, streams: Streams) -> int:
-    from leveret.broker.management.cli.help_text import overview, unknown
+def _report_unknown(name: str, streams: Streams) -> int:
+    from leveret.broker.management.cli.help_text import command_list, unknown_command
     from leveret.broker.management.cli.unsupported import UNSUPPORTED
 
     if name in UNSUPPORTED:
-        streams.error(f"\n{unknown(name, None)}\nLeveret does without it: {UNSUPPORTED[name]}.")
+        streams.error(f"\n{unknown_command(name, None)}\nLeveret does not support it: {UNSUPPORTED[name]}.")
         return USAGE
-    near = registry.nearest(name)
-    text = f"\n{unknown(name, near)}"
-    streams.error(text if near else f"{text}\n{overview(streams.err.isatty())}")
+    near = registry.closest_name(name)
+    text = f"\n{unknown_command(name, near)}"
+    streams.error(text if near else f"{text}\n{command_list(streams.err.isatty())}")
     return USAGE
 
 
 def _show_help(command: Command, streams: Streams) -> int:
-    from leveret.broker.management.cli.help_text import details
+    from leveret.broker.management.cli.help_text import command_help
 
-    streams.out.write(f"{details(command, streams.out.isatty())}\n")
+    streams.out.write(f"{command_help(command, streams.out.isatty())}\n")
     return OK

@@ -1,4 +1,4 @@
-"""Which commands there are, and in which module each one is; modules are imported when they are needed."""
+"""Registry of the commands by module. Modules are imported on first use."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from leveret.broker.management.cli.command import Command
 
 # Module of `commands` -> its commands.
 MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "assistance": ("autocomplete", "completion", "help", "version"),
+    "help_commands": ("autocomplete", "completion", "help", "version"),
     "channels": ("list_channels",),
-    "closing": ("close_all_connections", "close_all_user_connections", "close_connection"),
+    "close_connections": ("close_all_connections", "close_all_user_connections", "close_connection"),
     "cluster": (
         "await_online_nodes",
         "await_startup",
@@ -25,7 +25,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "consumers": ("list_consumers",),
     "definitions": ("export_definitions", "import_definitions"),
     "exchanges": ("list_bindings", "list_exchanges"),
-    "explaining": ("explain_queue",),
+    "explain_queue": ("explain_queue",),
     "health": (
         "check_alarms",
         "check_certificate_expiration",
@@ -41,7 +41,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "listeners": ("check_port_connectivity", "check_port_listener", "check_protocol_listener", "listeners"),
     "losses": ("list_losses",),
-    "moving": ("move_messages",),
+    "move_messages": ("move_messages",),
     "node": (
         "alarms",
         "environment",
@@ -100,17 +100,17 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "trace_on",
     ),
 }
-# How alike a mistyped name has to be.
-_ALIKE: Final = 0.85
+# Minimum similarity (0 to 1) of a mistyped name to the suggested command.
+_MIN_SIMILARITY: Final = 0.85
 
 
 def names() -> list[str]:
-    """Return the names of all commands, in order."""
+    """Return the names of all commands, sorted."""
     return sorted(name for module in MODULES.values() for name in module)
 
 
 def find(name: str) -> Command | None:
-    """Return the command of a name, None when there is none."""
+    """Return the command with a name, None if it does not exist."""
     for module, commands in MODULES.items():
         if name in commands:
             return next(command for command in _load(module) if command.name == name)
@@ -118,16 +118,16 @@ def find(name: str) -> Command | None:
 
 
 def commands() -> Iterator[Command]:
-    """Give all commands; imports all of their modules."""
+    """Yield all commands. Imports all of their modules."""
     for module in MODULES:
         yield from _load(module)
 
 
-def nearest(name: str) -> str | None:
-    """Return the command that a mistyped name is most like, None when there is none that is like it."""
+def closest_name(name: str) -> str | None:
+    """Return the command most similar to a mistyped name, None if no name is similar enough."""
     import difflib
 
-    found = difflib.get_close_matches(name, names(), 1, _ALIKE)
+    found = difflib.get_close_matches(name, names(), 1, _MIN_SIMILARITY)
     return found[0] if found else None
 
 

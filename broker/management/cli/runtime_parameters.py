@@ -1,4 +1,4 @@
-"""Setting and clearing what virtual hosts keep by name: parameters, policies, limits."""
+"""Sets and clears runtime parameters, policies and limits of virtual hosts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from leveret.broker.management.cli.faults import failed, no_such_vhost
 
 
 def put(context: CommandContext, path: tuple[str, ...], body: Any, **query: Any) -> Any:
-    """Send a definition, and report an unknown virtual host as rabbitmqctl does.
+    """Set a definition. Reports an unknown virtual host as rabbitmqctl does.
 
     Raises:
-        CommandFault: there is no such virtual host (65), or the definition is refused (69).
+        CommandFault: the virtual host does not exist (exit status 65), or the definition is invalid (69).
     """
     try:
         return context.api.put(*path, body=body, **query)
     except ApiFault as fault:
-        if fault.missing:
+        if fault.not_found:
             raise no_such_vhost(context.vhost) from fault
         if fault.status == 400:
             raise failed(fault.reason) from fault
@@ -29,11 +29,11 @@ def clear(context: CommandContext, path: tuple[str, ...]) -> None:
     """Delete a definition.
 
     Raises:
-        CommandFault: there is none (69).
+        CommandFault: the definition does not exist (exit status 69).
     """
     try:
         context.api.delete(*path)
     except ApiFault as fault:
-        if fault.missing:
+        if fault.not_found:
             raise failed("Parameter does not exist") from fault
         raise

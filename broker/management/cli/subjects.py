@@ -1,4 +1,7 @@
-"""Why permissions were refused: the API does not say which subject is missing, and spells patterns in numbers."""
+"""Finds out why the API refused a permission: unknown user, unknown virtual host or invalid pattern.
+
+The API's error does not say which of them is missing, and has patterns as lists of character codes.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from leveret.broker.management.cli.command import CommandContext
 from leveret.broker.management.cli.faults import NO_USER, UNAVAILABLE, CommandFault, failed
 
 
-def check_subjects(context: CommandContext, user: str, vhost: str) -> None:
+def check_user_and_vhost(context: CommandContext, user: str, vhost: str) -> None:
     """Check that a user and a virtual host exist.
 
     Raises:
-        CommandFault: one of them does not; 67 for the user, 69 for the virtual host.
+        CommandFault: the user (exit status 67) or the virtual host (69) does not exist.
     """
     for fault in (missing_vhost(context, vhost), missing_user(context, user)):
         if fault is not None:
@@ -19,7 +22,7 @@ def check_subjects(context: CommandContext, user: str, vhost: str) -> None:
 
 
 def missing_user(context: CommandContext, user: str) -> CommandFault | None:
-    """Return the fault of a user that does not exist, None if there is one."""
+    """Return the fault for a user that does not exist, None if the user exists."""
     if context.api.find("users", user) is not None:
         return None
     message = f"User {user} does not exist"
@@ -31,23 +34,23 @@ def _error(context: CommandContext, message: str) -> dict[str, str] | None:
 
 
 def missing_vhost(context: CommandContext, vhost: str) -> CommandFault | None:
-    """Return the fault of a virtual host that does not exist, None if there is one."""
+    """Return the fault for a virtual host that does not exist, None if it exists."""
     if context.api.find("vhosts", vhost) is not None:
         return None
     message = f"Virtual host {vhost} does not exist"
     return failed(message, json=_error(context, message))
 
 
-def no_such_listed_user(user: str) -> CommandFault:
-    """Return the fault of commands that list what belongs to a user, in the words of rabbitmqctl."""
+def no_such_user(user: str) -> CommandFault:
+    """Return the fault for an unknown user as an Erlang term, which rabbitmqctl's list commands print."""
     return failed(f'{{:no_such_user, "{user}"}}')
 
 
 def check_pattern(fault: ApiFault) -> None:
-    """Check that a refusal was not for a pattern.
+    """Check whether the API refused an invalid pattern.
 
     Raises:
-        CommandFault: it was: the pattern, what is wrong with it and where, as rabbitmqctl has it (69).
+        CommandFault: the pattern is invalid (exit status 69); has the pattern, the error and its position.
     """
     match fault.details:
         case ["invalid_regexp", pattern, [list() as why, int() as position]]:
@@ -56,5 +59,5 @@ def check_pattern(fault: ApiFault) -> None:
 
 
 def _characters(codes: list[int]) -> str:
-    """Return an Erlang string, which is the list of its characters."""
+    """Return the text of an Erlang string, which is a list of character codes."""
     return "".join(map(chr, codes))

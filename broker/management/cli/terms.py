@@ -1,7 +1,7 @@
-"""Values as Erlang prints them, for those who read rabbitmqctl's output with patterns.
+"""Prints values as Erlang terms, so that scripts that parse rabbitmqctl's output work.
 
-JSON has lost which of AMQP's integer types an argument had; whole numbers are called `long`, which is what RabbitMQ
-makes of those that come over HTTP.
+JSON does not keep the AMQP integer type of an argument. Integers are shown as `long`, the type that RabbitMQ gives
+to integers received over HTTP.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\
 _ESCAPES_MORE: Final = {"\f": "\\f", "\x1b": "\\e", "\x7f": "\\d"}
 _TRANSLATION: Final = str.maketrans(_ESCAPES | _ESCAPES_MORE)
 _ATOM_TRANSLATION: Final = _TRANSLATION | {ord('"'): '"', ord("'"): "\\'"}
-# Atoms need quotes unless they are a small letter and then letters, digits, `_` and `@`.
+# An atom needs no quotes if it is a lowercase letter followed by letters, digits, `_` and `@`.
 _ATOM_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@")
 
 
 class Arguments(dict[str, Any]):
-    """An AMQP table: the arguments of a queue, or a client's properties."""
+    """AMQP table, such as the arguments of a queue or the properties of a client."""
 
 
 class Identifier(str):
-    """What RabbitMQ has a process identifier for."""
+    """Identifier that takes the place of RabbitMQ's process identifier."""
 
     __slots__ = ()
 
 
 def compact_json(value: Any) -> str:
-    """Return JSON without white space, keys in order, as policies and limits are listed."""
+    """Return JSON without whitespace and with sorted keys, as in lists of policies and limits."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -45,7 +45,7 @@ def atom(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number; Erlang writes exponents with a point, as in 1.0e20."""
+    """Return a number. Erlang needs a decimal point before an exponent, as in 1.0e20."""
     text = repr(value)
     mantissa, exponent, power = text.partition("e")
     if not exponent:
@@ -53,10 +53,10 @@ def number(value: float) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(power)}"
 
 
-def plain(value: Any) -> str:
+def untyped(value: Any) -> str:
     """Return a value of an AMQP table without its type: `[{"x-max-length",7}]`.
 
-    An empty string is `[]`: to Erlang it is the list of its characters, and rabbitmqctl shows it so.
+    An empty string is `[]`, because an Erlang string is the list of its characters.
     """
     if value is None:
         return "undefined"
@@ -65,21 +65,21 @@ def plain(value: Any) -> str:
     if isinstance(value, (int, float)):
         return number(value)
     if isinstance(value, dict):
-        return f"[{','.join(f'{{{quoted(key)},{plain(each)}}}' for key, each in value.items())}]"
+        return f"[{','.join(f'{{{quoted(key)},{untyped(each)}}}' for key, each in value.items())}]"
     if isinstance(value, list):
-        return f"[{','.join(plain(each) for each in value)}]"
+        return f"[{','.join(untyped(each) for each in value)}]"
     return quoted(str(value)) if value else "[]"
 
 
 def binary(text: str) -> str:
-    """Return a string as a binary; one that is not ASCII is marked as UTF-8, which is what its bytes are."""
+    """Return a string as a binary. One that is not ASCII is marked as UTF-8."""
     if not text:
         return "<<>>"
     return f"<<{quoted(text)}{'' if text.isascii() else '/utf8'}>>"
 
 
-def kind(value: Any) -> str:
-    """Return the name of a table value's type."""
+def type_name(value: Any) -> str:
+    """Return the name of the AMQP type of a table value."""
     if value is None:
         return "void"
     for python, name in ((bool, "bool"), (int, "long"), (float, "double"), (dict, "table"), (list, "array")):
@@ -89,27 +89,27 @@ def kind(value: Any) -> str:
 
 
 def typed(value: Any) -> str:
-    """Return a value of an AMQP table with the types of what is in it."""
+    """Return a value of an AMQP table with the types of nested values."""
     if isinstance(value, dict):
-        return f"[{','.join(entries(value))}]"
+        return f"[{','.join(table_entries(value))}]"
     if isinstance(value, list):
-        return f"[{','.join(f'{{{kind(each)},{typed(each)}}}' for each in value)}]"
+        return f"[{','.join(f'{{{type_name(each)},{typed(each)}}}' for each in value)}]"
     if isinstance(value, str):
         return binary(value)
-    return plain(value)
+    return untyped(value)
 
 
-def entries(table: dict[str, Any]) -> list[str]:
+def table_entries(table: dict[str, Any]) -> list[str]:
     """Return the entries of an AMQP table as triples of name, type and value."""
-    return [f"{{{binary(key)},{kind(value)},{typed(value)}}}" for key, value in table.items()]
+    return [f"{{{binary(key)},{type_name(value)},{typed(value)}}}" for key, value in table.items()]
 
 
-def triples(value: Any) -> Any:
-    """Return a value of an AMQP table as rabbitmqctl puts it into JSON: `[["x-max-length","long",7]]`."""
+def json_triples(value: Any) -> Any:
+    """Return a value of an AMQP table in rabbitmqctl's JSON form: `[["x-max-length","long",7]]`."""
     if isinstance(value, dict):
-        return [[key, kind(each), triples(each)] for key, each in value.items()]
+        return [[key, type_name(each), json_triples(each)] for key, each in value.items()]
     if isinstance(value, list):
-        return [[kind(each), triples(each)] for each in value]
+        return [[type_name(each), json_triples(each)] for each in value]
     return "undefined" if value is None else value
 
 
@@ -129,4 +129,4 @@ def term(value: Any) -> str:
         return f"[{','.join(term(each) for each in value)}]"
     if isinstance(value, dict):
         return f"[{','.join(f'{{{atom(key)},{term(each)}}}' for key, each in value.items())}]"
-    return plain(value)
+    return untyped(value)

@@ -1,17 +1,17 @@
-"""RabbitMQ's commands that Leveret does not have, and why."""
+"""Commands of RabbitMQ that Leveret does not have, with the reasons."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_CLUSTER: Final = "Leveret is one node"
-_ERLANG: Final = "Leveret runs no Erlang"
+_CLUSTER: Final = "Leveret is always a single node"
+_ERLANG: Final = "Leveret does not use Erlang"
 _MIRRORS: Final = "there are no mirrored queues"
-_PROCESS: Final = "start and stop the process itself, SIGTERM stops it"
-_CONFIGURATION: Final = "the HTTP API does not change the configuration: set the option and restart the broker"
+_PROCESS: Final = "start and stop the broker process; SIGTERM stops it"
+_CONFIGURATION: Final = "the HTTP API cannot change the configuration; set the option and restart the broker"
 _SECRETS: Final = "values in the configuration are not encrypted"
-_MACHINE: Final = "ask the machine that the broker runs on"
-_TLS: Final = "the HTTP API does not tell about TLS beyond check_certificate_expiration"
+_MACHINE: Final = "use the tools of the broker's machine"
+_TLS: Final = "the HTTP API has no TLS details except for check_certificate_expiration"
 
 UNSUPPORTED: Final = {
     "cancel_sync_queue": _MIRRORS,
@@ -19,7 +19,7 @@ UNSUPPORTED: Final = {
     "change_cluster_node_type": _CLUSTER,
     "cipher_suites": _TLS,
     "command_line_arguments": _MACHINE,
-    "consume_event_stream": "the HTTP API has no stream of events",
+    "consume_event_stream": "the HTTP API has no event stream",
     "decode": _SECRETS,
     "disable_auth_attempt_source_tracking": _CONFIGURATION,
     "discover_peers": _CLUSTER,
@@ -39,13 +39,13 @@ UNSUPPORTED: Final = {
     "list_ciphers": _SECRETS,
     "list_hashes": _SECRETS,
     "list_network_interfaces": _MACHINE,
-    "list_unresponsive_queues": "all queues answer or none: try list_queues",
+    "list_unresponsive_queues": "queues cannot become unresponsive one by one; try list_queues",
     "log_tail": "the log goes to the broker's standard error",
     "log_tail_stream": "the log goes to the broker's standard error",
     "maybe_stuck": _ERLANG,
     "observer": _ERLANG,
     "os_env": _MACHINE,
-    "quorum_status": "a quorum queue has one member: see list_queues name leader members",
+    "quorum_status": "a quorum queue has one member; see list_queues name leader members",
     "reclaim_quorum_memory": _ERLANG,
     "remote_shell": _ERLANG,
     "rename_cluster_node": _CLUSTER,
@@ -68,5 +68,5 @@ UNSUPPORTED: Final = {
     "sync_queue": _MIRRORS,
     "tls_versions": _TLS,
     "update_cluster_nodes": _CLUSTER,
-    "wait": "there is no pid file: use await_startup",
+    "wait": "there is no pid file; use await_startup",
 }

@@ -128,7 +128,7 @@ def test_erlang_terms_are_refused(ctl: Leveretctl) -> None:
     for command in (("export_definitions", "-"), ("import_definitions",)):
         status, _, err = ctl(*command, "--format", "erlang")
         assert status == 65
-        assert err.startswith("Error (argument validation): Bad argument: Leveret has no Erlang terms")
+        assert err.startswith("Error (argument validation): Bad argument: Leveret does not support Erlang terms")
 
 
 def test_a_file_that_cannot_be_written(ctl: Leveretctl, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands about queues, where messages are: purging, deleting, moving, explaining, rehearsing."""
+"""Commands about queues, where messages are: purging, deleting, moving, explaining, dry runs."""
 
 from __future__ import annotations
 
@@ -185,11 +185,11 @@ def test_set_policy_dry_run(ctl: Leveretctl, vhost: str, channel: Channel) -> No
     ran = ctl("set_policy", *arguments, "--dry-run")
     assert ran == Ran(
         0,
-        f'Rehearsing policy "lim" for pattern "^a" to "{{"max-length":3}}" with priority "0" for vhost "{vhost}" ...\n'
+        f'Dry run of policy "lim" for pattern "^a" to "{{"max-length":3}}" with priority "0" for vhost "{vhost}" ...\n'
         "name\ttype\tin_force\tchanges\tmessages_ready\twould_drop\trival\n"
         "a1\tclassic\ttrue\tmax-length: none -> 3\t5\t2 messages (2 bytes)\t\n"
         "a2\tclassic\tfalse\t\t0\tnothing\trival\n"
-        "2 queues would match; in force on 1; would drop 2 messages (2 bytes) at once. Nothing has been changed.\n",
+        "2 queues would match; in force on 1; would drop 2 messages (2 bytes) immediately. Nothing has been changed.\n",
         "",
     )
     assert counts(ctl, vhost) == {"a1": 5, "a2": 0, "b": 0}

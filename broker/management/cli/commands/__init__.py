@@ -1,1 +1,1 @@
-"""The commands, a file for each close family of them."""
+"""The commands, one module per group."""

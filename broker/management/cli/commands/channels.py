@@ -1,10 +1,18 @@
-"""list_channels."""
+"""The command list_channels."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
+from leveret.broker.management.cli.columns import (
+    Column,
+    check_columns,
+    columns_query,
+    field,
+    fields,
+    selected_columns,
+    to_rows,
+)
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.identifiers import channel_identifier, connection_identifier
 
@@ -18,9 +26,9 @@ COLUMNS: Final[dict[str, Column]] = {
 
 
 def _list(context: CommandContext) -> ResultRows:
-    names = chosen(context.arguments, ("pid", "user", "consumer_count", "messages_unacknowledged"))
-    found = context.api.get("channels", columns=needed(COLUMNS, names))
-    return listing(COLUMNS, names, found)
+    names = selected_columns(context.arguments, ("pid", "user", "consumer_count", "messages_unacknowledged"))
+    found = context.api.get("channels", columns=columns_query(COLUMNS, names))
+    return to_rows(COLUMNS, names, found)
 
 
 COMMANDS: Final = (
@@ -30,7 +38,7 @@ COMMANDS: Final = (
         summary="Lists all channels in the node",
         usage="[--no-table-headers] [<column> ...]",
         run=_list,
-        most=None,
+        max_arguments=None,
         options=("table-headers",),
         banner=lambda context: "Listing channels ...",
         check=check_columns(COLUMNS),

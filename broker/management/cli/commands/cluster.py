@@ -1,16 +1,22 @@
-"""Commands that RabbitMQ has for clusters, where they make sense for one node; and feature flags."""
+"""RabbitMQ's cluster commands that apply to a single node, and feature flags."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, fields, listing
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.columns import Column, check_columns, fields, selected_columns, to_rows
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.commands.health import wait_until_up
 from leveret.broker.management.cli.faults import SOFTWARE, USAGE, bad_argument, failed
 from leveret.broker.management.cli.formatters.style import Style
-from leveret.broker.management.cli.node_facts import alarms, listener_line, listeners, product, runtime
+from leveret.broker.management.cli.node_facts import (
+    alarms,
+    listener_line,
+    listeners,
+    product_and_version,
+    runtime_version,
+)
 
 SECTION: Final = "Cluster"
 FLAG_COLUMNS: Final[dict[str, Column]] = fields("name", "state", "stability", "provided_by", "desc", "doc_url")
@@ -23,23 +29,23 @@ def _status(context: CommandContext) -> Result:
     found, alarmed = listeners(context), alarms(context)
     if context.json:
         return Outcome(json=_status_json(overview, flags, found, alarmed))
-    name, version = product(overview)
+    name, version = product_and_version(overview)
     sections: list[tuple[str, list[str]]] = [
         ("Basics", [f"Cluster name: {overview.get('cluster_name', '')}"]),
         ("Disk Nodes", [node]),
         ("Running Nodes", [node]),
-        ("Versions", [f"{node}: {name} {version} on {runtime(overview).replace('/OTP', '')}"]),
+        ("Versions", [f"{node}: {name} {version} on {runtime_version(overview).replace('/OTP', '')}"]),
         ("Maintenance status", [f"Node: {node}, status: not under maintenance"]),
         ("Alarms", [line for _, line in alarmed] or ["(none)"]),
         ("Network Partitions", ["(none)"]),
         ("Listeners", [f"Node: {node}, i{listener_line(each)[1:]}" for each in found]),
         ("Feature flags", [f"Flag: {flag['name']}, state: {flag['state']}" for flag in flags]),
     ]
-    return Outcome(in_sections(sections))
+    return Outcome(format_sections(sections))
 
 
-def in_sections(sections: list[tuple[str, list[str]]]) -> str:
-    """Return paragraphs under headers, which are bold on a terminal."""
+def format_sections(sections: list[tuple[str, list[str]]]) -> str:
+    """Return sections with headers, which are bold on a terminal."""
     import sys
 
     bold = Style(terminal=sys.stdout.isatty()).bold
@@ -50,7 +56,7 @@ def _status_json(
     overview: dict[str, Any], flags: Any, found: list[dict[str, Any]], alarmed: list[tuple[str, str]]
 ) -> dict[str, Any]:
     node = overview["node"]
-    name, version = product(overview)
+    name, version = product_and_version(overview)
     return {
         "alarms": [{"node": node, "resource": resource} for resource, _ in alarmed],
         "cluster_name": overview.get("cluster_name", ""),
@@ -73,12 +79,12 @@ def _status_json(
 
 def _set_name(context: CommandContext) -> Result:
     context.api.put("cluster-name", body={"name": context.arguments[0]})
-    return done(context)
+    return ok_result(context)
 
 
 def _await_startup(context: CommandContext) -> Result:
     wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
-    return done(context)
+    return ok_result(context)
 
 
 def _check_count(context: CommandContext) -> None:
@@ -89,15 +95,15 @@ def _check_count(context: CommandContext) -> None:
 def _await_nodes(context: CommandContext) -> Result:
     wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
     if int(context.arguments[0]) > 1:
-        # Nobody will ever join: no use waiting.
+        # There is always one node, so waiting would not help.
         text = f"Error: timed out while waiting. Not enough nodes joined {context.node}'s cluster."
         raise failed(text, SOFTWARE)
-    return done(context)
+    return ok_result(context)
 
 
 def _list_flags(context: CommandContext) -> ResultRows:
-    names = chosen(context.arguments, ("name", "state"))
-    return listing(FLAG_COLUMNS, names, context.api.get("feature-flags"))._replace(streamed=False)
+    names = selected_columns(context.arguments, ("name", "state"))
+    return to_rows(FLAG_COLUMNS, names, context.api.get("feature-flags"))._replace(streamed=False)
 
 
 def _enable_flag(context: CommandContext) -> Result:
@@ -108,7 +114,7 @@ def _enable_flag(context: CommandContext) -> Result:
     for flag, state in known.items():
         if name in ("all", flag) and state != "enabled":
             _enable(context, flag)
-    return done(context)
+    return ok_result(context)
 
 
 def _enable(context: CommandContext, flag: str) -> None:
@@ -133,27 +139,27 @@ COMMANDS: Final = (
         summary="Sets the cluster name",
         usage="<name>",
         run=_set_name,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f"Setting cluster name to {context.arguments[0]} ...",
     ),
     Command(
         name="await_startup",
         section="Nodes",
-        summary="Waits until the broker answers",
+        summary="Waits until the broker responds",
         usage="[--timeout <timeout>]",
         run=_await_startup,
         timeout=5,
-        explanations=(("--timeout <timeout>", "how many seconds at most; default 300"),),
+        explanations=(("--timeout <timeout>", "maximum wait in seconds; default 300"),),
     ),
     Command(
         name="await_online_nodes",
         section=SECTION,
-        summary="Waits for one node; there are never more",
+        summary="Waits until the broker responds; there is always one node",
         usage="<count> [--timeout <timeout>]",
         run=_await_nodes,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         timeout=5,
         check=_check_count,
         banner=lambda context: (
@@ -167,7 +173,7 @@ COMMANDS: Final = (
         summary="Lists feature flags",
         usage="[<column> ...] [--timeout <timeout>]",
         run=_list_flags,
-        most=None,
+        max_arguments=None,
         banner=lambda context: "Listing feature flags ...",
         check=check_columns(FLAG_COLUMNS),
         columns=tuple(FLAG_COLUMNS),
@@ -178,8 +184,8 @@ COMMANDS: Final = (
         summary="Enables a feature flag or all of them",
         usage="<all | feature_flag>",
         run=_enable_flag,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: (
             "Enabling all feature flags ..."
             if context.arguments[0] == "all"

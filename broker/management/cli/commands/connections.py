@@ -1,17 +1,25 @@
-"""list_connections."""
+"""The command list_connections."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
+from leveret.broker.management.cli.columns import (
+    Column,
+    check_columns,
+    columns_query,
+    field,
+    fields,
+    selected_columns,
+    to_rows,
+)
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.identifiers import connection_identifier
 from leveret.broker.management.cli.terms import Arguments
 
 
 def _protocol(text: str) -> Any:
-    """`AMQP 0-9-1` as the tuple that rabbitmqctl prints."""
+    """Return `AMQP 0-9-1` as the tuple of version numbers that rabbitmqctl prints."""
     name, _, version = text.partition(" ")
     numbers = version.split("-")
     if name != "AMQP" or not all(number.isdigit() for number in numbers):
@@ -32,10 +40,10 @@ COLUMNS: Final[dict[str, Column]] = {
 
 
 def _list(context: CommandContext) -> ResultRows:
-    names = chosen(context.arguments, ("user", "peer_host", "peer_port", "state"))
-    # A connection that has only just been opened has nothing but its name yet in RabbitMQ's API.
-    found = context.api.get("connections", columns=needed(COLUMNS, names))
-    return listing(COLUMNS, names, found)
+    names = selected_columns(context.arguments, ("user", "peer_host", "peer_port", "state"))
+    # In RabbitMQ's API, a connection that has just been opened has only its name.
+    found = context.api.get("connections", columns=columns_query(COLUMNS, names))
+    return to_rows(COLUMNS, names, found)
 
 
 COMMANDS: Final = (
@@ -45,7 +53,7 @@ COMMANDS: Final = (
         summary="Lists AMQP 0.9.1 connections for the node",
         usage="[--no-table-headers] [<column> ...] [--timeout <timeout>]",
         run=_list,
-        most=None,
+        max_arguments=None,
         options=("table-headers",),
         banner=lambda context: "Listing connections ...",
         check=check_columns(COLUMNS),

@@ -1,10 +1,10 @@
-"""list_consumers."""
+"""The command list_consumers."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
+from leveret.broker.management.cli.columns import Column, check_columns, field, fields, selected_columns, to_rows
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.identifiers import channel_identifier
 from leveret.broker.management.cli.terms import Arguments
@@ -15,14 +15,14 @@ COLUMNS: Final[dict[str, Column]] = {
     **fields("consumer_tag", "ack_required", "prefetch_count", "active", "activity_status"),
     "arguments": field("arguments", Arguments),
 }
-# In this order, whatever the order in which they are asked for; rabbitmqctl has it so for consumers alone.
+# Columns always have this order, independently of the arguments, as in rabbitmqctl's list_consumers.
 DEFAULT: Final = tuple(name for name in COLUMNS if name != "activity_status")
 
 
 def _list(context: CommandContext) -> ResultRows:
     found: list[dict[str, Any]] = context.api.find("consumers", context.vhost) or []
-    names = chosen(context.arguments, DEFAULT)
-    return listing(COLUMNS, tuple(name for name in COLUMNS if name in names), found)
+    names = selected_columns(context.arguments, DEFAULT)
+    return to_rows(COLUMNS, tuple(name for name in COLUMNS if name in names), found)
 
 
 COMMANDS: Final = (
@@ -32,7 +32,7 @@ COMMANDS: Final = (
         summary="Lists all consumers for a vhost",
         usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
         run=_list,
-        most=None,
+        max_arguments=None,
         options=("table-headers",),
         banner=lambda context: f"Listing consumers in vhost {context.vhost} ...",
         check=check_columns(COLUMNS),

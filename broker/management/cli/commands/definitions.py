@@ -1,4 +1,4 @@
-"""export_definitions and import_definitions."""
+"""The commands export_definitions and import_definitions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, done
-from leveret.broker.management.cli.documents import document
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ok_result
 from leveret.broker.management.cli.faults import DATA, CommandFault, bad_argument, failed, no_such_vhost
+from leveret.broker.management.cli.json_arguments import parse_json
 from leveret.broker.management.cli.progress import ProgressLine
 
 SECTION: Final = "Definitions"
 _STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."
-_STANDARD: Final = "-"
-# What may be there in large numbers, in an order in which nothing comes before what it needs.
-_LARGE: Final = ("exchanges", "queues", "bindings")
+_STANDARD_STREAM: Final = "-"
+# Keys whose lists may be large, in dependency order.
+_SPLIT_KEYS: Final = ("exchanges", "queues", "bindings")
 _BATCH: Final = 1_000
 
 
@@ -26,40 +26,40 @@ def _check_format(context: CommandContext) -> None:
     if given not in ("json", "erlang"):
         raise bad_argument("Format should be either json or erlang")
     if given == "erlang":
-        raise bad_argument("Leveret has no Erlang terms: format should be json")
+        raise bad_argument("Leveret does not support Erlang terms: format should be json")
 
 
 def _check_export(context: CommandContext) -> None:
     _check_format(context)
     path = context.arguments[0]
-    if path != _STANDARD and not Path(path).parent.is_dir():
+    if path != _STANDARD_STREAM and not Path(path).parent.is_dir():
         raise bad_argument(f"Directory {Path(path).parent} does not exist")
 
 
 def _export(context: CommandContext) -> Result:
     path = context.arguments[0]
-    if path != _STANDARD and Path(path).is_dir():
+    if path != _STANDARD_STREAM and Path(path).is_dir():
         raise failed(f"Path {path} is a directory", DATA)
     content = context.api.raw("GET", ("definitions",))
-    if path == _STANDARD:
+    if path == _STANDARD_STREAM:
         return Outcome(content.decode(), json.loads(content))
     try:
-        # Holds password hashes.
+        # The file contains password hashes.
         Path(path).touch(mode=0o600)
         Path(path).write_bytes(content)
     except OSError as error:
         raise failed(f"Could not write to {path}: {error.strerror}", DATA) from error
-    return done(context) if not context.json else Outcome()
+    return ok_result(context) if not context.json else Outcome()
 
 
 def _source(context: CommandContext) -> str:
-    return context.arguments[0] if context.arguments else _STANDARD
+    return context.arguments[0] if context.arguments else _STANDARD_STREAM
 
 
 def _check_import(context: CommandContext) -> None:
     _check_format(context)
     path = _source(context)
-    if path != _STANDARD and not Path(path).exists():
+    if path != _STANDARD_STREAM and not Path(path).exists():
         raise bad_argument(f"File {path} does not exist")
 
 
@@ -72,15 +72,15 @@ def _import(context: CommandContext) -> Result:
         for size, part in parts:
             _send(context, part)
             imported += size
-            progress.at(imported)
+            progress.update(imported)
     return Outcome(_STARTED, {"node": context.node, "result": "ok"} if context.json else None)
 
 
 def _read(context: CommandContext) -> dict[str, Any]:
     path = _source(context)
     try:
-        text = context.stdin.read() if path == _STANDARD else Path(path).read_text("utf-8")
-        found = document(text)
+        text = context.stdin.read() if path == _STANDARD_STREAM else Path(path).read_text("utf-8")
+        found = parse_json(text)
     except OSError as error:
         raise failed(f"Could not read {path}: {error.strerror}", DATA) from error
     except (CommandFault, UnicodeDecodeError) as error:
@@ -91,14 +91,14 @@ def _read(context: CommandContext) -> dict[str, Any]:
 
 
 def _parts(definitions: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the definitions in parts with their sizes: all at once, unless that makes too big a request."""
+    """Yield the definitions in parts with their sizes. Small definitions are one part, so one request."""
     sizes = {key: len(value) for key, value in definitions.items() if isinstance(value, list)}
     if sum(sizes.values()) <= _BATCH:
         yield sum(sizes.values()), definitions
         return
-    small = {key: value for key, value in definitions.items() if key not in _LARGE}
-    yield sum(size for key, size in sizes.items() if key not in _LARGE), small
-    for key in _LARGE:
+    small = {key: value for key, value in definitions.items() if key not in _SPLIT_KEYS}
+    yield sum(size for key, size in sizes.items() if key not in _SPLIT_KEYS), small
+    for key in _SPLIT_KEYS:
         entries = definitions.get(key) or []
         for start in range(0, len(entries), _BATCH):
             part = entries[start : start + _BATCH]
@@ -117,15 +117,15 @@ def _send(context: CommandContext, part: dict[str, Any]) -> None:
         raise
 
 
-def _exporting(context: CommandContext) -> str:
+def _export_banner(context: CommandContext) -> str:
     path = context.arguments[0]
-    # On standard output it would spoil the JSON.
-    return "" if path == _STANDARD else f'Exporting definitions in JSON to a file at "{path}" ...'
+    # On standard output the banner would make the JSON invalid.
+    return "" if path == _STANDARD_STREAM else f'Exporting definitions in JSON to a file at "{path}" ...'
 
 
-def _importing(context: CommandContext) -> str:
+def _import_banner(context: CommandContext) -> str:
     path = _source(context)
-    where = "standard input" if path == _STANDARD else f'a file at "{path}"'
+    where = "standard input" if path == _STANDARD_STREAM else f'a file at "{path}"'
     return f"Importing definitions in JSON from {where} ..."
 
 
@@ -136,28 +136,28 @@ COMMANDS: Final = (
         summary="Writes users, virtual hosts, permissions, policies, queues, exchanges and bindings as JSON",
         usage='<file_path | "-"> [--format json] [--timeout <timeout>]',
         run=_export,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         options=("format",),
         check=_check_export,
-        banner=_exporting,
-        explanations=(("<file_path>", "file to write, - for standard output"), ("--format", "json")),
+        banner=_export_banner,
+        explanations=(("<file_path>", "file to write; - is standard output"), ("--format", "json")),
     ),
     Command(
         name="import_definitions",
         section=SECTION,
-        summary="Adds what export_definitions wrote, here or in RabbitMQ; deletes nothing",
+        summary="Imports definitions that Leveret or RabbitMQ exported; deletes nothing",
         usage='<file_path | "-"> [--format json] [--skip-if-unchanged] [--timeout <timeout>]',
         run=_import,
-        most=1,
+        max_arguments=1,
         options=("format", "skip-if-unchanged"),
         timeout=None,
         check=_check_import,
-        banner=_importing,
+        banner=_import_banner,
         explanations=(
-            ("<file_path>", "file to read; standard input if left out or -"),
+            ("<file_path>", "file to read; standard input if omitted or -"),
             ("--format", "json"),
-            ("--skip-if-unchanged", "accepted: what is there already is left alone in any case"),
+            ("--skip-if-unchanged", "accepted and ignored: an import never changes identical objects"),
         ),
     ),
 )

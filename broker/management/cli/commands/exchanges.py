@@ -1,10 +1,18 @@
-"""list_exchanges and list_bindings."""
+"""The commands list_exchanges and list_bindings."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed
+from leveret.broker.management.cli.columns import (
+    Column,
+    check_columns,
+    columns_query,
+    field,
+    fields,
+    selected_columns,
+    to_rows,
+)
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.terms import Arguments
 
@@ -25,15 +33,15 @@ BINDING_COLUMNS: Final[dict[str, Column]] = {
 
 
 def _list_exchanges(context: CommandContext) -> ResultRows:
-    names = chosen(context.arguments, ("name", "type"))
-    found = context.api.find("exchanges", context.vhost, columns=needed(EXCHANGE_COLUMNS, names)) or []
-    return listing(EXCHANGE_COLUMNS, names, found)
+    names = selected_columns(context.arguments, ("name", "type"))
+    found = context.api.find("exchanges", context.vhost, columns=columns_query(EXCHANGE_COLUMNS, names)) or []
+    return to_rows(EXCHANGE_COLUMNS, names, found)
 
 
 def _list_bindings(context: CommandContext) -> ResultRows:
-    names = chosen(context.arguments, tuple(BINDING_COLUMNS))
+    names = selected_columns(context.arguments, tuple(BINDING_COLUMNS))
     found: list[dict[str, Any]] = context.api.find("bindings", context.vhost) or []
-    return listing(BINDING_COLUMNS, names, found)
+    return to_rows(BINDING_COLUMNS, names, found)
 
 
 COMMANDS: Final = (
@@ -43,7 +51,7 @@ COMMANDS: Final = (
         summary="Lists exchanges",
         usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
         run=_list_exchanges,
-        most=None,
+        max_arguments=None,
         options=("table-headers",),
         banner=lambda context: f"Listing exchanges for vhost {context.vhost} ...",
         check=check_columns(EXCHANGE_COLUMNS),
@@ -55,7 +63,7 @@ COMMANDS: Final = (
         summary="Lists all bindings on a vhost",
         usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
         run=_list_bindings,
-        most=None,
+        max_arguments=None,
         options=("table-headers",),
         banner=lambda context: f"Listing bindings for vhost {context.vhost}...",
         check=check_columns(BINDING_COLUMNS),

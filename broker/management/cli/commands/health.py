@@ -1,4 +1,4 @@
-"""Health checks: exit status 0 or 69, one line for the log."""
+"""Health checks: exit status 0 or 69, with one line of output."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault, Unreachable
 from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, Outcome, Result
-from leveret.broker.management.cli.faults import CommandFault, OutOfTime, UsageFault, failed
+from leveret.broker.management.cli.faults import CommandFault, RequestTimeout, UsageFault, failed
 from leveret.broker.management.cli.node_facts import alarms
 
 SECTION: Final = "Monitoring, observability and health checks"
 UNITS: Final = ("days", "weeks", "months", "years")
-_ALONE: Final = "seems to be the only one in a single node cluster, the check does not apply"
+_SINGLE_NODE: Final = "seems to be the only one in a single node cluster, the check does not apply"
 
 
 def _ping(context: CommandContext) -> Result:
     try:
         context.api.get("whoami")
-    except (ApiFault, Unreachable, OutOfTime) as fault:
+    except (ApiFault, Unreachable, RequestTimeout) as fault:
         raise failed(
             f"Failed to connect and authenticate to {context.address} in {_milliseconds(context)} ms"
         ) from fault
@@ -40,7 +40,7 @@ def _is_running(context: CommandContext) -> Result:
 
 
 def _is_booting(context: CommandContext) -> Result:
-    # The API answers only when all else is up.
+    # The API is started last, so the node is booted if it responds.
     text = (
         f"RabbitMQ on node {context.node} is fully booted (check with is_running), stopped or has not started"
         " booting yet"
@@ -49,7 +49,7 @@ def _is_booting(context: CommandContext) -> Result:
 
 
 def _passed(context: CommandContext, text: str, json: dict[str, str]) -> Outcome:
-    """Return the result of a check whose exit status says enough when all is to be silent."""
+    """Return the result of a passed check. With `--silent` only the exit status shows it."""
     return Outcome("" if context.flag("silent") else text, json)
 
 
@@ -74,18 +74,18 @@ def _is_up(vhost: dict[str, Any]) -> bool:
     return all(state == "running" for state in (vhost.get("cluster_state") or {}).values())
 
 
-def _within(context: CommandContext) -> tuple[int, str]:
+def _period(context: CommandContext) -> tuple[int, str]:
     return context.integer("within", 4), context.text("unit", "weeks")
 
 
 def _check_unit(context: CommandContext) -> None:
-    unit = _within(context)[1]
+    unit = _period(context)[1]
     if unit.lower() not in UNITS:
         raise UsageFault(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(UNITS)}\"")
 
 
 def _certificates(context: CommandContext) -> Result:
-    count, unit = _within(context)
+    count, unit = _period(context)
     try:
         context.api.get("health", "checks", "certificate-expiration", str(count), unit.lower())
     except ApiFault as fault:
@@ -94,8 +94,10 @@ def _certificates(context: CommandContext) -> Result:
     return Outcome(f"No certificates are expiring within {period}.", {"result": "ok"})
 
 
-def _critical(context: CommandContext) -> Result:
-    return _passed(context, f"Node {context.node} {_ALONE}", {"message": f"Target node {_ALONE}", "result": "ok"})
+def _single_node(context: CommandContext) -> Result:
+    return _passed(
+        context, f"Node {context.node} {_SINGLE_NODE}", {"message": f"Target node {_SINGLE_NODE}", "result": "ok"}
+    )
 
 
 def _node_health(context: CommandContext) -> Result:
@@ -105,23 +107,27 @@ def _node_health(context: CommandContext) -> Result:
     return Outcome("Health check passed", {"result": "ok", "message": "Health check passed"})
 
 
-def _check(name: str, summary: str, run: Any, banner: Any, **more: Any) -> Command:
+def _health_check(name: str, summary: str, run: Any, banner: Any, **more: Any) -> Command:
     usage = more.pop("usage", "[--timeout <timeout>]")
     section = more.pop("section", SECTION)
     return Command(name=name, section=section, summary=summary, usage=usage, run=run, banner=banner, **more)
 
 
 def wait_until_up(context: CommandContext, seconds: float) -> None:
-    """Wait until the API answers.
+    """Wait until the API responds.
+
+    Args:
+        context: context of the command.
+        seconds: maximum wait.
 
     Raises:
-        CommandFault: it does not within that time (75).
+        CommandFault: the API does not respond within that time (exit status 75).
     """
     deadline = time.monotonic() + seconds
     while True:
         try:
             context.api.get("whoami")
-        except (Unreachable, OutOfTime):
+        except (Unreachable, RequestTimeout):
             if time.monotonic() >= deadline:
                 break
             time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))
@@ -132,52 +138,52 @@ def wait_until_up(context: CommandContext, seconds: float) -> None:
 
 
 COMMANDS: Final = (
-    _check(
+    _health_check(
         "ping",
-        "Checks that the HTTP API answers and takes the user's password",
+        "Checks that the HTTP API responds and accepts the user's password",
         _ping,
         lambda context: (
-            f"Will ping {context.address}. This only checks if the HTTP API answers and takes the user's"
+            f"Will ping {context.address}. This only checks if the HTTP API responds and accepts the user's"
             f" password. Timeout: {_milliseconds(context)} ms."
         ),
     ),
-    _check(
+    _health_check(
         "check_running",
         "Health check that fails if the broker is not running",
         _running,
         lambda context: f"Checking if RabbitMQ is running on node {context.node} ...",
     ),
-    _check(
+    _health_check(
         "is_running",
         "Checks if the broker is fully booted and running",
         _is_running,
         lambda context: f"Asking node {context.node} for its status ...",
     ),
-    _check(
+    _health_check(
         "is_booting",
         "Checks if the broker is still booting",
         _is_booting,
         lambda context: f"Asking node {context.node} for its boot status ...",
     ),
-    _check(
+    _health_check(
         "check_local_alarms",
-        "Health check that fails if memory or disk space has run out",
+        "Health check that fails if a memory or disk alarm is in effect",
         lambda context: _alarms(context, "no local alarms"),
         lambda context: f"Asking node {context.node} to report any local resource alarms ...",
     ),
-    _check(
+    _health_check(
         "check_alarms",
-        "The same as check_local_alarms: there is one node",
+        "Same as check_local_alarms, because there is one node",
         lambda context: _alarms(context, "no alarms, local or clusterwide"),
         lambda context: f"Asking node {context.node} to report any local resource alarms ...",
     ),
-    _check(
+    _health_check(
         "check_virtual_hosts",
         "Health check that fails if a virtual host is not running",
         _virtual_hosts,
         lambda context: f"Checking if all vhosts are running on node {context.node} ...",
     ),
-    _check(
+    _health_check(
         "check_certificate_expiration",
         "Health check that fails if a listener's certificate expires soon",
         _certificates,
@@ -186,27 +192,27 @@ COMMANDS: Final = (
         options=("within", "unit"),
         check=_check_unit,
         explanations=(
-            ("--within <period>", "how soon; default 4"),
-            ("--unit <unit>", "days, weeks, months or years; default weeks"),
+            ("--within <period>", "length of the period; default 4"),
+            ("--unit <unit>", "unit of the period: days, weeks, months or years; default weeks"),
         ),
     ),
-    _check(
+    _health_check(
         "check_if_node_is_quorum_critical",
-        "Passes: there is no other node to lose",
-        _critical,
+        "Always passes: there is one node",
+        _single_node,
         lambda context: f"Checking if node {context.node} is critical for quorum of any quorum queues ...",
     ),
-    _check(
+    _health_check(
         "check_if_node_is_mirror_sync_critical",
-        "Passes: there are no mirrors",
-        _critical,
+        "Always passes: there are no mirrored queues",
+        _single_node,
         lambda context: (
             f"Checking if node {context.node} is critical for data safety of any classic mirrored queues ..."
         ),
     ),
-    _check(
+    _health_check(
         "node_health_check",
-        "DEPRECATED. Use check_running, check_alarms and the like instead",
+        "DEPRECATED. Use check_running, check_alarms and similar checks instead",
         _node_health,
         lambda context: (
             "This command is DEPRECATED and will be removed in a future version.\n"

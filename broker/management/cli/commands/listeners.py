@@ -1,4 +1,4 @@
-"""listeners, and the checks that look for one."""
+"""The command listeners, and health checks of listeners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leveret.broker.management.cli.node_facts import PROTOCOLS, listener_line, l
 
 SECTION: Final = "Monitoring, observability and health checks"
 _COLUMNS: Final = ("node", "protocol", "interface", "port", "purpose")
-_ANY: Final = ("[::]", "0.0.0.0")
+_WILDCARD_ADDRESSES: Final = ("[::]", "0.0.0.0")
 _CONNECT_TIMEOUT: Final = 5.0
 
 
@@ -40,12 +40,12 @@ def _port(context: CommandContext) -> Result:
     json = {"listeners": found, "missing": port, "ports": ports, "result": "error"}
     text = (
         f"No listener for port {port} is active on node {context.node}."
-        f" Found listeners that use the following ports: {_listed(ports)}"
+        f" Found listeners that use the following ports: {_joined(ports)}"
     )
     raise CommandFault(UNAVAILABLE, text, json=json)
 
 
-def _listed(values: list[Any]) -> str:
+def _joined(values: list[Any]) -> str:
     return ", ".join(str(value) for value in sorted(set(values)))
 
 
@@ -59,7 +59,7 @@ def _protocol(context: CommandContext) -> Result:
     json = {"listeners": found, "missing": protocol, "protocols": protocols, "result": "error"}
     text = (
         f"No listener for protocol {protocol} is active on node {context.node}."
-        f" Found listeners for the following protocols: {_listed(protocols)}"
+        f" Found listeners for the following protocols: {_joined(protocols)}"
     )
     raise failed(text, json=json)
 
@@ -68,18 +68,21 @@ def _connectivity(context: CommandContext) -> Result:
     found = listeners(context)
     broken = [each for each in found if not _connects(context, each)]
     if broken:
-        ports = _listed([each["port"] for each in broken])
+        ports = _joined([each["port"] for each in broken])
         json = {"listeners": broken, "node": context.node, "result": "error"}
         raise failed(f"Connection attempts to the following ports failed: {ports}", json=json)
-    ports = _listed([each["port"] for each in found])
+    ports = _joined([each["port"] for each in found])
     text = f"Successfully connected to ports {ports} on node {context.node}."
     return Outcome(text, {"listeners": found, "node": context.node, "result": "ok"})
 
 
 def _connects(context: CommandContext, listener: dict[str, Any]) -> bool:
-    """Connect to a listener, from here: to its address, or where it listens on all, to the API's host."""
+    """Check whether a listener accepts a TCP connection from this machine.
+
+    A listener on all interfaces is tried at the host of the API.
+    """
     address = str(listener["interface"])
-    host = context.api.address.host if address in _ANY else address.strip("[]")
+    host = context.api.address.host if address in _WILDCARD_ADDRESSES else address.strip("[]")
     try:
         socket.create_connection((host, listener["port"]), _CONNECT_TIMEOUT).close()
     except OSError:
@@ -87,7 +90,7 @@ def _connects(context: CommandContext, listener: dict[str, Any]) -> bool:
     return True
 
 
-def _no_protocol(context: CommandContext) -> None:
+def _check_protocol_argument(context: CommandContext) -> None:
     if not context.arguments[0]:
         raise UsageFault("not enough arguments.")
 
@@ -107,8 +110,8 @@ COMMANDS: Final = (
         summary="Health check that fails if nothing listens on a port",
         usage="<port> [--timeout <timeout>]",
         run=_port,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         check=_check_port_argument,
         banner=lambda context: (
             f"Asking node {context.node} if there's an active listener on port {context.arguments[0]} ..."
@@ -117,12 +120,12 @@ COMMANDS: Final = (
     Command(
         name="check_protocol_listener",
         section=SECTION,
-        summary="Health check that fails if no listener speaks a protocol",
+        summary="Health check that fails if no listener uses a protocol",
         usage="<protocol> [--timeout <timeout>]",
         run=_protocol,
-        least=1,
-        most=1,
-        check=_no_protocol,
+        min_arguments=1,
+        max_arguments=1,
+        check=_check_protocol_argument,
         banner=lambda context: (
             f"Asking node {context.node} if there's an active listener for protocol {context.arguments[0]} ..."
         ),
@@ -131,7 +134,7 @@ COMMANDS: Final = (
     Command(
         name="check_port_connectivity",
         section=SECTION,
-        summary="Health check that connects to the port of every listener, from here",
+        summary="Health check that connects to the port of every listener from this machine",
         usage="[--timeout <timeout>]",
         run=_connectivity,
         banner=lambda context: f"Testing TCP connections to all active listeners on node {context.node} ...",

@@ -1,11 +1,11 @@
-"""list_losses: what queues and exchanges have lost. RabbitMQ has no such command."""
+"""The command list_losses: messages lost by queues and exchanges. RabbitMQ has no such command."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
+from leveret.broker.management.cli.columns import Column, check_columns, field, fields, selected_columns, to_rows
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.faults import UsageFault, failed
 
@@ -32,15 +32,17 @@ def _list(context: CommandContext) -> ResultRows:
     try:
         found: list[dict[str, Any]] = context.api.get("losses", context.vhost, age=age)
     except ApiFault as fault:
-        raise failed(_reason(context) if fault.missing else fault.reason) from fault
-    # What a window says takes the place of what was counted since the start.
-    return listing(COLUMNS, chosen(context.arguments, DEFAULT), [{**each, **each.get("window", {})} for each in found])
+        raise failed(_reason(context) if fault.not_found else fault.reason) from fault
+    # With an age, the counts of that period replace those since the start.
+    return to_rows(
+        COLUMNS, selected_columns(context.arguments, DEFAULT), [{**each, **each.get("window", {})} for each in found]
+    )
 
 
 def _reason(context: CommandContext) -> str:
     if context.api.find("vhosts", context.vhost, columns="name") is None:
         return f"Virtual host '{context.vhost}' does not exist"
-    return "the broker does not count losses: it is not Leveret"
+    return "the broker does not support list_losses: it is not Leveret"
 
 
 def _check(context: CommandContext) -> None:
@@ -53,14 +55,14 @@ COMMANDS: Final = (
     Command(
         name="list_losses",
         section="Queues",
-        summary="Lists queues and exchanges that have lost messages, and why; the biggest losses first",
+        summary="Lists queues and exchanges that lost messages, with the reasons; largest losses first",
         usage="[--vhost <vhost>] [--age <seconds>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
         run=_list,
-        most=None,
+        max_arguments=None,
         options=("age", "table-headers"),
         banner=lambda context: f"Listing losses in vhost {context.vhost} ...",
         check=_check,
-        explanations=(("--age", f"only what was lost in the last this many seconds, at most {_DAY}"),),
+        explanations=(("--age", f"count only losses of the last <seconds> seconds; maximum {_DAY}"),),
         columns=tuple(COLUMNS),
     ),
 )

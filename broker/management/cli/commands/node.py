@@ -1,15 +1,15 @@
-"""Commands about the broker itself."""
+"""Commands that show the state of the node."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import failed
 from leveret.broker.management.cli.formatters.json_rows import encoded
-from leveret.broker.management.cli.memory import amount, check_unit, parts, unit
-from leveret.broker.management.cli.node_facts import alarms, node_object, product, runtime
-from leveret.broker.management.cli.terms import atom, plain
+from leveret.broker.management.cli.memory import check_unit, format_size, memory_parts, unit
+from leveret.broker.management.cli.node_facts import alarms, node_object, product_and_version, runtime_version
+from leveret.broker.management.cli.terms import atom, untyped
 
 SECTION: Final = "Monitoring, observability and health checks"
 CONFIGURATION: Final = "Configuration and Environment"
@@ -25,22 +25,22 @@ def _alarms(context: CommandContext) -> Result:
 def _environment(context: CommandContext) -> Result:
     found = context.api.find("config", "effective")
     if found is None:
-        raise failed(f"Node {context.node} does not tell its configuration over HTTP")
+        raise failed(f"Node {context.node} does not show its configuration over HTTP")
     if context.json:
         return Outcome(json=found)
     if isinstance(found, list):
         found = {each["name"]: each["value"] for each in found}
-    lines = [f"{{{atom(name)},{plain(value)}}}" for name, value in found.items()]
+    lines = [f"{{{atom(name)},{untyped(value)}}}" for name, value in found.items()]
     return Outcome("[{leveret,\n     [" + ",\n      ".join(lines) + "]}]")
 
 
 def _server_version(context: CommandContext) -> Result:
-    version = product(context.api.get("overview"))[1]
+    version = product_and_version(context.api.get("overview"))[1]
     return Outcome(version, {"result": "ok", "value": version})
 
 
 def _runtime_version(context: CommandContext) -> Result:
-    text = runtime(context.api.get("overview"))
+    text = runtime_version(context.api.get("overview"))
     return Outcome(text, {"result": "ok", "value": text})
 
 
@@ -66,29 +66,29 @@ def _auth_attempts(context: CommandContext) -> Result:
 
 def _reset_auth_attempts(context: CommandContext) -> Result:
     context.api.delete("auth", "attempts", context.node)
-    return done(context)
+    return ok_result(context)
 
 
 def _memory(context: CommandContext) -> Result:
     memory = context.api.get("nodes", context.node, "memory")["memory"]
-    found = parts(memory)
+    found = memory_parts(memory)
     if context.text("formatter") == "csv":
         flat = {f"{part.name}.percentage": part.percentage for part in found}
         flat.update({f"{part.name}.bytes": part.size for part in found})
         return ResultRows(tuple(sorted(flat, reverse=True)), [flat])
-    lines = [f"{part.name}: {amount(part.size, unit(context))} ({part.percentage}%)" for part in found]
+    lines = [f"{part.name}: {format_size(part.size, unit(context))} ({part.percentage}%)" for part in found]
     json = {part.name: {"bytes": part.size, "percentage": part.percentage} for part in found}
-    # The empty line is RabbitMQ's.
+    # rabbitmqctl prints this empty line.
     return Outcome("\n".join([*lines, ""]), json)
 
 
 def _report(context: CommandContext) -> Result:
-    """Put together what a bug report should say: every object of the API, as JSON."""
+    """Collect the data for a bug report: all objects of the API as JSON."""
     names = ("overview", "nodes", "connections", "channels", "consumers", "exchanges", "queues", "bindings")
     more = ("vhosts", "users", "permissions", "policies", "operator-policies", "parameters", "global-parameters")
     found = {name: context.api.find(name) for name in (*names, *more)}
     for user in found["users"] or ():
-        # For others to read.
+        # Other people read the report.
         user.pop("password_hash", None)
     if context.json:
         return Outcome(json=found)
@@ -126,7 +126,7 @@ COMMANDS: Final = (
     Command(
         name="erlang_version",
         section=SECTION,
-        summary="Displays the version of what the broker runs on",
+        summary="Displays the version of the runtime",
         usage="[--timeout <timeout>]",
         run=_runtime_version,
         banner=lambda context: f"Asking node {context.node} for its Erlang/OTP version...",
@@ -148,12 +148,12 @@ COMMANDS: Final = (
         run=_auth_attempts,
         options=("by-source",),
         banner=lambda context: f'Listing authentication\n attempts for node "{context.node}" ...',
-        explanations=(("--by-source", "list them by address and user name"),),
+        explanations=(("--by-source", "list attempts by address and user name"),),
     ),
     Command(
         name="reset_node_auth_attempt_metrics",
         section=CONFIGURATION,
-        summary="Counts authentication attempts from zero again",
+        summary="Resets the counts of authentication attempts",
         run=_reset_auth_attempts,
         banner=lambda context: f"Reset auth attempt metrics on node {context.node} ...",
     ),
@@ -171,7 +171,7 @@ COMMANDS: Final = (
     Command(
         name="report",
         section=SECTION,
-        summary="Puts together all that the API tells, for a bug report",
+        summary="Prints all objects of the API, for a bug report",
         run=_report,
         banner=lambda context: f"Reporting server status of node {context.node} ...\n",
     ),

@@ -1,13 +1,13 @@
-"""status."""
+"""The command status."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
-from leveret.broker.management.cli.commands.cluster import in_sections
-from leveret.broker.management.cli.memory import amount, check_unit, parts, total, unit
-from leveret.broker.management.cli.node_facts import alarms, listener_line, listeners, node_object, product
+from leveret.broker.management.cli.commands.cluster import format_sections
+from leveret.broker.management.cli.memory import check_unit, format_size, memory_parts, total_used, unit
+from leveret.broker.management.cli.node_facts import alarms, listener_line, listeners, node_object, product_and_version
 
 Section = tuple[str, list[str]]
 
@@ -24,13 +24,13 @@ def _status(context: CommandContext) -> Result:
     if context.json:
         return Outcome(json=_json(facts))
     size = unit(context)
-    sections = [*_about(facts), *_resources(facts, size), *_ends(facts)]
-    return Outcome(in_sections(sections))
+    sections = [*_runtime_sections(facts), *_resource_sections(facts, size), *_totals_and_listeners(facts)]
+    return Outcome(format_sections(sections))
 
 
-def _about(facts: dict[str, Any]) -> list[Section]:
+def _runtime_sections(facts: dict[str, Any]) -> list[Section]:
     overview, node = facts["overview"], facts["node"]
-    name, version = product(overview)
+    name, version = product_and_version(overview)
     runtime = [
         f"OS PID: {node['os_pid']}",
         f"Uptime (seconds): {node['uptime'] // 1000}",
@@ -58,17 +58,20 @@ def _bullets(values: list[str] | None) -> list[str]:
     return [f" * {value}" for value in values or ()] or ["(none)"]
 
 
-def _resources(facts: dict[str, Any], size: str) -> list[Section]:
+def _resource_sections(facts: dict[str, Any], size: str) -> list[Section]:
     node, memory = facts["node"], facts["memory"]
     return [
         (
             "Memory",
             [
-                f"Total memory used: {amount(total(memory), size)}",
+                f"Total memory used: {format_size(total_used(memory), size)}",
                 f"Calculation strategy: {memory.get('strategy', '')}",
-                f"Memory high watermark computed to: {amount(node.get('mem_limit', 0), size)}",
+                f"Memory high watermark computed to: {format_size(node.get('mem_limit', 0), size)}",
                 "",
-                *(f"{part.name}: {amount(part.size, size)} ({part.percentage} %)" for part in parts(memory)),
+                *(
+                    f"{part.name}: {format_size(part.size, size)} ({part.percentage} %)"
+                    for part in memory_parts(memory)
+                ),
             ],
         ),
         (
@@ -81,14 +84,14 @@ def _resources(facts: dict[str, Any], size: str) -> list[Section]:
         (
             "Free Disk Space",
             [
-                f"Low free disk space watermark: {amount(node.get('disk_free_limit', 0), size)}",
-                f"Free disk space: {amount(node.get('disk_free', 0), size)}",
+                f"Low free disk space watermark: {format_size(node.get('disk_free_limit', 0), size)}",
+                f"Free disk space: {format_size(node.get('disk_free', 0), size)}",
             ],
         ),
     ]
 
 
-def _ends(facts: dict[str, Any]) -> list[Section]:
+def _totals_and_listeners(facts: dict[str, Any]) -> list[Section]:
     totals = facts["overview"].get("object_totals", {})
     return [
         (

@@ -1,12 +1,12 @@
-"""Commands about runtime parameters, of a virtual host and global ones."""
+"""Commands for the runtime parameters of virtual hosts and for global ones."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
-from leveret.broker.management.cli.documents import document
+from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import no_such_vhost
+from leveret.broker.management.cli.json_arguments import parse_json
 from leveret.broker.management.cli.runtime_parameters import clear, put
 from leveret.broker.management.cli.terms import compact_json
 
@@ -24,14 +24,14 @@ def _list(context: CommandContext) -> ResultRows:
 
 def _set(context: CommandContext) -> Result:
     component, name, value = context.arguments
-    put(context, ("parameters", component, context.vhost, name), {"value": document(value)})
-    return done(context)
+    put(context, ("parameters", component, context.vhost, name), {"value": parse_json(value)})
+    return ok_result(context)
 
 
 def _clear(context: CommandContext) -> Result:
     component, name = context.arguments
     clear(context, ("parameters", component, context.vhost, name))
-    return done(context)
+    return ok_result(context)
 
 
 def _list_global(context: CommandContext) -> ResultRows:
@@ -43,28 +43,28 @@ def _list_global(context: CommandContext) -> ResultRows:
 
 def _set_global(context: CommandContext) -> Result:
     name, value = context.arguments
-    put(context, ("global-parameters", name), {"value": document(value)})
-    return done(context)
+    put(context, ("global-parameters", name), {"value": parse_json(value)})
+    return ok_result(context)
 
 
 def _clear_global(context: CommandContext) -> Result:
     clear(context, ("global-parameters", context.arguments[0]))
-    return done(context)
+    return ok_result(context)
 
 
-def _setting(context: CommandContext) -> str:
+def _set_banner(context: CommandContext) -> str:
     component, name, value = context.arguments
     return f'Setting runtime parameter "{name}" for component "{component}" to "{value}" in vhost "{context.vhost}" ...'
 
 
-def _clearing(context: CommandContext) -> str:
+def _clear_banner(context: CommandContext) -> str:
     component, name = context.arguments
     return f'Clearing runtime parameter "{name}" for component "{component}" on vhost "{context.vhost}" ...'
 
 
-_COMPONENT: Final = ("<component_name>", "what it is a parameter of, as operator_policy or vhost-limits")
+_COMPONENT: Final = ("<component_name>", "component that uses the parameter, such as operator_policy or vhost-limits")
 _NAME: Final = ("<name>", "the parameter's name")
-_VALUE: Final = ("<value>", "any JSON")
+_VALUE: Final = ("<value>", "any JSON value")
 COMMANDS: Final = (
     Command(
         name="list_parameters",
@@ -81,9 +81,9 @@ COMMANDS: Final = (
         summary="Sets a runtime parameter",
         usage="[--vhost <vhost>] <component_name> <name> <value>",
         run=_set,
-        least=3,
-        most=3,
-        banner=_setting,
+        min_arguments=3,
+        max_arguments=3,
+        banner=_set_banner,
         explanations=(_COMPONENT, _NAME, _VALUE),
     ),
     Command(
@@ -92,9 +92,9 @@ COMMANDS: Final = (
         summary="Clears a runtime parameter",
         usage="[--vhost <vhost>] <component_name> <name>",
         run=_clear,
-        least=2,
-        most=2,
-        banner=_clearing,
+        min_arguments=2,
+        max_arguments=2,
+        banner=_clear_banner,
         explanations=(_COMPONENT, _NAME),
     ),
     Command(
@@ -112,8 +112,8 @@ COMMANDS: Final = (
         summary="Sets a global runtime parameter",
         usage="<name> <value>",
         run=_set_global,
-        least=2,
-        most=2,
+        min_arguments=2,
+        max_arguments=2,
         banner=lambda context: (
             f'Setting global runtime parameter "{context.arguments[0]}" to "{context.arguments[1]}" ...'
         ),
@@ -125,8 +125,8 @@ COMMANDS: Final = (
         summary="Clears a global runtime parameter",
         usage="<name>",
         run=_clear_global,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f'Clearing global runtime parameter "{context.arguments[0]}" ...',
         explanations=(_NAME,),
     ),

@@ -1,13 +1,13 @@
-"""Commands about permissions."""
+"""Commands for permissions."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
+from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import no_such_vhost
-from leveret.broker.management.cli.subjects import check_pattern, check_subjects, no_such_listed_user
+from leveret.broker.management.cli.subjects import check_pattern, check_user_and_vhost, no_such_user
 
 SECTION: Final = "Access Control"
 _RIGHTS: Final = ("configure", "write", "read")
@@ -24,7 +24,7 @@ def _list_of_user(context: CommandContext) -> ResultRows:
     (user,) = context.arguments
     found = context.api.find("users", user, "permissions")
     if found is None:
-        raise no_such_listed_user(user)
+        raise no_such_user(user)
     return ResultRows(("vhost", *_RIGHTS), found)
 
 
@@ -35,9 +35,9 @@ def _set(context: CommandContext) -> Result:
         context.api.put("permissions", context.vhost, user, body=body)
     except ApiFault as fault:
         check_pattern(fault)
-        check_subjects(context, user, context.vhost)
+        check_user_and_vhost(context, user, context.vhost)
         raise
-    return done(context)
+    return ok_result(context)
 
 
 def _clear(context: CommandContext) -> Result:
@@ -45,11 +45,11 @@ def _clear(context: CommandContext) -> Result:
     try:
         context.api.delete("permissions", context.vhost, user)
     except ApiFault as fault:
-        # There was nothing to clear: fine, as long as both exist.
-        check_subjects(context, user, context.vhost)
-        if not fault.missing:
+        # Clearing permissions that do not exist succeeds if the user and the virtual host exist.
+        check_user_and_vhost(context, user, context.vhost)
+        if not fault.not_found:
             raise
-    return done(context)
+    return ok_result(context)
 
 
 COMMANDS: Final = (
@@ -68,8 +68,8 @@ COMMANDS: Final = (
         summary="Lists permissions of a user across all virtual hosts",
         usage="[--no-table-headers] <username> [--timeout <timeout>]",
         run=_list_of_user,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         options=("table-headers",),
         banner=lambda context: f'Listing permissions for user "{context.arguments[0]}" ...',
         explanations=(("<username>", "the user's name"),),
@@ -80,8 +80,8 @@ COMMANDS: Final = (
         summary="Sets user permissions for a vhost",
         usage="[--vhost <vhost>] <username> <conf> <write> <read>",
         run=_set,
-        least=4,
-        most=4,
+        min_arguments=4,
+        max_arguments=4,
         banner=lambda context: f'Setting permissions for user "{context.arguments[0]}" in vhost "{context.vhost}" ...',
         explanations=(
             ("<username>", "the user's name"),
@@ -96,8 +96,8 @@ COMMANDS: Final = (
         summary="Revokes user permissions for a vhost",
         usage="[--vhost <vhost>] <username>",
         run=_clear,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f'Clearing permissions for user "{context.arguments[0]}" in vhost "{context.vhost}" ...',
         explanations=(("<username>", "the user's name"),),
     ),

@@ -1,12 +1,12 @@
-"""Commands about policies and operator policies."""
+"""Commands for policies and operator policies."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
-from leveret.broker.management.cli.documents import mapping
+from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import no_such_vhost
+from leveret.broker.management.cli.json_arguments import parse_object
 from leveret.broker.management.cli.runtime_parameters import clear, put
 from leveret.broker.management.cli.terms import compact_json
 
@@ -15,13 +15,13 @@ COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priorit
 
 
 class PolicyKind(NamedTuple):
-    """Policies or operator policies.
+    """Kind of policy: user or operator policy.
 
     Args:
-        resource: of the API.
-        word: in the names of the commands.
-        title: in banners.
-        listed: what they are called in lists.
+        resource: name of the API resource.
+        word: part of the commands' names.
+        title: name in banners.
+        listed: plural in the banner of the list command.
     """
 
     resource: str
@@ -48,7 +48,7 @@ def _body(context: CommandContext) -> dict[str, Any]:
     _, pattern, definition = context.arguments
     return {
         "pattern": pattern,
-        "definition": mapping(definition, "policy definition"),
+        "definition": parse_object(definition, "policy definition"),
         "priority": context.integer("priority", 0),
         "apply-to": context.text("apply-to", "all"),
     }
@@ -61,18 +61,18 @@ def _set(context: CommandContext, kind: PolicyKind) -> Result:
 
         return dry_run(context, kind.resource, body)
     put(context, (kind.resource, context.vhost, context.arguments[0]), body)
-    return done(context)
+    return ok_result(context)
 
 
 def _clear(context: CommandContext, kind: PolicyKind) -> Result:
     clear(context, (kind.resource, context.vhost, context.arguments[0]))
-    return done(context)
+    return ok_result(context)
 
 
-def _setting(context: CommandContext, kind: PolicyKind) -> str:
+def _set_banner(context: CommandContext, kind: PolicyKind) -> str:
     name, pattern, definition = context.arguments
     title = kind.title if kind is POLICIES else f"{kind.title} override"
-    verb = "Rehearsing" if context.flag("dry-run") else "Setting"
+    verb = "Dry run of" if context.flag("dry-run") else "Setting"
     return (
         f'{verb} {title} "{name}" for pattern "{pattern}" to "{definition}"'
         f' with priority "{context.integer("priority", 0)}" for vhost "{context.vhost}" ...'
@@ -101,21 +101,24 @@ def _set_command(kind: PolicyKind, summary: str) -> Command:
             " <name> <pattern> <definition>"
         ),
         run=lambda context: _set(context, kind),
-        least=3,
-        most=3,
+        min_arguments=3,
+        max_arguments=3,
         options=("priority", "apply-to"),
         supports_dry_run=True,
-        banner=lambda context: _setting(context, kind),
+        banner=lambda context: _set_banner(context, kind),
         explanations=(
-            ("<name>", "the policy's name; one of that name is replaced"),
-            ("<pattern>", "regular expression, searched in the names of queues and exchanges"),
-            ("<definition>", 'JSON object, as {"max-length":1000,"overflow":"reject-publish"}'),
-            ("--priority <priority>", "of several policies that match, the highest applies; default 0"),
+            ("<name>", "the policy's name; an existing policy with this name is replaced"),
+            ("<pattern>", "regular expression; matches names that contain a match, unless it has anchors"),
+            ("<definition>", 'JSON object, for example {"max-length":1000,"overflow":"reject-publish"}'),
+            (
+                "--priority <priority>",
+                "of several matching policies, the one with the highest priority applies; default 0",
+            ),
             (
                 "--apply-to <queues | classic_queues | quorum_queues | streams | exchanges | all>",
-                "what it may apply to; default all",
+                "kinds of objects that the policy applies to; default all",
             ),
-            ("--dry-run", "tell which queues it would change and what they would lose, and change nothing"),
+            ("--dry-run", "show which queues would change and what they would drop, without setting the policy"),
         ),
     )
 
@@ -127,8 +130,8 @@ def _clear_command(kind: PolicyKind, summary: str) -> Command:
         summary=summary,
         usage="[--vhost <vhost>] <name>",
         run=lambda context: _clear(context, kind),
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f'Clearing {kind.title} "{context.arguments[0]}" on vhost "{context.vhost}" ...',
         explanations=(("<name>", "the policy's name"),),
     )

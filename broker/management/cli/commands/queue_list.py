@@ -1,16 +1,25 @@
-"""list_queues."""
+"""The command list_queues."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing, needed, nothing
+from leveret.broker.management.cli.columns import (
+    Column,
+    check_columns,
+    columns_query,
+    empty_column,
+    field,
+    fields,
+    selected_columns,
+    to_rows,
+)
 from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, ResultRows
 from leveret.broker.management.cli.identifiers import channel_identifier, connection_identifier, queue_identifier
 from leveret.broker.management.cli.terms import Arguments, compact_json
 
 DEFAULT: Final = ("name", "messages")
-# What the API tells without looking at the queue itself: cheap, and in RabbitMQ never behind.
+# Fields that the API returns without statistics: cheap to request, and in RabbitMQ always up to date.
 _WITHOUT_STATISTICS: Final = frozenset(
     ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "type", "vhost")
 )
@@ -53,8 +62,8 @@ COLUMNS: Final[dict[str, Column]] = {
         lambda found: _count((found.get("message_stats") or {}).get("disk_writes")), ("message_stats",)
     ),
     **fields("consumers", "consumer_utilisation", "consumer_capacity", "memory"),
-    "slave_pids": nothing(),
-    "synchronised_slave_pids": nothing(),
+    "slave_pids": empty_column(),
+    "synchronised_slave_pids": empty_column(),
     **fields("state", "type", "leader", "members", "online"),
 }
 
@@ -65,27 +74,27 @@ def _banner(context: CommandContext) -> str:
 
 
 def _list(context: CommandContext) -> ResultRows:
-    names = chosen(context.arguments, DEFAULT)
+    names = selected_columns(context.arguments, DEFAULT)
     found = _found(context, names)
     if context.flag("offline") and not (context.flag("online") or context.flag("local")):
         found = [each for each in found if each.get("state") in _DOWN]
-    return listing(COLUMNS, names, found)
+    return to_rows(COLUMNS, names, found)
 
 
 def _found(context: CommandContext, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    paths = needed(COLUMNS, names)
+    paths = columns_query(COLUMNS, names)
     if context.flag("offline"):
         paths += ",state"
     if _WITHOUT_STATISTICS.issuperset(paths.split(",")):
         queues = context.api.find("queues", context.vhost, columns=paths, disable_stats=True)
     elif "exclusive_consumer_pid" in names:
-        # Only single objects tell their consumers.
+        # The API lists consumers only for single queues.
         listed = context.api.find("queues", context.vhost, columns="name") or []
         single = (context.api.find("queues", context.vhost, each["name"]) for each in listed)
         queues = [each for each in single if each is not None]
     else:
         queues = context.api.find("queues", context.vhost, columns=paths)
-    # An unknown virtual host has no queues.
+    # As in rabbitmqctl, an unknown virtual host has no queues.
     return queues or []
 
 
@@ -99,15 +108,15 @@ COMMANDS: Final = (
             " [--timeout <timeout>]"
         ),
         run=_list,
-        most=None,
+        max_arguments=None,
         options=("online", "offline", "local", "table-headers"),
         banner=_banner,
         check=check_columns(COLUMNS),
         columns=tuple(COLUMNS),
         explanations=(
-            ("--online", "lists only queues that can be used"),
-            ("--offline", "lists only queues that cannot"),
-            ("--local", "lists the queues of this node: all of them"),
+            ("--online", "list only queues that are available"),
+            ("--offline", "list only queues that are not available"),
+            ("--local", "list queues of this node, which are all queues"),
         ),
     ),
 )

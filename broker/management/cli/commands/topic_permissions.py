@@ -1,13 +1,13 @@
-"""Commands about topic permissions."""
+"""Commands for topic permissions."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, done
+from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import no_such_vhost
-from leveret.broker.management.cli.subjects import check_pattern, check_subjects, no_such_listed_user
+from leveret.broker.management.cli.subjects import check_pattern, check_user_and_vhost, no_such_user
 
 SECTION: Final = "Access Control"
 _RIGHTS: Final = ("exchange", "write", "read")
@@ -24,7 +24,7 @@ def _list_of_user(context: CommandContext) -> ResultRows:
     (user,) = context.arguments
     found = context.api.find("users", user, "topic-permissions")
     if found is None:
-        raise no_such_listed_user(user)
+        raise no_such_user(user)
     return ResultRows(("vhost", *_RIGHTS), found, headed=False)
 
 
@@ -35,9 +35,9 @@ def _set(context: CommandContext) -> Result:
         context.api.put("topic-permissions", context.vhost, user, body=body)
     except ApiFault as fault:
         check_pattern(fault)
-        check_subjects(context, user, context.vhost)
+        check_user_and_vhost(context, user, context.vhost)
         raise
-    return done(context)
+    return ok_result(context)
 
 
 def _clear(context: CommandContext) -> Result:
@@ -45,13 +45,13 @@ def _clear(context: CommandContext) -> Result:
     try:
         context.api.delete("topic-permissions", context.vhost, user, *exchange)
     except ApiFault as fault:
-        check_subjects(context, user, context.vhost)
-        if not fault.missing:
+        check_user_and_vhost(context, user, context.vhost)
+        if not fault.not_found:
             raise
-    return done(context)
+    return ok_result(context)
 
 
-def _clearing(context: CommandContext) -> str:
+def _clear_banner(context: CommandContext) -> str:
     user, *exchange = context.arguments
     where = f' on "{exchange[0]}"' if exchange else ""
     return f'Clearing topic permissions{where} for user "{user}" in vhost "{context.vhost}" ...'
@@ -73,8 +73,8 @@ COMMANDS: Final = (
         summary="Lists user topic permissions",
         usage="[--no-table-headers] <username> [--timeout <timeout>]",
         run=_list_of_user,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         options=("table-headers",),
         banner=lambda context: f'Listing topic permissions for user "{context.arguments[0]}" ...',
         explanations=(("<username>", "the user's name"),),
@@ -85,15 +85,15 @@ COMMANDS: Final = (
         summary="Sets user topic permissions for an exchange",
         usage="[--vhost <vhost>] <username> <exchange> <write> <read>",
         run=_set,
-        least=4,
-        most=4,
+        min_arguments=4,
+        max_arguments=4,
         banner=lambda context: (
             f'Setting topic permissions on "{context.arguments[1]}" for user "{context.arguments[0]}"'
             f' in vhost "{context.vhost}" ...'
         ),
         explanations=(
             ("<username>", "the user's name"),
-            ("<exchange>", "topic exchange that they are about"),
+            ("<exchange>", "topic exchange that the permissions apply to"),
             ("<write>", "pattern of the routing keys that the user may publish with"),
             ("<read>", "pattern of the routing keys that the user may bind with"),
         ),
@@ -104,9 +104,9 @@ COMMANDS: Final = (
         summary="Clears user topic permissions for a vhost or exchange",
         usage="[--vhost <vhost>] <username> [<exchange>]",
         run=_clear,
-        least=1,
-        most=2,
-        banner=_clearing,
-        explanations=(("<username>", "the user's name"), ("<exchange>", "exchange that they are about; default: all")),
+        min_arguments=1,
+        max_arguments=2,
+        banner=_clear_banner,
+        explanations=(("<username>", "the user's name"), ("<exchange>", "topic exchange; default: all")),
     ),
 )

@@ -1,13 +1,13 @@
-"""Commands about limits of users."""
+"""Commands for user limits."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
-from leveret.broker.management.cli.documents import mapping
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import CommandFault, failed
-from leveret.broker.management.cli.subjects import no_such_listed_user
+from leveret.broker.management.cli.json_arguments import parse_object
+from leveret.broker.management.cli.subjects import no_such_user
 from leveret.broker.management.cli.terms import compact_json, typed
 
 SECTION: Final = "Users"
@@ -22,7 +22,7 @@ def _list(context: CommandContext) -> Result:
     user = _user(context)
     found = context.api.find("user-limits", user)
     if found is None:
-        raise no_such_listed_user(user)
+        raise no_such_user(user)
     limits = compact_json(found[0]["value"]) if found else "{}"
     return Outcome(limits, {"message": limits})
 
@@ -33,28 +33,28 @@ def _user(context: CommandContext) -> str:
 
 def _set(context: CommandContext) -> Result:
     user, text = context.arguments
-    limits = mapping(text, "limits definition")
+    limits = parse_object(text, "limits definition")
     _check(limits)
     if context.api.find("users", user) is None:
-        raise no_such_listed_user(user)
+        raise no_such_user(user)
     for name, value in limits.items():
         context.api.put("user-limits", user, name, body={"value": value})
-    return done(context)
+    return ok_result(context)
 
 
 def _check(limits: dict[str, Any]) -> None:
-    """Check all limits before the first of them is set; the API takes them one by one."""
-    strange = {name: value for name, value in limits.items() if name not in LIMITS}
-    if strange:
-        pairs = ",".join(f'{{<<"{name}">>,{typed(value)}}}' for name, value in strange.items())
+    """Check all limits before the first one is set, because the API sets them one by one."""
+    unknown = {name: value for name, value in limits.items() if name not in LIMITS}
+    if unknown:
+        pairs = ",".join(f'{{<<"{name}">>,{typed(value)}}}' for name, value in unknown.items())
         raise failed(f"Unrecognised terms [{pairs}] in user-limits")
     for name, value in limits.items():
-        fault = _not_a_limit(name, value)
+        fault = _value_fault(name, value)
         if fault is not None:
             raise fault
 
 
-def _not_a_limit(name: str, value: Any) -> CommandFault | None:
+def _value_fault(name: str, value: Any) -> CommandFault | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return None
     return failed(f"{name} should be a number, actually was {typed(value)}")
@@ -63,20 +63,20 @@ def _not_a_limit(name: str, value: Any) -> CommandFault | None:
 def _clear(context: CommandContext) -> Result:
     user, limit = context.arguments
     if context.api.find("users", user) is None:
-        raise no_such_listed_user(user)
+        raise no_such_user(user)
     for name in LIMITS:
         if limit in ("all", name):
             context.api.delete("user-limits", user, name)
-    return done(context)
+    return ok_result(context)
 
 
-def _clearing(context: CommandContext) -> str:
+def _clear_banner(context: CommandContext) -> str:
     user, limit = context.arguments
     what = "all limits" if limit == "all" else f'"{limit}" limit'
     return f'Clearing {what} for user "{user}" ...'
 
 
-def _listing(context: CommandContext) -> str:
+def _list_banner(context: CommandContext) -> str:
     if context.flag("global"):
         return "Listing limits for all users ..."
     return f'Listing limits for user "{_user(context)}" ...'
@@ -90,8 +90,11 @@ COMMANDS: Final = (
         usage="[--user <username>] [--global]",
         run=_list,
         options=("global", "user"),
-        banner=_listing,
-        explanations=(("--user <username>", "whose; default guest"), ("--global", "list limits for all the users")),
+        banner=_list_banner,
+        explanations=(
+            ("--user <username>", "user to show; default guest"),
+            ("--global", "list limits for all the users"),
+        ),
     ),
     Command(
         name="set_user_limits",
@@ -99,8 +102,8 @@ COMMANDS: Final = (
         summary="Sets user limits",
         usage="<username> <definition>",
         run=_set,
-        least=2,
-        most=2,
+        min_arguments=2,
+        max_arguments=2,
         banner=lambda context: f'Setting user limits to "{context.arguments[1]}" for user "{context.arguments[0]}" ...',
         explanations=(
             ("<username>", "the user's name"),
@@ -113,9 +116,9 @@ COMMANDS: Final = (
         summary="Clears user connection/channel limits",
         usage="<username> <limit_type> | all",
         run=_clear,
-        least=2,
-        most=2,
-        banner=_clearing,
+        min_arguments=2,
+        max_arguments=2,
+        banner=_clear_banner,
         explanations=(("<username>", "the user's name"), ("<limit_type>", "max-connections, max-channels or all")),
     ),
 )

@@ -1,4 +1,4 @@
-"""Commands about users."""
+"""Commands for users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import (
     DATA,
     NO_USER,
@@ -17,19 +17,19 @@ from leveret.broker.management.cli.faults import (
     bad_argument,
     failed,
 )
-from leveret.broker.management.cli.subjects import no_such_listed_user
+from leveret.broker.management.cli.subjects import no_such_user
 
 SECTION: Final = "Users"
 _ADDED: Final = (
     "Done. Don't forget to grant the user permissions to some virtual hosts!"
     " See 'leveretctl help set_permissions' to learn more."
 )
-# What the API says to a right password of somebody who has no say in it.
-_LOGGED_IN: Final = ("management user", "localhost")
+# Parts of the API's reasons for refusing a user whose password is correct.
+_AUTHENTICATED_REASONS: Final = ("management user", "localhost")
 
 
 def _json(context: CommandContext, message: str) -> Any:
-    # The node's name takes a request, which only this formatter needs.
+    # The node's name costs a request, which only this format needs.
     return {"message": message, "node": context.node, "result": "error"} if context.json else None
 
 
@@ -44,10 +44,10 @@ def _tags(user: dict[str, Any]) -> list[str]:
 
 
 def _password(context: CommandContext, status: int = DATA) -> str:
-    """Return the password from the command line, or else from standard input, as rabbitmqctl asks for it.
+    """Return the password from the command line, or read it from standard input as rabbitmqctl does.
 
     Raises:
-        CommandFault: there is none, with that status.
+        CommandFault: standard input is empty (exit status `status`).
     """
     if len(context.arguments) > 1:
         return context.arguments[1]
@@ -73,12 +73,12 @@ def _add(context: CommandContext) -> Result:
     if context.api.find("users", name) is not None:
         json = _json(context, f"User {name} already exists")
         raise failed(f'User "{name}" already exists', SOFTWARE, json=json, json_status=UNAVAILABLE)
-    context.api.put("users", name, body={"tags": "", **_secret(password)})
+    context.api.put("users", name, body={"tags": "", **_password_fields(password)})
     return Outcome(_ADDED, {"message": _ADDED, "node": context.node, "status": "ok"} if context.json else None)
 
 
-def _secret(password: str) -> dict[str, str]:
-    # An empty password is none at all.
+def _password_fields(password: str) -> dict[str, str]:
+    # An empty password means that password login is disabled.
     return {"password": password} if password else {"password_hash": ""}
 
 
@@ -87,10 +87,10 @@ def _delete(context: CommandContext) -> Result:
     try:
         context.api.delete("users", name)
     except ApiFault as fault:
-        if fault.missing:
+        if fault.not_found:
             raise _missing(context, name) from fault
         raise
-    return done(context)
+    return ok_result(context)
 
 
 def _missing(context: CommandContext, name: str) -> CommandFault:
@@ -99,7 +99,7 @@ def _missing(context: CommandContext, name: str) -> CommandFault:
 
 
 def _change(context: CommandContext, **changes: Any) -> Result:
-    """Change one thing of a user; the API replaces all of a user, so the rest is sent back as it was."""
+    """Change some properties of a user. The API replaces all of them, so the others are sent back unchanged."""
     name = context.arguments[0]
     found = context.api.find("users", name)
     if found is None:
@@ -110,16 +110,16 @@ def _change(context: CommandContext, **changes: Any) -> Result:
         if found.get("hashing_algorithm"):
             body["hashing_algorithm"] = found["hashing_algorithm"]
     context.api.put("users", name, body={**body, **changes})
-    return done(context)
+    return ok_result(context)
 
 
 def _change_password(context: CommandContext) -> Result:
-    return _change(context, **_secret(_password(context, SOFTWARE)))
+    return _change(context, **_password_fields(_password(context, SOFTWARE)))
 
 
 def _clear_password(context: CommandContext) -> Result:
     if context.api.find("users", context.arguments[0]) is None:
-        raise no_such_listed_user(context.arguments[0])
+        raise no_such_user(context.arguments[0])
     return _change(context, password_hash="")
 
 
@@ -132,7 +132,7 @@ def _authenticate(context: CommandContext) -> Result:
     except ApiFault as fault:
         if fault.status != 401:
             raise
-        if not any(word in fault.reason for word in _LOGGED_IN):
+        if not any(word in fault.reason for word in _AUTHENTICATED_REASONS):
             why = "- invalid credentials" if password else "attempted to log in with a blank password"
             raise failed(f"Error: failed to authenticate user \"{name}\"\nuser '{name}' {why}", DATA) from fault
     finally:
@@ -157,11 +157,11 @@ COMMANDS: Final = (
         summary="Creates a user, without permissions for any virtual host",
         usage="<username> <password>",
         run=_add,
-        least=1,
-        most=2,
+        min_arguments=1,
+        max_arguments=2,
         check=_check_name,
         banner=lambda context: f'Adding user "{context.arguments[0]}" ...',
-        explanations=(_NAME, ("<password>", "read from standard input if left out; an empty one allows no login")),
+        explanations=(_NAME, ("<password>", "read from standard input if omitted; an empty password disables login")),
     ),
     Command(
         name="delete_user",
@@ -169,8 +169,8 @@ COMMANDS: Final = (
         summary="Removes a user and closes the user's connections",
         usage="<username>",
         run=_delete,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f'Deleting user "{context.arguments[0]}" ...',
         explanations=(_NAME,),
     ),
@@ -180,10 +180,10 @@ COMMANDS: Final = (
         summary="Changes the user password",
         usage="<username> <password>",
         run=_change_password,
-        least=1,
-        most=2,
+        min_arguments=1,
+        max_arguments=2,
         banner=lambda context: f'Changing password for user "{context.arguments[0]}" ...',
-        explanations=(_NAME, ("<password>", "the new one; read from standard input if left out")),
+        explanations=(_NAME, ("<password>", "new password; read from standard input if omitted")),
     ),
     Command(
         name="clear_password",
@@ -191,8 +191,8 @@ COMMANDS: Final = (
         summary="Disables password login for a user",
         usage="<username>",
         run=_clear_password,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f'Clearing password for user "{context.arguments[0]}" ...',
         explanations=(_NAME,),
     ),
@@ -202,10 +202,10 @@ COMMANDS: Final = (
         summary="Attempts to authenticate a user. Exits with a non-zero code if authentication fails.",
         usage="<username> <password>",
         run=_authenticate,
-        least=1,
-        most=2,
+        min_arguments=1,
+        max_arguments=2,
         banner=lambda context: f'Authenticating user "{context.arguments[0]}" ...',
-        explanations=(_NAME, ("<password>", "read from standard input if left out")),
+        explanations=(_NAME, ("<password>", "read from standard input if omitted")),
     ),
     Command(
         name="set_user_tags",
@@ -213,11 +213,11 @@ COMMANDS: Final = (
         summary="Sets user tags",
         usage="<username> <tag> [...]",
         run=lambda context: _change(context, tags=",".join(context.arguments[1:])),
-        least=1,
-        most=None,
+        min_arguments=1,
+        max_arguments=None,
         banner=lambda context: (
             f'Setting tags for user "{context.arguments[0]}" to [{", ".join(context.arguments[1:])}] ...'
         ),
-        explanations=(_NAME, ("<tags>", "one argument each; they replace the old ones")),
+        explanations=(_NAME, ("<tags>", "one tag per argument; they replace the existing tags")),
     ),
 )

@@ -1,12 +1,12 @@
-"""Commands about limits of virtual hosts, which are a runtime parameter of theirs."""
+"""Commands for the limits of virtual hosts, which are stored as runtime parameters."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
-from leveret.broker.management.cli.documents import mapping
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import no_such_vhost
+from leveret.broker.management.cli.json_arguments import parse_object
 from leveret.broker.management.cli.runtime_parameters import clear, put
 from leveret.broker.management.cli.terms import compact_json
 
@@ -31,17 +31,17 @@ def _list(context: CommandContext) -> Result:
 
 
 def _set(context: CommandContext) -> Result:
-    limits = mapping(context.arguments[0], "limits definition")
+    limits = parse_object(context.arguments[0], "limits definition")
     put(context, ("parameters", _COMPONENT, context.vhost, _NAME), {"value": limits})
-    return done(context)
+    return ok_result(context)
 
 
 def _clear(context: CommandContext) -> Result:
     clear(context, ("parameters", _COMPONENT, context.vhost, _NAME))
-    return done(context)
+    return ok_result(context)
 
 
-def _listing(context: CommandContext) -> str:
+def _list_banner(context: CommandContext) -> str:
     if context.flag("global"):
         return "Listing limits for all vhosts ..."
     return f'Listing limits for vhost "{context.vhost}" ...'
@@ -55,7 +55,7 @@ COMMANDS: Final = (
         usage="[--vhost <vhost>] [--global] [--no-table-headers]",
         run=_list,
         options=("global", "table-headers"),
-        banner=_listing,
+        banner=_list_banner,
         explanations=(("--global", "list the limits of all virtual hosts"),),
     ),
     Command(
@@ -64,8 +64,8 @@ COMMANDS: Final = (
         summary="Sets virtual host limits",
         usage="[--vhost <vhost>] <definition>",
         run=_set,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f'Setting vhost limits to "{context.arguments[0]}" for vhost "{context.vhost}" ...',
         explanations=(("<definition>", 'JSON object with "max-connections", "max-queues" or both; -1 is no limit'),),
     ),

@@ -1,11 +1,11 @@
-"""Commands about virtual hosts."""
+"""Commands for virtual hosts."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, check_columns, chosen, field, fields, listing
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, done
+from leveret.broker.management.cli.columns import Column, check_columns, field, fields, selected_columns, to_rows
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_vhost
 
 SECTION: Final = "Virtual hosts"
@@ -17,8 +17,8 @@ QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
 def _list(context: CommandContext) -> ResultRows:
-    names = chosen(context.arguments, ("name",))
-    return listing(COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
+    names = selected_columns(context.arguments, ("name",))
+    return to_rows(COLUMNS, names, context.api.get("vhosts"))._replace(streamed=False)
 
 
 def _add(context: CommandContext) -> Result:
@@ -26,13 +26,13 @@ def _add(context: CommandContext) -> Result:
     queue_type = context.text("default-queue-type")
     if queue_type and queue_type not in QUEUE_TYPES:
         raise failed("invalid_queue_type")
-    # One that exists stays as it is.
+    # An existing virtual host is not changed.
     if context.api.find("vhosts", name) is None:
         body: dict[str, Any] = {"description": context.text("description"), "tags": context.text("tags")}
         if queue_type:
             body["default_queue_type"] = queue_type
         context.api.put("vhosts", name, body=body)
-    return done(context)
+    return ok_result(context)
 
 
 def _delete(context: CommandContext) -> Result:
@@ -40,11 +40,11 @@ def _delete(context: CommandContext) -> Result:
     if context.api.find("vhosts", name) is None:
         raise no_such_vhost(name)
     context.api.delete("vhosts", name)
-    return done(context)
+    return ok_result(context)
 
 
 def _change(context: CommandContext, name: str, missing: CommandFault, **changes: Any) -> None:
-    """Change some of a virtual host's properties and keep the others: the API replaces them all."""
+    """Change some properties of a virtual host. The API replaces all of them, so the others are sent back unchanged."""
     found = context.api.find("vhosts", name)
     if found is None:
         raise missing
@@ -58,7 +58,7 @@ def _set_tags(context: CommandContext) -> Result:
     name, *tags = context.arguments
     missing = failed(f'Virtual host "{name}" does not exist', DATA)
     _change(context, name, missing, tags=",".join(tags))
-    return done(context)
+    return ok_result(context)
 
 
 def _trace(context: CommandContext, on: bool) -> Result:
@@ -83,7 +83,7 @@ COMMANDS: Final = (
         summary="Lists virtual hosts",
         usage="[--no-table-headers] [<column> ...] [--timeout <timeout>]",
         run=_list,
-        most=None,
+        max_arguments=None,
         options=("table-headers",),
         banner=lambda context: "Listing vhosts ...",
         check=check_columns(COLUMNS),
@@ -98,14 +98,14 @@ COMMANDS: Final = (
             " --default-queue-type <quorum|classic|stream>]"
         ),
         run=_add,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         options=("description", "tags", "default-queue-type"),
         banner=lambda context: f'Adding vhost "{context.arguments[0]}" ...',
         explanations=(
-            ("<vhost>", "its name; the user who makes it gets all permissions there"),
-            ("--description <description>", "what it is for"),
-            ("--tags <tags>", "a list with commas"),
+            ("<vhost>", "name of the virtual host; the user who creates it gets all permissions in it"),
+            ("--description <description>", "description of the virtual host"),
+            ("--tags <tags>", "tags separated by commas"),
             ("--default-queue-type <quorum|classic|stream>", "type of queues that are declared without one"),
         ),
     ),
@@ -115,10 +115,10 @@ COMMANDS: Final = (
         summary="Deletes a virtual host",
         usage="<vhost>",
         run=_delete,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f'Deleting vhost "{context.arguments[0]}" ...',
-        explanations=(("<vhost>", "its name; everything in it goes too"),),
+        explanations=(("<vhost>", "name of the virtual host; everything in it is deleted"),),
     ),
     Command(
         name="set_vhost_tags",
@@ -126,17 +126,20 @@ COMMANDS: Final = (
         summary="Sets virtual host tags",
         usage="<vhost> <tag> [...]",
         run=_set_tags,
-        least=1,
-        most=None,
+        min_arguments=1,
+        max_arguments=None,
         banner=lambda context: (
             f'Setting tags for virtual host "{context.arguments[0]}" to [{", ".join(context.arguments[1:])}] ...'
         ),
-        explanations=(("<vhost>", "its name"), ("<tags>", "one argument each; they replace the old ones")),
+        explanations=(
+            ("<vhost>", "name of the virtual host"),
+            ("<tags>", "one tag per argument; they replace the existing tags"),
+        ),
     ),
     Command(
         name="trace_on",
         section=SECTION,
-        summary="Publishes every message of a virtual host to amq.rabbitmq.trace too",
+        summary="Also publishes every message of a virtual host to amq.rabbitmq.trace",
         usage="[--vhost <vhost>]",
         run=lambda context: _trace(context, True),
         banner=lambda context: f'Starting tracing for vhost "{context.vhost}" ...',
@@ -144,7 +147,7 @@ COMMANDS: Final = (
     Command(
         name="trace_off",
         section=SECTION,
-        summary="Ends what trace_on began",
+        summary="Stops tracing a virtual host",
         usage="[--vhost <vhost>]",
         run=lambda context: _trace(context, False),
         banner=lambda context: f'Stopping tracing for vhost "{context.vhost}" ...',

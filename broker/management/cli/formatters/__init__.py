@@ -1,1 +1,1 @@
-"""What the output looks like, a file for each formatter."""
+"""Output formatters, one module each."""

@@ -1,4 +1,4 @@
-"""`--formatter csv`: all fields in quotes."""
+"""`--formatter csv`: comma-separated values, all quoted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from leveret.broker.management.cli.formatters.table import text_of
 
 
 def record(fields: Sequence[str]) -> str:
-    """Return one line; quotes within a field are doubled."""
+    """Return one line. Quotes inside a field are doubled."""
     return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
 
 
 def rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Give the lines of a listing; nothing when it has no rows."""
+    """Yield the lines of a listing; none if it has no rows."""
     first = True
     for row in listing.rows:
         if first:
@@ -25,6 +25,6 @@ def rows(listing: ResultRows, style: Style) -> Iterator[str]:
 
 
 def outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Give the lines of a result that is not a listing."""
+    """Yield the lines of a result that is not a listing."""
     if result.text:
         yield record([result.text])

@@ -1,6 +1,6 @@
-"""`--formatter erlang`: terms for `file:consult/1` and the like.
+"""`--formatter erlang`: Erlang terms, for `file:consult/1` and similar readers.
 
-What fits into 80 columns stands as Erlang's own printer would put it; what does not may be broken elsewhere.
+Terms up to 80 columns are printed as Erlang prints them. Line breaks in longer terms may differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LINE: Final = 80
 
 
 def rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Give the lines of a listing: a list of property lists."""
+    """Yield the lines of a listing: a list of property lists."""
     blocks = [_properties(listing.columns, row) for row in listing.rows]
     if not blocks:
         yield "[]"
@@ -28,7 +28,7 @@ def rows(listing: ResultRows, style: Style) -> Iterator[str]:
 
 
 def outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Give the lines of a result that is not a listing."""
+    """Yield the lines of a result that is not a listing."""
     if result.text:
         yield binary(result.text)
 

@@ -1,4 +1,4 @@
-"""`--formatter json`: an array with one object a line, commas leading."""
+"""`--formatter json`: an array with one object per line, commas at the line starts."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 from leveret.broker.management.cli.command import Outcome, ResultRows
 from leveret.broker.management.cli.formatters.style import Style
-from leveret.broker.management.cli.terms import Arguments, triples
+from leveret.broker.management.cli.terms import Arguments, json_triples
 
 
 def encoded(value: Any) -> str:
-    """Return JSON without white space."""
+    """Return JSON without whitespace."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def cell(value: Any) -> Any:
-    """Return a value as JSON has it; what is missing is an empty string."""
+    """Return the JSON value of a cell. Missing values become empty strings."""
     if value is None:
         return ""
-    return triples(value) if isinstance(value, Arguments) else value
+    return json_triples(value) if isinstance(value, Arguments) else value
 
 
 def rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Give the lines of a listing."""
+    """Yield the lines of a listing."""
     if listing.json is not None:
         yield encoded(listing.json)
         return
@@ -44,6 +44,6 @@ def rows(listing: ResultRows, style: Style) -> Iterator[str]:
 
 
 def outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Give the lines of a result that is not a listing."""
+    """Yield the lines of a result that is not a listing."""
     if result.json is not None:
         yield encoded(result.json)

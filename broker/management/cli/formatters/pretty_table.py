@@ -1,4 +1,4 @@
-"""`--formatter pretty_table`: boxes, for people."""
+"""`--formatter pretty_table`: a table with borders."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from leveret.broker.management.cli.command import Outcome, ResultRows
 from leveret.broker.management.cli.formatters.style import Style
 from leveret.broker.management.cli.formatters.table import text_of
-from leveret.broker.management.cli.terms import Arguments, entries
+from leveret.broker.management.cli.terms import Arguments, table_entries
 from leveret.broker.printable import in_lines
 
 Block = list[str]
 
 
 def cell(value: Any) -> str:
-    """Return a value as one cell; tables of arguments keep the types of their values."""
+    """Return the text of a cell. Argument tables show the types of their values."""
     if isinstance(value, Arguments):
-        return "".join(entries(value))
+        return "".join(table_entries(value))
     if isinstance(value, list):
         return ", ".join(text_of(each) for each in value)
     if isinstance(value, dict):
@@ -27,7 +27,7 @@ def cell(value: Any) -> str:
 
 
 def width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     return sum(_letter_width(letter) for letter in text)
@@ -40,7 +40,7 @@ def _letter_width(letter: str) -> int:
 
 
 def rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Give the lines of a listing; one without rows is a table that says `[]`, unless it is streamed."""
+    """Yield the lines of a listing. Without rows it is a table with `[]`, unless it is streamed."""
     body = [[_block(cell(row.get(column))) for column in listing.columns] for row in listing.rows]
     if body:
         yield from _boxed(listing.columns, body, style)
@@ -51,13 +51,13 @@ def rows(listing: ResultRows, style: Style) -> Iterator[str]:
 
 
 def outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Give the lines of a result that is not a listing."""
+    """Yield the lines of a result that is not a listing."""
     if result.text:
         yield from _boxed(("Output",), [[_block(result.text)]], style)
 
 
 def _block(text: str) -> Block:
-    # Whatever would move the cursor would break the boxes.
+    # Control characters would move the cursor and break the borders.
     return [in_lines(line).expandtabs(4) for line in text.split("\n")] or [""]
 
 

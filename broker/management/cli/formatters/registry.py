@@ -1,4 +1,4 @@
-"""Which formatters there are."""
+"""Registry of the output formatters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leveret.broker.management.cli.command import Outcome, ResultRows
 from leveret.broker.management.cli.formatters.style import Style
 
 DEFAULT: Final = "table"
-# Name -> module of this package, imported when it is asked for.
+# Name -> module of this package, imported on first use.
 FORMATTERS: Final = {
     "table": "table",
     "pretty_table": "pretty_table",
@@ -18,24 +18,24 @@ FORMATTERS: Final = {
     "csv": "csv_rows",
     "erlang": "erlang_terms",
 }
-# Read by programs: nothing is printed but the result.
+# Formats for programs: only the result is printed.
 WITHOUT_BANNER: Final = frozenset({"json", "csv"})
 
 
 class Formatter(Protocol):
-    """A module of this package."""
+    """Interface of the formatter modules."""
 
     def rows(self, listing: ResultRows, style: Style) -> Iterator[str]:
-        """Give the lines of a listing, without line ends."""
+        """Yield the lines of a listing, without line ends."""
 
     def outcome(self, result: Outcome, style: Style) -> Iterator[str]:
-        """Give the lines of a result that is not a listing, without line ends."""
+        """Yield the lines of a result that is not a listing, without line ends."""
 
 
 def formatter(name: str) -> Formatter:
     """Return a formatter.
 
     Args:
-        name: one of FORMATTERS.
+        name: a key of FORMATTERS.
     """
     return cast(Formatter, importlib.import_module(f"leveret.broker.management.cli.formatters.{FORMATTERS[name]}"))

@@ -1,4 +1,4 @@
-"""Style of the output beyond its format."""
+"""Output style: headers and bold text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ PLAIN: Final = "\x1b[0m"
 
 
 class Style(NamedTuple):
-    """Style of the output.
+    """Output style.
 
     Args:
-        headers: whether the plain table begins with the names of its columns.
-        terminal: whether somebody reads it on a terminal, so that headers are bold.
+        headers: whether the plain table starts with the column names.
+        terminal: whether the output is a terminal, so that headers are bold.
     """
 
     headers: bool = True
     terminal: bool = False
 
     def bold(self, text: str) -> str:
-        """Return a text as a header is written."""
+        """Return a header text, bold on a terminal."""
         return f"{BOLD}{text}{PLAIN}" if self.terminal and text else text

@@ -1,4 +1,4 @@
-"""`--formatter table`: values between tabs, for `cut` and `awk`; the default."""
+"""`--formatter table`, the default: values separated by tabs, for `cut` and `awk`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from leveret.broker.management.cli.command import Outcome, ResultRows
 from leveret.broker.management.cli.formatters.style import Style
-from leveret.broker.management.cli.terms import Arguments, number, plain
+from leveret.broker.management.cli.terms import Arguments, number, untyped
 from leveret.broker.printable import in_a_line, in_lines
 
 
 def cell(value: Any) -> str:
-    """Return a value as one cell of one line, whatever characters a name in it has."""
+    """Return the text of a cell on one line, with control characters escaped."""
     return in_a_line(text_of(value))
 
 
@@ -27,7 +27,7 @@ def text_of(value: Any) -> str:
     if isinstance(value, (int, float)):
         return number(value)
     if isinstance(value, Arguments):
-        return plain(value)
+        return untyped(value)
     if isinstance(value, tuple):
         return f"{{{','.join(text_of(each) for each in value)}}}"
     if isinstance(value, list):
@@ -36,7 +36,7 @@ def text_of(value: Any) -> str:
 
 
 def rows(listing: ResultRows, style: Style) -> Iterator[str]:
-    """Give the lines of a listing; one without rows is an empty line, unless it is streamed."""
+    """Yield the lines of a listing. Without rows it is an empty line, unless it is streamed."""
     first = True
     for row in listing.rows:
         if first and style.headers and listing.headed:
@@ -50,6 +50,6 @@ def rows(listing: ResultRows, style: Style) -> Iterator[str]:
 
 
 def outcome(result: Outcome, style: Style) -> Iterator[str]:
-    """Give the lines of a result that is not a listing."""
+    """Yield the lines of a result that is not a listing."""
     if result.text:
         yield in_lines(result.text)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from leveret.broker.management.cli.address import Address
-from leveret.broker.management.cli.api import Api, ApiFault, Unreachable, refusal
-from leveret.broker.management.cli.faults import OutOfTime
+from leveret.broker.management.cli.api import Api, ApiFault, Unreachable, to_command_fault
+from leveret.broker.management.cli.faults import RequestTimeout
 from tests.support.stub_api import StubApi, stub_api
 
 ANSWERS: dict[str, tuple[int, bytes]] = {
@@ -85,7 +85,7 @@ def test_another_login(api: Api, server: StubApi) -> None:
 def test_refusals(api: Api, path: str, status: int, reason: str) -> None:
     with pytest.raises(ApiFault) as caught:
         api.get(path)
-    assert (caught.value.status, caught.value.reason, caught.value.missing) == (status, reason, status == 404)
+    assert (caught.value.status, caught.value.reason, caught.value.not_found) == (status, reason, status == 404)
 
 
 def test_find(api: Api) -> None:
@@ -102,7 +102,7 @@ def test_what_is_said_about_refusals(api: Api) -> None:
     ):
         with pytest.raises(ApiFault) as caught:
             api.get(path)
-        assert refusal(caught.value).text == expected
+        assert to_command_fault(caught.value).text == expected
 
 
 def test_a_connection_that_was_closed_meanwhile_is_opened_again(api: Api, server: StubApi) -> None:
@@ -113,7 +113,7 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_again(api: Api, server
 
 def test_no_answer_in_time(server: StubApi) -> None:
     api = Api(address(server), 0.1)
-    with pytest.raises(OutOfTime):
+    with pytest.raises(RequestTimeout):
         api.get("hang")
     api.close()
 

@@ -7,35 +7,35 @@ import subprocess
 
 import pytest
 
-from leveret.broker.management.cli.completion import SCRIPTS, words
+from leveret.broker.management.cli.completion import SCRIPTS, completions
 
 
 def test_columns_and_options() -> None:
-    assert words("list_queues", "consumer") == ["consumer_capacity", "consumer_utilisation", "consumers"]
-    assert words("list_queues", "--o") == ["--offline", "--online"]
-    assert words("list_queues", "--no") == ["--no-table-headers"]
-    assert "--vhost=" in words("list_queues", "--")
-    assert words("set_policy", "--pri") == ["--priority="]
-    assert words("delete_queue", "--pri") == []
+    assert completions("list_queues", "consumer") == ["consumer_capacity", "consumer_utilisation", "consumers"]
+    assert completions("list_queues", "--o") == ["--offline", "--online"]
+    assert completions("list_queues", "--no") == ["--no-table-headers"]
+    assert "--vhost=" in completions("list_queues", "--")
+    assert completions("set_policy", "--pri") == ["--priority="]
+    assert completions("delete_queue", "--pri") == []
 
 
 def test_values() -> None:
-    assert words("list_queues", "--formatter=p") == ["--formatter=pretty_table"]
-    assert words("set_policy", "--apply-to=q") == ["--apply-to=queues", "--apply-to=quorum_queues"]
-    assert words("set_policy", "--vhost=") == []
+    assert completions("list_queues", "--formatter=p") == ["--formatter=pretty_table"]
+    assert completions("set_policy", "--apply-to=q") == ["--apply-to=queues", "--apply-to=quorum_queues"]
+    assert completions("set_policy", "--vhost=") == []
 
 
 def test_help_takes_commands() -> None:
-    assert words("help", "list_pol") == ["list_policies"]
+    assert completions("help", "list_pol") == ["list_policies"]
 
 
 def test_without_a_command() -> None:
-    assert words("", "--form") == ["--formatter="]
-    assert words("nonsense", "x") == []
+    assert completions("", "--form") == ["--formatter="]
+    assert completions("nonsense", "x") == []
 
 
 def test_what_does_nothing_is_not_offered() -> None:
-    assert not {"--node=", "--longnames"} & set(words("list_queues", "--"))
+    assert not {"--node=", "--longnames"} & set(completions("list_queues", "--"))
 
 
 @pytest.mark.parametrize("shell", sorted(SCRIPTS))

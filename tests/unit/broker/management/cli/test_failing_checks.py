@@ -92,7 +92,7 @@ def test_environment() -> None:
 def test_environment_of_a_broker_that_does_not_tell() -> None:
     missing = (404, b'{"error":"Object Not Found","reason":"Not Found"}')
     ran = run({"/api/config/effective": missing}, "environment", "-q")
-    assert ran == Ran(69, "", "Error:\nNode n@h does not tell its configuration over HTTP\n")
+    assert ran == Ran(69, "", "Error:\nNode n@h does not show its configuration over HTTP\n")
 
 
 @pytest.mark.parametrize(("product", "status"), [("RabbitMQ", 69), ("", 69)])

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.management.cli.options import GENERAL, KINDS, PARTICULAR, SHORT, Invalid, Value, scan
+from leveret.broker.management.cli.options import (
+    COMMAND_OPTIONS,
+    GENERAL_OPTIONS,
+    OPTION_TYPES,
+    SHORT_OPTIONS,
+    InvalidOption,
+    Value,
+    scan,
+)
 
 POLICY = frozenset(("priority", "apply-to"))
 
@@ -47,27 +55,27 @@ def test_found(line: str, arguments: list[str], options: dict[str, Value]) -> No
 @pytest.mark.parametrize(
     ("line", "invalid"),
     [
-        ("-p", [Invalid("-p", "")]),
-        ("--vhost", [Invalid("--vhost", "")]),
-        ("--vhost --quiet", [Invalid("--vhost", "")]),
-        ("-x", [Invalid("-x", "")]),
-        ("--nosuch", [Invalid("--nosuch", "")]),
-        ("--nosuch=5", [Invalid("--nosuch", "")]),
-        ("--if-empty", [Invalid("--if-empty", "")]),
-        ("-e", [Invalid("-e", "")]),
-        ("--priority x", [Invalid("--priority", "x")]),
-        ("--priority 1.5", [Invalid("--priority", "1.5")]),
-        ("--priority=", [Invalid("--priority", "")]),
-        ("--priority +-5", [Invalid("--priority", "+-5")]),
-        ("--timeout abc", [Invalid("--timeout", "abc")]),
-        ("--quiet=maybe", [Invalid("--quiet", "maybe")]),
-        ("-pv", [Invalid("-p", ""), Invalid("-v", "")]),
-        ("--no-vhost", [Invalid("--no-vhost", "")]),
-        ("--no-quiet=true", [Invalid("--no-quiet", "true")]),
-        ("--limit 5", [Invalid("--limit", "")]),
+        ("-p", [InvalidOption("-p", "")]),
+        ("--vhost", [InvalidOption("--vhost", "")]),
+        ("--vhost --quiet", [InvalidOption("--vhost", "")]),
+        ("-x", [InvalidOption("-x", "")]),
+        ("--nosuch", [InvalidOption("--nosuch", "")]),
+        ("--nosuch=5", [InvalidOption("--nosuch", "")]),
+        ("--if-empty", [InvalidOption("--if-empty", "")]),
+        ("-e", [InvalidOption("-e", "")]),
+        ("--priority x", [InvalidOption("--priority", "x")]),
+        ("--priority 1.5", [InvalidOption("--priority", "1.5")]),
+        ("--priority=", [InvalidOption("--priority", "")]),
+        ("--priority +-5", [InvalidOption("--priority", "+-5")]),
+        ("--timeout abc", [InvalidOption("--timeout", "abc")]),
+        ("--quiet=maybe", [InvalidOption("--quiet", "maybe")]),
+        ("-pv", [InvalidOption("-p", ""), InvalidOption("-v", "")]),
+        ("--no-vhost", [InvalidOption("--no-vhost", "")]),
+        ("--no-quiet=true", [InvalidOption("--no-quiet", "true")]),
+        ("--limit 5", [InvalidOption("--limit", "")]),
     ],
 )
-def test_invalid(line: str, invalid: list[Invalid]) -> None:
+def test_invalid(line: str, invalid: list[InvalidOption]) -> None:
     assert scan(line.split(), POLICY).invalid == invalid
 
 
@@ -84,14 +92,14 @@ def test_conditions_add_up() -> None:
 
 
 def test_the_tables_fit() -> None:
-    assert not GENERAL.keys() & PARTICULAR.keys()
-    assert set(SHORT.values()) <= KINDS.keys()
+    assert not GENERAL_OPTIONS.keys() & COMMAND_OPTIONS.keys()
+    assert set(SHORT_OPTIONS.values()) <= OPTION_TYPES.keys()
 
 
 @given(st.lists(st.text(max_size=6)))
 def test_whatever_is_typed_is_taken_apart(argv: list[str]) -> None:
     found = scan(argv, POLICY)
-    assert set(found.options) <= GENERAL.keys() | POLICY
+    assert set(found.options) <= GENERAL_OPTIONS.keys() | POLICY
     # Nothing is made up: every argument was typed.
     assert set(found.arguments) <= set(argv)
 

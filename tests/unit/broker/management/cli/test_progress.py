@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from leveret.broker.management.cli.progress import ProgressLine, bar
+from leveret.broker.management.cli.progress import ProgressLine, render_bar
 
 
 class Terminal(io.StringIO):
@@ -19,15 +19,15 @@ class Terminal(io.StringIO):
 def test_on_a_terminal() -> None:
     stream = Terminal()
     with ProgressLine("Moving", 10, stream=stream) as progress:
-        assert progress.shown
-    assert stream.getvalue() == f"\r\x1b[K{bar('Moving', 0, 10)}\r\x1b[K"
+        assert progress.visible
+    assert stream.getvalue() == f"\r\x1b[K{render_bar('Moving', 0, 10)}\r\x1b[K"
 
 
 def test_elsewhere_and_when_silent() -> None:
     for stream, silent in ((io.StringIO(), False), (Terminal(), True)):
         with ProgressLine("Moving", 10, stream=stream, silent=silent) as progress:
-            progress.at(5)
-            assert not progress.shown
+            progress.update(5)
+            assert not progress.visible
         assert stream.getvalue() == ""
 
 
@@ -42,7 +42,7 @@ def test_it_paints_seldom() -> None:
     stream = Terminal()
     with ProgressLine("Moving", 10_000, stream=stream) as progress:
         for done in range(10_000):
-            progress.at(done)
+            progress.update(done)
     assert stream.getvalue().count("Moving") < 100
 
 
@@ -57,4 +57,4 @@ def test_it_paints_seldom() -> None:
     ],
 )
 def test_bar(done: int, total: int, expected: str) -> None:
-    assert bar("x", done, total) == expected
+    assert render_bar("x", done, total) == expected

@@ -10,8 +10,8 @@ import pytest
 
 from leveret.broker.management.cli import commands, registry
 from leveret.broker.management.cli.command import Command
-from leveret.broker.management.cli.help_text import SECTIONS, details, overview, usage
-from leveret.broker.management.cli.options import KINDS
+from leveret.broker.management.cli.help_text import SECTIONS, command_help, command_list, usage
+from leveret.broker.management.cli.options import OPTION_TYPES
 from leveret.broker.management.cli.unsupported import UNSUPPORTED
 from tests.support.leveretctl import Leveretctl, Ran
 
@@ -60,19 +60,19 @@ wait
 """
 
 
-def test_every_command_of_rabbitmq_is_here_or_left_out_for_a_reason() -> None:
+def test_every_command_of_rabbitmq_is_supported_or_listed_as_unsupported() -> None:
     rabbitmq = set(RABBITMQ.split())
     assert rabbitmq <= {*registry.names(), *UNSUPPORTED}
     assert not set(registry.names()) & UNSUPPORTED.keys()
     assert UNSUPPORTED.keys() <= rabbitmq
 
 
-def test_whoever_calls_one_that_is_left_out_is_told_the_reason() -> None:
+def test_an_unsupported_command_prints_the_reason() -> None:
     assert Leveretctl(None)("stop_app") == Ran(
         64,
         "",
         "\nCommand 'stop_app' not found. \n"
-        "Leveret does without it: start and stop the process itself, SIGTERM stops it.\n",
+        "Leveret does not support it: start and stop the broker process; SIGTERM stops it.\n",
     )
 
 
@@ -85,13 +85,13 @@ def test_a_command_is_whole(command: Command) -> None:
     assert registry.find(command.name) is command
     assert command.section in SECTIONS
     assert command.summary
-    assert set(command.options) <= KINDS.keys()
-    assert command.most is None or command.least <= command.most
+    assert set(command.options) <= OPTION_TYPES.keys()
+    assert command.max_arguments is None or command.min_arguments <= command.max_arguments
 
 
 @each_command
 def test_a_command_explains_its_options(command: Command) -> None:
-    text = details(command, terminal=False)
+    text = command_help(command, terminal=False)
     assert usage(command) in text
     for option in command.options:
         written = "no-table-headers" if option == "table-headers" else option
@@ -101,7 +101,7 @@ def test_a_command_explains_its_options(command: Command) -> None:
 
 
 def test_the_overview_names_all_commands() -> None:
-    lines = overview(terminal=False).splitlines()
+    lines = command_list(terminal=False).splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("   ")]
     assert sorted(listed) == registry.names()
 
@@ -115,7 +115,7 @@ def test_no_section_is_empty() -> None:
     [("list_queue", "list_queues"), ("setpolicy", "set_policy"), ("list_polices", "list_policies"), ("zzz", None)],
 )
 def test_a_misspelt_name_is_recognised(typed: str, meant: str | None) -> None:
-    assert registry.nearest(typed) == meant
+    assert registry.closest_name(typed) == meant
 
 
 def test_the_program_is_installed_under_its_name() -> None:

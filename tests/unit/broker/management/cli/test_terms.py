@@ -15,34 +15,34 @@ from leveret.broker.management.cli.terms import (
     atom,
     binary,
     compact_json,
-    entries,
-    kind,
+    json_triples,
     number,
-    plain,
     quoted,
+    table_entries,
     term,
-    triples,
+    type_name,
     typed,
+    untyped,
 )
 
 TABLE = {"n": 7, "s": "x", "b": True, "f": 1.5, "v": None, "l": [1, "a"], "t": {"k": 2}}
 
 
-def test_plain() -> None:
-    assert plain(TABLE) == '[{"n",7},{"s","x"},{"b",true},{"f",1.5},{"v",undefined},{"l",[1,"a"]},{"t",[{"k",2}]}]'
-    assert plain({}) == "[]"
-    assert plain({"e": ""}) == '[{"e",[]}]'
+def test_untyped() -> None:
+    assert untyped(TABLE) == '[{"n",7},{"s","x"},{"b",true},{"f",1.5},{"v",undefined},{"l",[1,"a"]},{"t",[{"k",2}]}]'
+    assert untyped({}) == "[]"
+    assert untyped({"e": ""}) == '[{"e",[]}]'
 
 
 def test_typed() -> None:
-    assert "".join(entries(TABLE)) == (
+    assert "".join(table_entries(TABLE)) == (
         '{<<"n">>,long,7}{<<"s">>,longstr,<<"x">>}{<<"b">>,bool,true}{<<"f">>,double,1.5}{<<"v">>,void,undefined}'
         '{<<"l">>,array,[{long,1},{longstr,<<"a">>}]}{<<"t">>,table,[{<<"k">>,long,2}]}'
     )
 
 
 def test_triples() -> None:
-    assert triples(TABLE) == [
+    assert json_triples(TABLE) == [
         ["n", "long", 7],
         ["s", "longstr", "x"],
         ["b", "bool", True],
@@ -111,11 +111,11 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_anything_that_json_holds_can_be_shown(value: Any) -> None:
-    for text in (plain(value), typed(value), term(value)):
+    for text in (untyped(value), typed(value), term(value)):
         assert "\n" not in text
         assert text
-    assert kind(value) in ("void", "bool", "long", "double", "table", "array", "longstr")
-    assert json.loads(json.dumps(triples(value))) == triples(value)
+    assert type_name(value) in ("void", "bool", "long", "double", "table", "array", "longstr")
+    assert json.loads(json.dumps(json_triples(value))) == json_triples(value)
 
 
 @given(st.text())

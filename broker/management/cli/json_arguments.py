@@ -1,4 +1,4 @@
-"""JSON documents given as arguments."""
+"""Parses arguments that are JSON documents."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from leveret.broker.management.cli.faults import failed
 
 
-def document(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Decode an argument.
 
     Raises:
-        CommandFault: it is no JSON (69).
+        CommandFault: the argument is not JSON (exit status 69).
     """
     try:
         return json.loads(text, parse_constant=_refuse)
@@ -21,21 +21,21 @@ def document(text: str) -> Any:
 
 
 def _refuse(constant: str) -> Any:
-    # Python takes NaN and Infinity, JSON has neither.
+    # Python accepts NaN and Infinity, which JSON does not have.
     raise ValueError(constant)
 
 
-def mapping(text: str, what: str) -> dict[str, Any]:
-    """Decode an argument that has to be an object.
+def parse_object(text: str, what: str) -> dict[str, Any]:
+    """Decode an argument that must be a JSON object.
 
     Args:
         text: the argument.
-        what: it is, for the message.
+        what: description of the argument, for the error message.
 
     Raises:
-        CommandFault: it is no JSON, or another kind of it (69).
+        CommandFault: the argument is not a JSON object (exit status 69).
     """
-    found = document(text)
+    found = parse_json(text)
     if not isinstance(found, dict):
         raise failed(f"Validation failed\n\n{what} should be a JSON object, actually was {text}\n")
     return found

@@ -1,4 +1,4 @@
-"""explain_queue: what is in force on a queue, and why. RabbitMQ has no such command."""
+"""The command explain_queue: effective settings of a queue and their sources. RabbitMQ has no such command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows
-from leveret.broker.management.cli.dry_run import counted
+from leveret.broker.management.cli.dry_run import pluralized
 from leveret.broker.management.cli.faults import CommandFault, failed
 
 _COLUMNS: Final = ("key", "argument", "policy", "operator_policy", "in_force", "source", "reason")
@@ -17,16 +17,16 @@ def _explain(context: CommandContext) -> Result:
     try:
         found = context.api.get("queues", context.vhost, name, "explain")
     except ApiFault as fault:
-        raise _refused(context, name, fault) from fault
+        raise _to_fault(context, name, fault) from fault
     return ResultRows(_COLUMNS, found["settings"], streamed=True, json=found, footer="\n".join(_notes(found)))
 
 
-def _refused(context: CommandContext, name: str, fault: ApiFault) -> CommandFault:
-    if not fault.missing:
+def _to_fault(context: CommandContext, name: str, fault: ApiFault) -> CommandFault:
+    if not fault.not_found:
         return failed(fault.reason)
     if context.api.find("queues", context.vhost, name, columns="name") is None:
         return failed(f"no queue '{name}' in vhost '{context.vhost}'")
-    return failed("the broker cannot explain queues: it is not Leveret")
+    return failed("the broker does not support explain_queue: it is not Leveret")
 
 
 def _notes(found: dict[str, Any]) -> list[str]:
@@ -46,9 +46,11 @@ def _policy(kind: str, policy: dict[str, Any] | None) -> str:
 
 def _fill(fill: dict[str, Any]) -> list[str]:
     notes = [
-        _against("ready", counted(fill["messages_ready"], "message"), fill["max_length"], fill["messages_percent"]),
-        _against(
-            "bodies", counted(fill["message_bytes_ready"], "byte"), fill["max_length_bytes"], fill["bytes_percent"]
+        _usage_line(
+            "ready", pluralized(fill["messages_ready"], "message"), fill["max_length"], fill["messages_percent"]
+        ),
+        _usage_line(
+            "bodies", pluralized(fill["message_bytes_ready"], "byte"), fill["max_length_bytes"], fill["bytes_percent"]
         ),
     ]
     if fill["at_limit"]:
@@ -56,7 +58,7 @@ def _fill(fill: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _against(label: str, amount: str, limit: int | None, percent: float | None) -> str:
+def _usage_line(label: str, amount: str, limit: int | None, percent: float | None) -> str:
     if limit is None:
         return f"{label}: {amount}, no limit"
     return f"{label}: {amount} of {limit} ({percent:g}%)"
@@ -66,11 +68,11 @@ COMMANDS: Final = (
     Command(
         name="explain_queue",
         section="Queues",
-        summary="Tells what is in force on a queue and why, and how full it is",
+        summary="Shows the effective settings of a queue, their sources, and how full the queue is",
         usage="[--vhost <vhost>] <queue> [--timeout <timeout>]",
         run=_explain,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         banner=lambda context: f"Explaining queue '{context.arguments[0]}' in vhost '{context.vhost}' ...",
         explanations=(("<queue>", "the queue's name"),),
     ),

@@ -1,4 +1,4 @@
-"""move_messages: for working off a dead-letter queue. RabbitMQ has no such command."""
+"""The command move_messages, for example to empty a dead-letter queue. RabbitMQ has no such command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leveret.broker.management.cli.conditions import read_conditions
 from leveret.broker.management.cli.faults import CommandFault, bad_argument, failed
 from leveret.broker.management.cli.progress import ProgressLine
 
-# Moved by one request: often enough for a bar that moves, seldom enough to cost nothing.
+# Messages per request: small enough to show progress, large enough to make the cost of a request negligible.
 _BATCH: Final = 5_000
 
 
@@ -23,38 +23,42 @@ def _check(context: CommandContext) -> None:
 
 def _move(context: CommandContext) -> Result:
     source, target = context.arguments
-    wanted = read_conditions(context.text("filter"))
+    conditions = read_conditions(context.text("filter"))
     found = context.api.find("queues", context.vhost, source, columns="name,messages_ready")
     if found is None:
         raise _missing(context, source)
     total = int(found.get("messages_ready", 0))
     if "limit" in context.options:
         total = min(total, context.integer("limit", 0))
-    silent = context.flag("silent") or context.flag("quiet") or bool(wanted)
+    silent = context.flag("silent") or context.flag("quiet") or bool(conditions)
     with ProgressLine("Moving", total, silent=silent) as progress:
-        moved, answer = _move_all(context, total, wanted, progress)
+        moved, answer = _move_all(context, total, conditions, progress)
     return _report(moved, {**answer, "reason": _reason(context, moved, answer)}, target)
 
 
 def _move_all(
-    context: CommandContext, total: int, wanted: dict[str, Any], progress: ProgressLine
+    context: CommandContext, total: int, conditions: dict[str, Any], progress: ProgressLine
 ) -> tuple[int, dict[str, Any]]:
-    """Move in batches, so that there is something to show; with conditions at once, as each batch looks at all."""
+    """Move messages and return their number and the last response.
+
+    Without conditions messages are moved in batches, which show progress. With conditions one request moves all,
+    because each request scans the whole queue.
+    """
     source, target = context.arguments
     moved = 0
     answer: dict[str, Any] = {"complete": True, "reason": "the source has no more messages", "scanned": 0}
     scanned = 0
     while moved < total or not (total or moved):
-        limit = total - moved if wanted else min(_BATCH, total - moved)
-        body = {"to": target, "filter": wanted or None, "limit": max(1, limit)}
+        limit = total - moved if conditions else min(_BATCH, total - moved)
+        body = {"to": target, "filter": conditions or None, "limit": max(1, limit)}
         try:
             answer = context.api.post("queues", context.vhost, source, "move-messages", body=body)
         except ApiFault as fault:
-            raise _refused(context, fault, moved) from fault
+            raise _to_fault(context, fault, moved) from fault
         moved += answer["moved"]
         scanned += answer["scanned"]
-        progress.at(moved)
-        if wanted or not answer["moved"] or not answer["complete"]:
+        progress.update(moved)
+        if conditions or not answer["moved"] or not answer["complete"]:
             break
     return moved, {**answer, "scanned": scanned}
 
@@ -63,9 +67,9 @@ def _missing(context: CommandContext, name: str) -> CommandFault:
     return failed(f"no queue '{name}' in vhost '{context.vhost}'")
 
 
-def _refused(context: CommandContext, fault: ApiFault, moved: int) -> CommandFault:
-    if fault.status == 405 or (fault.missing and fault.error == "Object Not Found"):
-        reason = "the broker cannot move messages: it is not Leveret"
+def _to_fault(context: CommandContext, fault: ApiFault, moved: int) -> CommandFault:
+    if fault.status == 405 or (fault.not_found and fault.error == "Object Not Found"):
+        reason = "the broker does not support move_messages: it is not Leveret"
     else:
         reason = fault.reason
     before = f" (after {moved} messages)" if moved else ""
@@ -73,7 +77,7 @@ def _refused(context: CommandContext, fault: ApiFault, moved: int) -> CommandFau
 
 
 def _reason(context: CommandContext, moved: int, answer: dict[str, Any]) -> str:
-    """Say why the move ended; a batch that was moved whole says only that its own limit is reached."""
+    """Return why the move ended. The reason of a complete batch would only be the batch's own limit."""
     if not answer["complete"]:
         return str(answer["reason"])
     limited = "limit" in context.options and moved >= context.integer("limit", 0)
@@ -84,7 +88,7 @@ def _report(moved: int, answer: dict[str, Any], target: str) -> Outcome:
     text = f"Moved {moved} messages to queue '{target}': {answer['reason']}"
     json = {**answer, "moved": moved, "result": "ok" if answer["complete"] else "error"}
     if not answer["complete"]:
-        # What is there has been moved, but not all that was asked for.
+        # Some messages have been moved, but not all that were requested.
         raise failed(text, json=json)
     return Outcome(text, json)
 
@@ -100,23 +104,23 @@ COMMANDS: Final = (
     Command(
         name="move_messages",
         section="Queues",
-        summary="Moves ready messages from one queue to another, oldest first; none is lost, whatever crashes",
+        summary="Moves ready messages from one queue to another, oldest first; a crash loses none",
         usage="[--vhost <vhost>] <from> <to> [--limit <number>] [--filter <condition>] [--timeout <timeout>]",
         run=_move,
-        least=2,
-        most=2,
+        min_arguments=2,
+        max_arguments=2,
         options=("limit", "filter"),
         timeout=None,
         banner=_banner,
         check=_check,
         explanations=(
-            ("<from>", "queue to take from"),
-            ("<to>", "queue to put into, in the same virtual host; the move ends when it is full"),
-            ("--limit <number>", "how many at most; default: all that are there now"),
+            ("<from>", "source queue"),
+            ("<to>", "target queue in the same virtual host; the move ends when it is full"),
+            ("--limit <number>", "maximum number of messages; default: all that are ready at the start"),
             (
                 "--filter <condition>",
                 "routing_key=<pattern>, exchange=<pattern>, queue=<name>, reason=<why it was dead-lettered>,"
-                " header.<name>=<value>, or a JSON object of them; several have to hold all",
+                " header.<name>=<value>, or a JSON object of conditions; messages must match all filters",
             ),
         ),
     ),

@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, done
+from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ok_result
 from leveret.broker.management.cli.faults import bad_argument, failed
 from leveret.broker.management.cli.identifiers import connection_name
 from leveret.broker.management.cli.progress import ProgressLine
@@ -15,18 +15,18 @@ SECTION: Final = "Operations"
 
 
 def _close(context: CommandContext, name: str, reason: str) -> bool:
-    """Close one connection; return whether it was still there."""
+    """Close a connection and return whether it existed."""
     try:
         context.api.delete("connections", name, headers={"X-Reason": _header(reason)})
     except ApiFault as fault:
-        if fault.missing:
+        if fault.not_found:
             return False
         raise
     return True
 
 
 def _header(reason: str) -> str:
-    # HTTP's headers are Latin-1, which Python sends a text as; this way the broker gets the bytes of UTF-8.
+    # Python encodes headers as Latin-1. This conversion makes it send the UTF-8 bytes.
     return " ".join(reason.splitlines()).encode().decode("latin-1")
 
 
@@ -35,9 +35,9 @@ def _close_one(context: CommandContext) -> Result:
     name = connection_name(identifier)
     if name is None:
         raise failed(f'Error:\n{{:invalid_pid_syntax, "{identifier}"}}')
-    # One that has gone already is as good as closed.
+    # A connection that no longer exists counts as closed.
     _close(context, name, reason)
-    return done(context)
+    return ok_result(context)
 
 
 def _check_numbers(context: CommandContext) -> None:
@@ -65,24 +65,24 @@ def _close_each(context: CommandContext, names: list[str], reason: str, delay: f
             if index and delay > 0:
                 time.sleep(delay)
             _close(context, name, reason)
-            progress.at(index + 1)
+            progress.update(index + 1)
 
 
 def _close_all_of_user(context: CommandContext) -> Result:
     user, reason = context.arguments
     found: list[dict[str, Any]] = context.api.find("connections", "username", user) or []
     _close_each(context, [each["name"] for each in found], reason, 0)
-    return done(context)
+    return ok_result(context)
 
 
-def _closing_all(context: CommandContext) -> str:
+def _close_all_banner(context: CommandContext) -> str:
     limit = context.integer("limit", 0)
     what = f"{limit}" if limit > 0 else "all"
     where = f"to node {context.node} (across all vhosts)" if context.flag("global") else f"in vhost {context.vhost}"
     return f"Closing {what} connections {where}, reason: {context.arguments[0]}..."
 
 
-_EXPLANATION: Final = ("<explanation>", "told to the client: CONNECTION_FORCED - <explanation>")
+_EXPLANATION: Final = ("<explanation>", "sent to the client: CONNECTION_FORCED - <explanation>")
 COMMANDS: Final = (
     Command(
         name="close_connection",
@@ -90,8 +90,8 @@ COMMANDS: Final = (
         summary="Closes one connection",
         usage="<connection pid> <explanation>",
         run=_close_one,
-        least=2,
-        most=2,
+        min_arguments=2,
+        max_arguments=2,
         banner=lambda context: f"Closing connection {context.arguments[0]}, reason: {context.arguments[1]}...",
         explanations=(("<connection pid>", "pid or name, as list_connections shows them"), _EXPLANATION),
     ),
@@ -101,16 +101,16 @@ COMMANDS: Final = (
         summary="Closes all connections to a virtual host, or to the broker",
         usage=("[--vhost <vhost> --limit <limit>] [-n <node> --global] [--per-connection-delay <delay>] <explanation>"),
         run=_close_all,
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         options=("global", "limit", "per-connection-delay"),
         timeout=None,
         check=_check_numbers,
-        banner=_closing_all,
+        banner=_close_all_banner,
         explanations=(
-            ("--global", "of all virtual hosts"),
-            ("--limit <number>", "that many at most"),
-            ("--per-connection-delay <milliseconds>", "wait so long between two"),
+            ("--global", "connections of all virtual hosts"),
+            ("--limit <number>", "maximum number of connections to close"),
+            ("--per-connection-delay <milliseconds>", "pause between two connections"),
             _EXPLANATION,
         ),
     ),
@@ -120,8 +120,8 @@ COMMANDS: Final = (
         summary="Closes all connections of a user",
         usage="<username> <explanation>",
         run=_close_all_of_user,
-        least=2,
-        most=2,
+        min_arguments=2,
+        max_arguments=2,
         timeout=None,
         banner=lambda context: f"Closing connections of user {context.arguments[0]}, reason: {context.arguments[1]}...",
         explanations=(("<username>", "the user's name"), _EXPLANATION),

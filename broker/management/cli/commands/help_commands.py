@@ -1,4 +1,4 @@
-"""help, version, autocomplete and completion: no broker is asked."""
+"""help, version, autocomplete and completion: commands that need no broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from leveret.broker.management.cli import completion, registry
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
 from leveret.broker.management.cli.faults import USAGE, CommandFault, bad_argument
-from leveret.broker.management.cli.help_text import details, overview, unknown
+from leveret.broker.management.cli.help_text import command_help, command_list, unknown_command
 from leveret.broker.version import VERSION
 
 SECTION: Final = "Help"
@@ -20,15 +20,16 @@ def _help(context: CommandContext) -> Result:
     if context.flag("list-commands"):
         return Outcome("\n".join(registry.names()))
     if not context.arguments:
-        return Outcome(overview(terminal))
+        return Outcome(command_list(terminal))
     name = context.arguments[0]
     command = registry.find(name)
     if command is None:
-        near = registry.nearest(name)
+        near = registry.closest_name(name)
         raise CommandFault(
-            USAGE, f"Error:\n\n{unknown(name, near)}" if near else f"Error:\n\n{unknown(name, None).rstrip()}"
+            USAGE,
+            f"Error:\n\n{unknown_command(name, near)}" if near else f"Error:\n\n{unknown_command(name, None).rstrip()}",
         )
-    return Outcome(details(command, terminal))
+    return Outcome(command_help(command, terminal))
 
 
 def _version(context: CommandContext) -> Result:
@@ -38,7 +39,7 @@ def _version(context: CommandContext) -> Result:
 def _autocomplete(context: CommandContext) -> Result:
     prefix = context.arguments[-1] if context.arguments else ""
     if "for" in context.options:
-        found = completion.words(context.text("for"), prefix)
+        found = completion.completions(context.text("for"), prefix)
     else:
         found = [name for name in registry.names() if name.startswith(prefix)]
     return Outcome("\n".join(found), found)
@@ -56,10 +57,10 @@ COMMANDS: Final = (
         summary="Displays usage information for a command",
         usage="(<command> | [--list-commands])",
         run=_help,
-        most=1,
+        max_arguments=1,
         options=("list-commands",),
         offline=True,
-        explanations=(("--list-commands", "only the names of all commands"),),
+        explanations=(("--list-commands", "list only the names of all commands"),),
     ),
     Command(
         name="version",
@@ -71,15 +72,15 @@ COMMANDS: Final = (
     Command(
         name="autocomplete",
         section=SECTION,
-        summary="Provides the variants that a word can be completed to",
+        summary="Lists the completions of a word",
         usage="[prefix] [--for <command>]",
         run=_autocomplete,
-        most=1,
+        max_arguments=1,
         options=("for",),
         offline=True,
         explanations=(
-            ("[prefix]", "what has been typed of the word"),
-            ("--for <command>", "options and columns of that command, instead of commands"),
+            ("[prefix]", "typed part of the word"),
+            ("--for <command>", "complete options and columns of that command instead of command names"),
         ),
     ),
     Command(
@@ -88,8 +89,8 @@ COMMANDS: Final = (
         summary="Prints the completion script of a shell",
         usage="bash | zsh | fish",
         run=lambda context: Outcome(completion.SCRIPTS[context.arguments[0]].rstrip("\n")),
-        least=1,
-        most=1,
+        min_arguments=1,
+        max_arguments=1,
         offline=True,
         check=_check_shell,
         explanations=(
