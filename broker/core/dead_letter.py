@@ -137,7 +137,7 @@ class DeadLetters:
                 taken, arrived = (0, 0) if letter is None else self._send(batch, letter, originals)
                 queue.dead_lettered(originals, taken, arrived, batch.reason)
                 done += len(originals)
-        queue.dead_letters_sent(batch)
+        queue.settle_dead_letters(batch)
 
     def _send(self, batch: DeadLetterBatch, letter: _Letter, originals: list[Message]) -> tuple[int, int]:
         """Publish a letter to its targets; return how many of its messages all have taken, and how many any has."""

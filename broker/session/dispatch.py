@@ -122,9 +122,9 @@ def _wait_until_tidy(channel: Channel, name: str | None) -> None:
     queue = None if name is None else channel.vhost.queues.get(name)
     if queue is None:
         return
-    tidy, new_slice = queue.tidy, channel.vhost.turn.slice
-    if not tidy(new_slice()):
-        raise Unfinished(lambda: tidy(new_slice()))
+    evict_and_expire, new_slice = queue.evict_and_expire, channel.vhost.turn.slice
+    if not evict_and_expire(new_slice()):
+        raise Unfinished(lambda: evict_and_expire(new_slice()))
 
 
 def _find(connection: Connection, event: MethodReceived) -> Channel:

@@ -158,7 +158,7 @@ def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
     ):
         return None
     for queue in route.keys_queues:
-        if not queue.takes_varied:
+        if not queue.accepts_varied:
             return None
     return route
 

@@ -1,1 +1,1 @@
-"""Queue processes."""
+"""Queues: classic, priority and quorum."""

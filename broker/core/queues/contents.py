@@ -1,4 +1,4 @@
-"""What is in a queue, and what its limits and times to live leave in it."""
+"""Base class of queues: messages, length limits and expiry."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message, TimedMessage
 from leveret.storage.stores.priority_store import PriorityStore
 
-#: Messages dropped or expired before the time is looked at: less than a millisecond, without their dead letters.
+#: Messages dropped or expired between two checks of the time slice: less than a millisecond, without dead letters.
 _DROP_STEP: Final = 512
 _ALL_BYTES: Final = 1 << 62
 
-#: The latest time at which a message can expire, in microseconds since 1970: a policy may name any number.
+#: Upper bound of expiry times, in microseconds since 1970: message-ttl has no upper bound.
 _LATEST: Final = (1 << 63) - 2
 
 
 class QueueContents(ABC):
-    """The messages of a queue without its consumers.
+    """The messages of a queue, without consumers.
 
     Args:
-        host: Its virtual host.
-        storage: Keeps its messages.
+        host: The virtual host of the queue.
+        storage: Storage of its messages.
 
     Attributes:
-        store: Its messages.
-        settings: What is in force: arguments and policies taken together.
-        scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
-        deleted: It is gone; settling its messages has no effect.
+        store: The message store.
+        settings: Effective settings, merged from arguments and policies.
+        scheduled: True while deliver() is scheduled for the end of the turn; maintained by Turn.
+        deleted: True once the queue is deleted; settling messages then has no effect.
     """
 
     scheduled: bool
     deleted: bool
 
     __slots__ = (
-        "_is_shrinking", "_limits", "_timed", "_untimed_since", "counters", "host", "settings", "storage", "store",
+        "_is_shrinking", "_limits", "_may_have_timed", "_untimed_since", "counters", "host", "settings", "storage",
+        "store",
     )  # fmt: skip
 
     def __init__(self, host: QueueHost, storage: QueueStorage) -> None:
@@ -55,25 +56,25 @@ class QueueContents(ABC):
         self.settings = QueueSettings()
         self.counters = QueueCounters()
         self._limits: Limits | None = None
-        #: New settings demand that messages go, also if they let new ones be refused from now on.
+        #: New settings require eviction, even if overflow is now reject-publish.
         self._is_shrinking = False
-        #: Whether a message with an expiry time may be among those that wait.
-        self._timed = self.store.ready_count > 0
-        #: Messages without an expiry time that have come at the tail since the last one with it.
+        #: Whether a ready message may have an expiry time.
+        self._may_have_timed = self.store.ready_count > 0
+        #: Messages without an expiry time appended since the last message with one.
         self._untimed_since = 0
 
     @property
     def has_limits(self) -> bool:
-        """Whether limits of its length are in force."""
+        """Whether length limits are in force."""
         return self._limits is not None
 
     def _set_lazy(self, lazy: bool) -> None:
-        """Keep ready messages on disk only, or in memory as far as there is room."""
+        """Keep ready messages on disk only, or also in memory as far as there is room."""
         self.storage.set_lazy(lazy)
         self.store = self.storage.store
 
     def page_out(self, body_bytes: int) -> None:
-        """Have about this many bytes of bodies leave memory."""
+        """Page about this many bytes of bodies out to disk."""
         self.storage.page_out(body_bytes)
         self.store = self.storage.store
 
@@ -83,43 +84,43 @@ class QueueContents(ABC):
         if ttl is not None:
             expires_at = min(self.host.timers.now() + ttl * 1000, _LATEST)
             messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
-            self._note_timed()
-        elif self._timed:
+            self._note_timed_message()
+        elif self._may_have_timed:
             self._untimed_since += len(messages)
         self.store.append(messages, body_bytes, longest)
         self.counters.published += len(messages)
 
     # -- expiry times -------------------------------------------------------------------------------------
 
-    def _note_timed(self) -> None:
-        """Note that a message with an expiry time waits: what came before it may still be there too."""
-        self._timed = True
+    def _note_timed_message(self) -> None:
+        """Note that a message with an expiry time was added. Messages in front of it may still be ready, too."""
+        self._may_have_timed = True
         self._untimed_since = 0
 
     def put_back(self, entries: Sequence[Entry]) -> None:
-        """Have messages ready again where they were, and nothing else."""
+        """Return messages to their positions in the store, without any further effect."""
         self.store.requeue(entries)
         self._note_returned(entries)
 
     def _note_returned(self, entries: Sequence[Entry]) -> None:
-        """Note the expiry times of messages that have been put back."""
+        """Note whether messages that were put back have expiry times."""
         if any(entry[1].expires_at for entry in entries):
-            self._note_timed()
+            self._note_timed_message()
 
-    def _find_timed(self) -> None:
-        """Find out whether a message with an expiry time may still be waiting.
+    def _update_may_have_timed(self) -> None:
+        """Update whether a ready message may have an expiry time.
 
-        None is if no more wait than have come since the last one. That is not so where priorities let later ones go
-        first: there none is only if nothing waits at all.
+        None has one if at most as many are ready as have arrived since the last message with an expiry time. With
+        priorities that does not follow, as later messages may leave first; then none has one only if none is ready.
         """
         ready = self.store.ready_count
         has_priorities = type(self.store) is PriorityStore
-        self._timed = ready > (0 if has_priorities else self._untimed_since)
+        self._may_have_timed = ready > (0 if has_priorities else self._untimed_since)
 
     # -- dropping -----------------------------------------------------------------------------------------
 
     def _evict(self, time_slice: TimeSlice) -> bool:
-        """Drop the oldest messages while there are too many and time is left; return whether that is done."""
+        """Drop the oldest messages while a limit is exceeded and time is left; return whether it is finished."""
         limits, store = self._limits, self.store
         if limits is None or (limits.refuses and not self._is_shrinking):
             return True
@@ -135,12 +136,12 @@ class QueueContents(ABC):
         return True
 
     def _evict_now(self) -> None:
-        """Drop the oldest messages while there are too many; what takes too long is left to the next turns."""
+        """Drop the oldest messages while a limit is exceeded; continue in the next turn if it takes too long."""
         if not self._evict(self.host.turn.slice()):
             self.host.turn.deliver_later(self)
 
     def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> None:
-        """Drop messages at the head that are too many. Their bodies are not read unless they are dead-lettered."""
+        """Drop excess messages from the head. Bodies are read only for dead-lettering."""
         if self.settings.dead_letter_exchange is None:
             dropped, _ = self.store.drop(count, body_bytes, kind)
             self.counters.dropped[MAXLEN] += dropped
@@ -149,7 +150,7 @@ class QueueContents(ABC):
         self._drop(entries, MAXLEN, kind)
 
     def _expire(self, time_slice: TimeSlice) -> bool:
-        """Drop messages at the head that have expired, while time is left; return whether that is done."""
+        """Drop expired messages from the head while time is left; return whether it is finished."""
         now = self.host.timers.now()
         while not time_slice.is_over():
             if self._expire_step(now) < _DROP_STEP:
@@ -158,7 +159,7 @@ class QueueContents(ABC):
         return head is None or not 0 < head.expires_at <= now
 
     def _expire_step(self, now: int) -> int:
-        """Drop some messages at the head that have expired; return how many."""
+        """Drop a batch of expired messages from the head; return their number."""
         if self.settings.dead_letter_exchange is None:
             expired, _ = self.store.drop_expired(now, _DROP_STEP)
             self.counters.dropped[EXPIRED] += expired
@@ -169,40 +170,40 @@ class QueueContents(ABC):
         return len(entries)
 
     def _drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
-        """Remove taken messages for good, by way of the dead-letter exchange if there is one.
+        """Remove taken messages permanently, and dead-letter them if a dead-letter exchange is set.
 
         Args:
             entries: The messages.
-            reason: Why, as x-death says it.
-            kind: Why, as the event log says it.
+            reason: The reason in the x-death header.
+            kind: The event in the event log.
         """
         self.counters.dropped[reason] += len(entries)
         if self.settings.dead_letter_exchange is not None:
-            self._dead_letter(self._letters(entries), reason, entries, kind)
+            self._dead_letter(self._as_dead_letters(entries), reason, entries, kind)
         else:
             self.store.settle(entries, kind)
 
-    def dead_letters_sent(self, batch: DeadLetterBatch) -> None:
-        """Learn that all of a batch have been published, as far as they could be: forget them."""
+    def settle_dead_letters(self, batch: DeadLetterBatch) -> None:
+        """Settle a batch of dead letters that has been published, as far as it was routable."""
         if batch.entries and not self.deleted:
             self.store.settle(batch.entries, batch.kind, DEAD_LETTERED)
 
-    def _letters(self, entries: Sequence[Entry]) -> list[Message]:
-        """Messages as they are dead-lettered."""
+    def _as_dead_letters(self, entries: Sequence[Entry]) -> list[Message]:
+        """Return the messages as they are dead-lettered."""
         return [entry[1] for entry in entries]
 
-    def tidy(self, time_slice: TimeSlice) -> bool:
-        """Drop what limits and expiry demand, while time is left; return whether all is done."""
+    def evict_and_expire(self, time_slice: TimeSlice) -> bool:
+        """Apply limits and expiry while time is left; return whether both are finished."""
         if self._limits is not None and not self._evict(time_slice):
             return False
-        return not self._timed or self._expire(time_slice)
+        return not self._may_have_timed or self._expire(time_slice)
 
     @abstractmethod
     def deliver(self) -> None:
-        """Drop what must go, then hand ready messages to consumers."""
+        """Apply limits and expiry, then deliver ready messages to consumers."""
 
     @abstractmethod
     def _dead_letter(
         self, letters: Sequence[Message], reason: str, entries: Sequence[Entry] = (), kind: EventKind = EventKind.MAXLEN
     ) -> None:
-        """Publish messages to the dead-letter exchange; for the arguments see DeadLetterBatch."""
+        """Publish messages to the dead-letter exchange; the arguments are those of DeadLetterBatch."""

@@ -1,4 +1,4 @@
-"""What happened in a queue since it was made."""
+"""Message counters of a queue since its declaration."""
 
 from __future__ import annotations
 
@@ -10,35 +10,37 @@ from leveret.broker.core.stats.losses import LosingCounters
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from leveret.storage.interface import Entry
 
-#: How much the last look counts in the moving average of a queue's capacity.
+#: Weight of the newest sample in the moving average of consumer capacity.
 _CAPACITY_WEIGHT: Final = 0.5
 
 
 class QueueCounters(LosingCounters):
-    """Counts messages. They only grow.
+    """Message counters of one queue. All except capacity only increase.
 
     Attributes:
-        published: Accepted from publishers and dead-lettering.
+        published: Messages accepted from publishers and dead-lettering.
         refused: Publishes refused because the queue was full.
-        delivered: Sent to consumers; of these, delivered_no_ack were settled with that.
-        got: Sent in answer to basic.get; of these, got_no_ack were settled with that.
-        got_empty: Times that basic.get found it empty.
-        redelivered: Of delivered and got, those that had been delivered before.
-        acknowledged: Settled by consumers.
-        requeued: Returned to the queue.
-        dropped: Removed otherwise, by reason: maxlen, expired, rejected, delivery_limit, purged.
-        dead_lettered: Handed to the dead-letter exchange, by reason.
-        dead_letters_lost: Dead letters that no queue has taken, by reason: the exchange is not there, routes them
-            nowhere, or to full queues only.
-        dead_letters_arrived: Dead letters that a queue has taken.
-        dead_letters_confirmed: Of these, the ones that were sent at least once, and all queues have taken.
+        delivered: Messages sent to consumers, with or without acknowledgement.
+        delivered_no_ack: Those of delivered that needed no acknowledgement.
+        got: Messages returned by basic.get, with or without acknowledgement.
+        got_no_ack: Those of got that needed no acknowledgement.
+        got_empty: basic.get requests answered with get-empty.
+        redelivered: Those of delivered and got that had been delivered before.
+        acknowledged: Messages acknowledged by consumers.
+        requeued: Messages returned to the queue.
+        dropped: Messages removed otherwise, by reason: maxlen, expired, rejected, delivery_limit, purged.
+        dead_lettered: Messages published to the dead-letter exchange, by reason.
+        dead_letters_lost: Dead letters that no queue accepted, by reason: the exchange does not exist, or the message
+            was unroutable, or all queues were full.
+        dead_letters_arrived: Dead letters that at least one queue accepted.
+        dead_letters_confirmed: Those sent with the at-least-once strategy and accepted by all queues.
         deleted: Messages that were ready when the queue was deleted.
-        capacity: Share of the recent time in which consumers could have taken more at once, 0.0 to 1.0.
-        disk_reads: Messages read from disk, by the last look.
-        disk_writes: Messages written to disk, by the last look.
+        capacity: Share of recent time in which consumers could accept more messages immediately, 0.0 to 1.0.
+        disk_reads: Messages read from disk, at the last sample.
+        disk_writes: Messages written to disk, at the last sample.
     """
 
-    #: Numbers that have a history; see row().
+    #: Counters with a history; see row().
     FIELDS: ClassVar[tuple[str, ...]] = (
         "messages_ready",
         "messages_unacknowledged",
@@ -124,11 +126,11 @@ class QueueCounters(LosingCounters):
             self.redelivered += sum([entry[2] for entry in entries])
 
     def row(self, ready: int, unacknowledged: int) -> tuple[int, ...]:
-        """The numbers, by FIELDS.
+        """Return the values of FIELDS.
 
         Args:
             ready: Messages ready in the queue.
-            unacknowledged: Messages delivered and not settled.
+            unacknowledged: Messages delivered and not yet settled.
         """
         return (
             ready,
@@ -147,13 +149,13 @@ class QueueCounters(LosingCounters):
 
     @property
     def has_losses(self) -> bool:
-        """Whether it may have lost anything; a counter that is there may still be 0."""
+        """Whether messages may have been lost; all counters may still be 0."""
         return bool(self.dropped or self.refused or self.deleted or self.earlier)
 
     def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
-        """The losses of this run, by LOSS_FIELDS.
+        """Return the losses since the broker was started, the values of LOSS_FIELDS.
 
-        Purged messages, and those of a deleted queue, are gone because somebody wanted that: they are not in the sum.
+        The sum excludes purged messages and those of a deleted queue: users removed them on purpose.
         """
         dropped, letters, lost = self.dropped, self.dead_lettered, self.dead_letters_lost
         purged = dropped["purged"]
@@ -176,12 +178,12 @@ class QueueCounters(LosingCounters):
             lost[DELIVERY_LIMIT],
         )
 
-    def look_at_capacity(self, can_deliver: bool) -> None:
-        """Take a sample of whether consumers could take more."""
+    def sample_capacity(self, can_deliver: bool) -> None:
+        """Add a sample of whether consumers can accept more messages."""
         self.capacity += (float(can_deliver) - self.capacity) * _CAPACITY_WEIGHT
 
     def absorb(self, other: QueueCounters) -> None:
-        """Add those of a queue that has gone."""
+        """Add the counters of a deleted queue."""
         self.published += other.published
         self.refused += other.refused
         self.delivered += other.delivered

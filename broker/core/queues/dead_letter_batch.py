@@ -1,4 +1,4 @@
-"""Messages on their way from a queue to its dead-letter exchange."""
+"""A batch of messages to publish to a dead-letter exchange."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class DeadLetterBatch:
     """Messages that a queue drops for one reason.
 
     Args:
-        queue: Whence they come.
-        messages: As they are dead-lettered, oldest first.
-        reason: Why, as x-death says it.
-        settings: Those of the queue when it dropped them.
-        entries: The same messages as the queue's store knows them. It is told to forget them once all have been
-            published. Empty for messages that it does not have, or that the queue itself forgets.
-        kind: Why, as the event log says it.
+        queue: The source queue.
+        messages: The messages as they are dead-lettered, oldest first.
+        reason: The reason in the x-death header.
+        settings: Settings of the queue when it dropped the messages.
+        entries: The store entries of the same messages, which are settled once all have been published. Empty for
+            messages that are not in the store, or that the queue settles itself.
+        kind: The event in the event log.
     """
 
     queue: Queue

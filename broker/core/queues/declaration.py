@@ -1,4 +1,4 @@
-"""Declaring queues: what is asked for, whether it may be had, whether it is what exists already."""
+"""Validation of queue.declare: names, arguments, and equivalence with an existing queue."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from leveret.policies.arguments import foreign_argument, known_arguments, refuse
 from leveret.protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
 
-#: The argument that is missing and the one that is spelled out mean the same.
+#: Default of x-queue-type: omitting it is equivalent to classic.
 _CLASSIC: Final = FieldValue("S", b"classic")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDeclaration:
-    """What a queue.declare asks for.
+    """The arguments of queue.declare.
 
     Args:
-        name: Never empty: server-named queues have got their name already.
+        name: The queue name; never empty, as server-named queues already have their generated name.
         durable: The durable bit.
         auto_delete: The auto-delete bit.
         owner: The declaring connection if the exclusive bit is set, else None.
         user: The declaring connection.
-        arguments: As they came.
-        server_named: The broker has made the name up.
+        arguments: The arguments table as received.
+        server_named: True if the broker has generated the name.
     """
 
     name: str
@@ -40,13 +40,13 @@ class QueueDeclaration:
 
     @property
     def queue_type(self) -> str:
-        """The queue type that it names; classic where it names none."""
+        """The declared queue type; classic if there is none."""
         field = find(self.arguments, "x-queue-type")
         return "classic" if field is None else as_text(field)
 
 
 def check_unreserved(name: str) -> None:
-    """Refuse names that only the broker gives.
+    """Refuse reserved names, which only the broker assigns.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
@@ -56,7 +56,7 @@ def check_unreserved(name: str) -> None:
 
 
 def check_locked(queue: Queue, user: object) -> None:
-    """Refuse a queue that is exclusive to another connection.
+    """Refuse access to a queue that is exclusive to another connection.
 
     Raises:
         ChannelFault: RESOURCE_LOCKED (405).
@@ -66,12 +66,12 @@ def check_locked(queue: Queue, user: object) -> None:
 
 
 def check_exclusive_use(queue: Queue, exclusive: bool) -> None:
-    """Refuse a consumer that another one keeps out, or that wants to be alone and is not.
+    """Refuse a consumer if the queue has an exclusive one, or an exclusive consumer if the queue has any.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """
-    if not queue.knows_exclusive_consumers:
+    if not queue.supports_exclusive_consumers:
         return
     group = queue.consumers
     if group.exclusive or (exclusive and (len(group) or group.single_active)):
@@ -79,7 +79,7 @@ def check_exclusive_use(queue: Queue, exclusive: bool) -> None:
 
 
 def check_equivalent(queue: Queue, declaration: QueueDeclaration) -> None:
-    """Refuse a declaration that differs from the queue that exists.
+    """Refuse a declaration that differs from the existing queue.
 
     Raises:
         ChannelFault: RESOURCE_LOCKED (405) for exclusivity, PRECONDITION_FAILED (406) for anything else.
@@ -99,15 +99,15 @@ def check_equivalent(queue: Queue, declaration: QueueDeclaration) -> None:
 def check_arguments(
     declaration: QueueDeclaration, vhost_name: str, check_dead_letter_exchange: Callable[[str], None]
 ) -> None:
-    """Refuse arguments of a new queue that have a wrong type or value.
+    """Refuse arguments of a new queue with a wrong type or value.
 
     Args:
-        declaration: What is asked for.
-        vhost_name: For the error texts.
-        check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange of that name.
+        declaration: The declaration.
+        vhost_name: The name of the virtual host, for error texts.
+        check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange with this name.
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).
-        ConnectionFault: NOT_IMPLEMENTED (540) for queue types that Leveret does not have.
+        ConnectionFault: NOT_IMPLEMENTED (540) for unsupported queue types.
     """
     where = f"for queue '{declaration.name}' in vhost '{vhost_name}'"
     _check_dead_letter_exchange(declaration, vhost_name, check_dead_letter_exchange)
@@ -126,7 +126,7 @@ def check_arguments(
 
 
 def _check_properties(declaration: QueueDeclaration, queue_type: str, where: str) -> None:
-    """Refuse what a queue type cannot be."""
+    """Refuse properties that the queue type does not support."""
     if queue_type == "stream":
         raise not_implemented("queue type 'stream' is not supported; declare a classic or quorum queue")
     if queue_type == "classic":

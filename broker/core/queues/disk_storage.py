@@ -1,4 +1,4 @@
-"""A queue whose messages are on disk, or go there when they have to."""
+"""Storage of a queue in the data directory."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ log = logging.getLogger("leveret.storage")
 
 
 class DiskQueueStorage(QueueStorage):
-    """The storage of one queue in a data directory.
+    """Storage of one queue in a data directory.
 
-    That of a queue that does not outlive the broker is in memory until it becomes lazy or has to be paged out.
+    A transient queue is kept in memory until it becomes lazy or is paged out.
 
     Args:
-        engine: The stores of the data directory.
-        request: What the queue asks for.
-        found: What an earlier run left of it.
-        on_preload: Called when messages are to be brought to memory; see preload().
-        when_written: Calls back once the definitions that have been changed so far are on disk.
+        engine: The storage engine of the data directory.
+        request: Name and properties of the queue.
+        found: The recovered queue on disk, if any.
+        on_preload: Called when messages should be loaded into memory; see preload().
+        when_written: Calls a callback once all definition changes made so far are on disk.
     """
 
     __slots__ = ("_engine", "_lazy", "_on_preload", "_preloading", "_request", "_stored", "_when_written")
@@ -45,7 +45,7 @@ class DiskQueueStorage(QueueStorage):
         self._request = request
         self._lazy = False
         self._on_preload = on_preload
-        #: Where preload() stands in each store.
+        #: Position of preload() in each store.
         self._preloading: dict[SegmentStore, int] = {}
         self._stored = found
         if found is None and request.durable:
@@ -55,17 +55,17 @@ class DiskQueueStorage(QueueStorage):
 
     @property
     def qid(self) -> int | None:
-        """The number of the queue on disk; None if it is not there."""
+        """Number of the queue on disk; None if it is in memory."""
         return None if self._stored is None else self._stored.qid
 
     @property
     def awaits_sync(self) -> bool:
-        """Whether persistent messages are confirmed only once they are on disk."""
+        """Whether confirms of persistent messages wait for the sync to disk."""
         return self._request.durable
 
     @property
     def persists_transient(self) -> bool:
-        """Whether all messages are, whatever they say."""
+        """Whether all messages survive a restart, whatever their delivery mode."""
         return self._request.persists_transient
 
     def stores(self) -> Collection[SegmentStore]:
@@ -73,27 +73,27 @@ class DiskQueueStorage(QueueStorage):
         return () if self._stored is None else self._stored.stores.values()
 
     def set_lazy(self, lazy: bool) -> None:
-        """Keep ready messages on disk only, or in memory as far as there is room."""
+        """Keep ready messages on disk only, or also in memory as far as there is room."""
         if lazy is self._lazy:
             return
         if lazy:
-            self._try_to_move()
+            self._try_move_to_disk()
         self._set_lazy(lazy)
         self._preloading = {} if lazy else dict.fromkeys(self.stores(), 0)
         if self._preloading:
             self._on_preload(self)
 
     def preload(self, count: int, below: int) -> int:
-        """Bring some messages at the head to memory, in a queue that has ceased to be lazy.
+        """Load a batch of messages into memory, from the head, after a queue has ceased to be lazy.
 
         Args:
-            count: How many to look at, at most.
-            below: Only messages shorter than this, in bytes.
+            count: Maximum number of messages to examine.
+            below: Size limit in bytes: only smaller messages are loaded.
         Returns:
-            How many were looked at; 0 if there is nothing more.
+            Number of messages examined; 0 once preloading is complete.
         """
         while self._preloading:
-            # The highest priority is the head of the queue.
+            # The highest priority is delivered first.
             store = max(self._preloading, key=_priority)
             self._preloading[store], looked_at = store.preload(self._preloading[store], count, below)
             if looked_at:
@@ -102,10 +102,10 @@ class DiskQueueStorage(QueueStorage):
         return 0
 
     def page_out(self, body_bytes: int) -> None:
-        """Have about this many bytes of bodies leave memory."""
-        self._try_to_move()
+        """Page about this many bytes of bodies out to disk."""
+        self._try_move_to_disk()
         self._preloading.clear()
-        # The lowest priority is the last to be needed.
+        # The lowest priority is delivered last.
         for store in sorted(self.stores(), key=_priority):
             if body_bytes <= 0:
                 break
@@ -115,15 +115,15 @@ class DiskQueueStorage(QueueStorage):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the bodies of ready messages that are in memory."""
+        """Body bytes of ready messages in memory."""
         if self._stored is None:
             return super().held_bytes
         return sum(store.ram.held_bytes for store in self.stores())
 
     def delete(self) -> None:
-        """Forget everything: the queue is gone.
+        """Delete the messages of a deleted queue.
 
-        Its messages go once its definition has gone: a queue that comes back after a crash still has them.
+        They are deleted once the definition is deleted on disk: a queue that is recovered after a crash keeps them.
         """
         stored, self._stored = self._stored, None
         if stored is None:
@@ -138,7 +138,7 @@ class DiskQueueStorage(QueueStorage):
         self._engine.delete_queue(stored)
 
     def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
-        """Where the messages are; see QueueStorage.figures()."""
+        """Return message and byte counts by location; see QueueStorage.figures()."""
         if self._stored is None:
             return super().figures(unacked_count, unacked_bytes)
         stores = self.stores()
@@ -168,7 +168,7 @@ class DiskQueueStorage(QueueStorage):
         return self._engine.create_queue(request.durable, attributes)
 
     def _open(self) -> MessageStore:
-        """The store of a queue on disk, with what was found there."""
+        """Return the store of a queue on disk, including recovered messages."""
         levels = {} if self._stored is None else dict(self._stored.stores)
         if self._request.persists_transient:
             return ReturnsStore(self._level, levels)
@@ -178,14 +178,14 @@ class DiskQueueStorage(QueueStorage):
         return PriorityStore(self._request.max_priority, self._level, levels)
 
     def _level(self, priority: int, first_seq: int = 1) -> SegmentStore:
-        """The store of one priority of a queue on disk."""
+        """Return the store of one priority on disk."""
         assert self._stored is not None
         store = self._engine.store(self._stored, priority, first_seq)
         store.set_lazy(self._lazy)
         return store
 
-    def _try_to_move(self) -> None:
-        """Have stores on disk take the place of those in memory, if that is where they are and the disk has room."""
+    def _try_move_to_disk(self) -> None:
+        """Move stores from memory to disk, if they are not there yet; on disk errors the queue stays in memory."""
         if self._stored is not None:
             return
         try:

@@ -1,4 +1,4 @@
-"""Timers of a queue: for its oldest message, and for the queue itself.
+"""Expiry timers: of the message at the head of a queue, and of an unused queue (x-expires).
 
 Source: https://www.rabbitmq.com/docs/ttl
 """
@@ -10,16 +10,16 @@ from typing import Final
 
 from leveret.broker.core.timers import Timer, Timers
 
-#: The longest that a timer waits, in microseconds: a policy may name any number. It then looks again.
+#: Longest delay of a timer, in microseconds; a timer that fires too early is armed again. TTLs have no upper bound.
 _LONGEST: Final = 86_400_000_000
 
 
 class HeadTimer:
-    """Calls when the message at the head of a queue expires.
+    """Timer for the expiry of the message at the head of a queue.
 
     Args:
-        timers: The clock.
-        expire: Called at or after the time.
+        timers: Clock and timers.
+        expire: Called at or after the expiry time.
     """
 
     __slots__ = ("_at", "_expire", "_timer", "_timers")
@@ -31,10 +31,10 @@ class HeadTimer:
         self._at = 0
 
     def arm(self, expires_at: int) -> None:
-        """Call at a time, unless an earlier call is due anyway.
+        """Set the timer, unless it is set to an earlier time already.
 
         Args:
-            expires_at: Microseconds since 1970; 0 for never.
+            expires_at: Expiry time in microseconds since 1970; 0 for none.
         """
         if not expires_at or (self._timer is not None and self._at <= expires_at):
             return
@@ -42,14 +42,14 @@ class HeadTimer:
         self._at = expires_at
         self._timer = self._timers.call_later(_seconds(expires_at - self._timers.now()), self._fire)
 
-    def end(self) -> None:
-        """The queue is gone."""
+    def close(self) -> None:
+        """Cancel the timer of a deleted queue."""
         self.cancel()
-        # Else the two would hold each other until the garbage collector looks.
-        self._expire = _nothing
+        # Breaks the reference cycle with the queue, so that it is freed without the garbage collector.
+        self._expire = _do_nothing
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -60,49 +60,49 @@ class HeadTimer:
 
 
 class QueueExpiry:
-    """Calls when a queue has not been used for as long as its x-expires allows.
+    """Timer for the expiry of an unused queue (x-expires).
 
-    Consumers use it all the time; declaring it and basic.get use it for a moment.
+    A queue is in use while it has consumers; declaring it and basic.get restart the timer.
 
     Args:
-        timers: The clock.
-        end: Called once when the lease has run out.
+        timers: Clock and timers.
+        on_expired: Called once when the queue has expired.
     """
 
-    __slots__ = ("_end", "_held", "_milliseconds", "_since", "_timer", "_timers")
+    __slots__ = ("_in_use", "_milliseconds", "_on_expired", "_since", "_timer", "_timers")
 
-    def __init__(self, timers: Timers, end: Callable[[], object]) -> None:
+    def __init__(self, timers: Timers, on_expired: Callable[[], object]) -> None:
         self._timers = timers
-        self._end = end
+        self._on_expired = on_expired
         self._milliseconds: int | None = None
         self._since = timers.monotonic()
-        self._held = False
+        self._in_use = False
         self._timer: Timer | None = None
 
     def set(self, milliseconds: int | None) -> None:
-        """Set its length; None for ever. It starts again if that is another one."""
+        """Set x-expires in milliseconds; None disables it. A changed value restarts the timer."""
         if milliseconds != self._milliseconds:
-            # A timer for a longer one would wake too late.
+            # The timer of a longer value would fire too late.
             self._stop()
             self._milliseconds = milliseconds
             self.renew()
 
-    def hold(self, held: bool) -> None:
-        """Note whether there are consumers; the last one that goes starts it again."""
-        self._held = held
+    def set_in_use(self, in_use: bool) -> None:
+        """Set whether the queue has consumers; removing the last one restarts the timer."""
+        self._in_use = in_use
         self.renew()
 
     def renew(self) -> None:
-        """The queue has been used."""
+        """Restart the timer: the queue has been used."""
         self._since = self._timers.monotonic()
         if self._timer is None:
             self._arm()
 
-    def cancel(self) -> None:
-        """The queue is gone."""
+    def close(self) -> None:
+        """Cancel the timer of a deleted queue."""
         self._stop()
         self._milliseconds = None
-        self._end = _nothing
+        self._on_expired = _do_nothing
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -110,22 +110,22 @@ class QueueExpiry:
             self._timer = None
 
     def _arm(self) -> None:
-        if self._milliseconds is not None and not self._held:
+        if self._milliseconds is not None and not self._in_use:
             left = self._since + self._milliseconds * 1000 - self._timers.monotonic()
-            self._timer = self._timers.call_later(_seconds(left), self._look)
+            self._timer = self._timers.call_later(_seconds(left), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
-        if self._milliseconds is None or self._held:
+        if self._milliseconds is None or self._in_use:
             return
         if self._timers.monotonic() - self._since >= self._milliseconds * 1000:
-            self._end()
+            self._on_expired()
         else:
             self._arm()
 
 
-def _nothing() -> None:
-    """What is called when a queue is gone."""
+def _do_nothing() -> None:
+    """Do nothing: the callback after the queue is deleted."""
 
 
 def _seconds(microseconds: int) -> float:

@@ -1,4 +1,4 @@
-"""What is in force on a queue and why, and how full it is."""
+"""Explanation of the effective settings of a queue, and its fill level."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _AT_LIMIT: Final = {
 
 
 def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]:
-    """Explain one queue.
+    """Return the effective settings of a queue with their sources, and its fill level.
 
     Args:
         queue: The queue.
-        policies: Those of its virtual host.
+        policies: The policies of its virtual host.
     Returns:
-        What JSON can hold: policies in force and skipped, every setting with its reason, how full the queue is.
+        A JSON object: applied and skipped policies, every setting with its source, and the fill level.
     """
     policy, operator_policy = queue.policy, queue.operator_policy
-    # What is due is to be done first: eviction, expiry, deliveries.
+    # Applies eviction, expiry and deliveries that are due.
     queue.ready_count()
     settings = explain_settings(
         queue.queue_type,
@@ -60,7 +60,7 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
 
 
 def describe_fill(queue: Queue) -> dict[str, Any]:
-    """How full a queue is, against the limits in force, and who has set them; None where there is no limit.
+    """Return the fill level of a queue with its limits and their sources; None where there is no limit.
 
     Only ready messages count, and of their bytes only the bodies.
     """
@@ -68,7 +68,7 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
     ready_bytes = queue.store.ready_bytes
     overflow = settings.overflow
     if queue.queue_type == "quorum" and overflow == "reject-publish-dlx":
-        # Quorum queues do not know it.
+        # Quorum queues do not support it.
         overflow = "drop-head"
     shares = [_percent(ready, settings.max_length), _percent(ready_bytes, settings.max_length_bytes)]
     full = max((share for share in shares if share is not None), default=None)
@@ -88,7 +88,7 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
 
 
 def fill_percent(queue: Queue) -> float | None:
-    """How full a queue is in percent, by the limit that is nearest; None without limits."""
+    """Return the fill level in percent of the limit that is closest to being reached; None without limits."""
     settings, store = queue.settings, queue.store
     if settings.max_length is None:
         return _percent(store.ready_bytes, settings.max_length_bytes)
@@ -98,7 +98,7 @@ def fill_percent(queue: Queue) -> float | None:
 
 
 def _source(queue: Queue, name: str, in_force: int | None) -> Source | None:
-    """Who has set a limit."""
+    """Return the source of a limit."""
     if in_force is None:
         return None
     key = KEYS[name]

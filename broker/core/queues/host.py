@@ -1,4 +1,4 @@
-"""What a queue needs of its virtual host."""
+"""Interface of a virtual host for its queues."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class QueueHost(Protocol):
-    """Where queues live: their virtual host.
+    """The virtual host of a queue.
 
     Attributes:
-        name: Its name.
-        turn: Calls deliver() at the end of the turn.
-        timers: The clock.
+        name: Name of the virtual host.
+        turn: Schedules deliver() for the end of the turn.
+        timers: Clock and timers.
     """
 
     name: str
@@ -26,7 +26,7 @@ class QueueHost(Protocol):
     timers: Timers
 
     def dead_letter(self, batch: DeadLetterBatch) -> None:
-        """Publish messages to their queue's dead-letter exchange; it learns of each by dead_lettered()."""
+        """Publish messages to the dead-letter exchange; results are reported to Queue.dead_lettered()."""
 
     def delete_queue(self, queue: Queue) -> int:
-        """Delete a queue that nobody needs any more."""
+        """Delete an expired or auto-delete queue; return the number of its messages."""

@@ -1,6 +1,6 @@
-"""Length limits of a queue: how much more fits, and how much is too much.
+"""Length limits of a queue.
 
-Only ready messages count, and of their bytes only the bodies. A queue at its limit is not over it.
+Only ready messages count, and only the bytes of their bodies. A queue at its limit does not exceed it.
 
 Source: https://www.rabbitmq.com/docs/maxlength
 """
@@ -12,7 +12,7 @@ from typing import Final
 from leveret.policies.settings import QueueSettings
 from leveret.storage.interface import MessageStore
 
-#: More than any queue holds.
+#: A limit above the length of any queue.
 UNBOUNDED: Final = 1 << 62
 
 
@@ -20,11 +20,11 @@ class Limits:
     """The limits of one queue.
 
     Args:
-        settings: What is in force on it.
+        settings: Effective settings of the queue.
 
     Attributes:
-        refuses: New messages that do not fit are refused, rather than old ones dropped.
-        dead_letters_refused: Refused messages are dead-lettered.
+        refuses: Whether new messages are refused at the limit, instead of dropping the oldest.
+        dead_letters_refused: Whether refused messages are dead-lettered.
     """
 
     __slots__ = ("_max_bytes", "_max_messages", "dead_letters_refused", "refuses")
@@ -36,27 +36,27 @@ class Limits:
         self.dead_letters_refused = settings.overflow == "reject-publish-dlx"
 
     def room(self, store: MessageStore, size: int) -> int:
-        """How many more messages fit; 0 or less for none.
+        """Return how many more messages fit; 0 or less for none.
 
         Args:
-            store: Holds what is there.
-            size: Body bytes of each.
+            store: The store of the queue.
+            size: Body size of each new message, in bytes.
         """
         room = self._max_messages - store.ready_count
         free = self._max_bytes - store.ready_bytes
         if size:
             return min(room, free // size)
-        # A message without a body fits as long as the bytes are not over the limit already.
+        # A message with an empty body fits unless the byte limit is exceeded already.
         return room if free >= 0 else 0
 
     def excess_messages(self, store: MessageStore) -> int:
-        """How many messages are too many; 0 or less if none is."""
+        """Return the number of messages above the limit; 0 or less if there are none."""
         return store.ready_count - self._max_messages
 
     def excess_bytes(self, store: MessageStore) -> int:
-        """How many body bytes are too many; 0 or less if none is."""
+        """Return the number of body bytes above the limit; 0 or less if there are none."""
         return store.ready_bytes - self._max_bytes
 
     def exceeded(self, store: MessageStore) -> bool:
-        """Whether the oldest messages must go."""
+        """Check whether a limit is exceeded."""
         return store.ready_count > self._max_messages or store.ready_bytes > self._max_bytes

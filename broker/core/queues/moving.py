@@ -1,7 +1,7 @@
-"""Moving messages from one queue to another, for working off what was dead-lettered.
+"""Moves messages from one queue to another, for example to retry dead-lettered messages.
 
-A message is published to the target first, and settled at the source only once that is durable: a crash in between
-leaves it in both, never in none.
+A message is published to the target first. It is settled at the source once it is durable in the target. After a crash
+in between it is in both queues.
 """
 
 from __future__ import annotations
@@ -24,78 +24,79 @@ from leveret.storage.message import Message
 if TYPE_CHECKING:
     from leveret.broker.core.queues.queue import Queue
 
-#: Messages and bytes that one step moves at most: a millisecond or two.
+#: Maximum messages and bytes of one step: a millisecond or two.
 _STEP_MESSAGES: Final = 256
 _STEP_BYTES: Final = 1 << 20
-#: Messages that a filter passes over are held until the end, so that they return to where they were.
-_HELD_MAX: Final = 100_000
+#: Maximum number of skipped messages, which stay unacked until the move ends, to return to their positions.
+_MAX_SKIPPED: Final = 100_000
 
 
-class End(Enum):
-    """Why a move has ended."""
+class MoveEnd(Enum):
+    """The reason why a move has ended."""
 
     EMPTY = "the source has no more messages"
     LIMIT = "the limit is reached"
     TARGET_FULL = "the target is full"
-    HELD = "the filter has skipped as many messages as can be held"
+    TOO_MANY_SKIPPED = "the filter has skipped as many messages as can be held"
     DELETED = "one of the queues was deleted"
 
 
 class Move:
-    """One move under way: step(), wait until that is durable, settle(), and so on; in the end finish().
+    """A move of messages between two queues.
 
-    Messages stay as they are: exchange, routing key, properties; their time to live starts again in the target.
-    Those that the filter passes over are unacked until finish(), and count as delivered before.
+    The caller repeats step(), waits until the messages are durable, and calls settle(); finally it calls finish().
+    Messages keep their exchange, routing key and properties; their TTL starts again in the target. Messages that the
+    filter skips are unacked until finish(), and count as redelivered afterwards.
 
     Args:
-        source: Where messages come from.
-        target: Where they go to; another queue.
-        wanted: Which messages.
-        limit: How many at most; None for all that are there.
+        source: The source queue.
+        target: The target queue; not the source.
+        message_filter: Selects the messages to move.
+        limit: Maximum number of messages to move; None for all messages in the source.
 
     Attributes:
-        moved: Messages that have been moved so far.
-        scanned: Messages that have been looked at.
-        end: Why it has ended; None while it goes on.
+        moved: Number of messages moved so far.
+        scanned: Number of messages examined so far.
+        end: The reason why the move has ended; None while it continues.
     """
 
-    def __init__(self, source: Queue, target: Queue, wanted: MessageFilter, limit: int | None = None) -> None:
+    def __init__(self, source: Queue, target: Queue, message_filter: MessageFilter, limit: int | None = None) -> None:
         self._source = source
         self._target = target
-        self._wanted = wanted
+        self._filter = message_filter
         self._limit = limit
         self._holder = Holder(source)
-        # What comes in meanwhile is left alone, so that two moves in opposite directions come to an end.
+        # Excludes messages that arrive during the move: otherwise two opposite moves would never end.
         self._to_scan = source.ready_count()
-        self._passed_over: list[Entry] = []
+        self._skipped: list[Entry] = []
         self._published: list[Entry] = []
         self._last: tuple[object, bool] = (None, False)
         self.moved = 0
         self.scanned = 0
-        self.end: End | None = None
+        self.end: MoveEnd | None = None
 
     def step(self) -> None:
-        """Publish some messages to the target. They are settled by settle()."""
+        """Publish a batch of messages to the target; settle() settles them at the source."""
         if self._source.deleted or self._target.deleted:
-            self.end = End.DELETED
+            self.end = MoveEnd.DELETED
             return
         entries = self._take()
         selected: list[Entry] = []
         for entry in entries:
-            (selected if self._is_wanted(entry[1]) else self._passed_over).append(entry)
+            (selected if self._is_wanted(entry[1]) else self._skipped).append(entry)
         refused = self._publish(selected)
         if refused:
             self._put_back(refused)
-            self.end = End.TARGET_FULL
+            self.end = MoveEnd.TARGET_FULL
         elif self._limit is not None and self.moved + len(self._published) >= self._limit:
-            self.end = End.LIMIT
+            self.end = MoveEnd.LIMIT
         elif not entries or self.scanned >= self._to_scan:
-            self.end = End.EMPTY
-        elif len(self._passed_over) >= _HELD_MAX:
-            self.end = End.HELD
+            self.end = MoveEnd.EMPTY
+        elif len(self._skipped) >= _MAX_SKIPPED:
+            self.end = MoveEnd.TOO_MANY_SKIPPED
 
     def settle(self) -> None:
-        """Give up at the source what step() has published: it is durable in the target, as far as it has to be."""
+        """Settle the messages of step() at the source, once they are durable in the target."""
         published, self._published = self._published, []
         if published:
             self.moved += len(published)
@@ -103,13 +104,13 @@ class Move:
             self._source.acknowledge(published, EventKind.MOVED)
 
     def finish(self) -> None:
-        """Put everything back that has not been moved; of no consequence if nothing is left."""
-        returned, self._passed_over = [*self._passed_over, *self._published], []
+        """Requeue all messages that were taken and not moved."""
+        returned, self._skipped = [*self._skipped, *self._published], []
         self._published = []
         self._put_back(returned)
 
     def _take(self) -> list[Entry]:
-        """Take messages from the head, and hold them."""
+        """Take messages from the head of the source; they are unacked."""
         count = min(_STEP_MESSAGES, self._to_scan - self.scanned)
         if self._limit is not None:
             count = min(count, self._limit - self.moved - len(self._published))
@@ -124,17 +125,17 @@ class Move:
         return entries
 
     def _is_wanted(self, message: Message) -> bool:
-        if self._wanted.is_empty:
+        if self._filter.is_empty:
             return True
         envelope = message.envelope
         if self._last[0] is not envelope:
             exchange, routing_key = published_to(envelope)
             headers = table_to_json(Properties(envelope.header).headers())
-            self._last = envelope, self._wanted.passes(exchange, routing_key, headers)
+            self._last = envelope, self._filter.passes(exchange, routing_key, headers)
         return self._last[1]
 
     def _publish(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Publish entries in runs of equal envelope and size, as far as the target has room; return the others."""
+        """Publish entries in runs of equal envelope and size until the target is full; return the remaining ones."""
         done = 0
         for (_, size), run in groupby(entries, key=lambda entry: (id(entry[1].envelope), len(entry[1].body))):
             copies = _copies([entry[1] for entry in run])
@@ -147,7 +148,7 @@ class Move:
         return list(entries[done:])
 
     def _room(self, size: int) -> int:
-        """How many more messages fit into the target. One that would drop its oldest is full, too."""
+        """Return how many more messages fit into the target. With drop-head it is full at its limit, too."""
         settings = self._target.settings
         if settings.max_length is None and settings.max_length_bytes is None:
             return _STEP_MESSAGES
@@ -155,7 +156,7 @@ class Move:
         return max(0, self._target.make_limits(settings).room(self._target.store, size))
 
     def _put_back(self, entries: Sequence[Entry]) -> None:
-        """Let the source have messages again where they were, without counting a failed delivery."""
+        """Return messages to their positions in the source, without increasing their delivery count."""
         if not entries:
             return
         source = self._source
@@ -166,6 +167,6 @@ class Move:
 
 
 def _copies(messages: Sequence[Message]) -> list[Message]:
-    """Messages of one envelope as they were published, without what the source queue has noted on them."""
+    """Return messages of one envelope as they were published, without x-delivery-count."""
     envelope = without_count(messages[0]).envelope
     return [Message(envelope, message.body) for message in messages]

@@ -9,46 +9,46 @@ from leveret.storage.message import Message
 
 
 class PriorityQueue(Queue):
-    """One classic queue with priorities.
+    """A classic queue with priorities.
 
-    Its consumers are served with each run of messages, not at the end of the turn: one with credit gets what comes
-    first, as with RabbitMQ, though a higher priority follows. Only what has to wait is sorted.
+    Messages are delivered with each run, not at the end of the turn. As in RabbitMQ, a consumer with credit gets the
+    first message to arrive, even if one of higher priority follows. Only messages that have to wait are sorted.
     """
 
     __slots__ = ()
 
     def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
-        """Take messages at the tail, and serve consumers.
+        """Append messages and deliver them to consumers.
 
         Args:
-            messages: In order of arrival, with one envelope.
+            messages: Messages in order of arrival, with one envelope.
             body_bytes: Sum of their body lengths.
         Returns:
-            How many were taken; the others were refused.
+            Number of messages accepted from the front; the remaining ones were refused.
         """
-        self._serve_due()
+        self._deliver_waiting()
         taken = super().publish(messages, body_bytes)
-        self._serve_new()
+        self._deliver_new()
         return taken
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
-        """Take messages at the tail whose headers and sizes differ, and serve consumers; only if takes_varied.
+        """Append messages with different headers and sizes, and deliver them; requires accepts_varied.
 
         Args:
-            messages: In order of arrival, with one priority and one delivery mode, and without an expiration.
+            messages: Messages in order of arrival, with one priority and one delivery mode, and without expiration.
             body_bytes: Sum of their body lengths.
             longest: Length of the longest body.
         """
-        self._serve_due()
+        self._deliver_waiting()
         super().publish_varied(messages, body_bytes, longest)
-        self._serve_new()
+        self._deliver_new()
 
-    def _serve_new(self) -> None:
-        """Hand out what has come, unless what has to go for a new limit is not gone yet."""
+    def _deliver_new(self) -> None:
+        """Deliver new messages, unless evictions for a new limit are pending."""
         if not self._is_shrinking:
             self._serve_consumers()
 
-    def _serve_due(self) -> None:
-        """Give those who got credit in this turn what has waited for them: what comes now came too late."""
+    def _deliver_waiting(self) -> None:
+        """Deliver waiting messages to consumers that got credit in this turn, before newer ones are added."""
         if self.scheduled:
             self.deliver()

@@ -1,4 +1,4 @@
-"""The queue process: the only owner of a queue's state. All its operations are plain calls on the loop."""
+"""Classic queues. A queue owns its state; all its operations are synchronous calls on the event loop."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, Eve
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 
-#: A consumer gets at most this many messages, or this many bytes, before the next one is served; enough to
-#: make the cost of a run vanish per message.
+#: Batch limits per consumer: large enough to amortise the cost per batch, small enough to stay fair.
 _RUN_MESSAGES: Final = 256
 _RUN_BYTES: Final = 262_144
 
 
 class Queue(QueueContents):
-    """One classic queue.
+    """A classic queue.
 
     Args:
-        host: Its virtual host.
-        name: Its name.
-        durable: Declared to survive a restart.
-        auto_delete: Deleted with its last consumer.
-        owner: The connection that alone may use it; None for a shared queue.
-        arguments: As declared.
-        storage: Keeps its messages.
+        host: The virtual host.
+        name: Name of the queue.
+        durable: Whether the queue survives a restart.
+        auto_delete: Whether the queue is deleted with its last consumer.
+        owner: The connection that has declared it as exclusive; None for a shared queue.
+        arguments: Arguments of the declaration.
+        storage: Storage of its messages.
 
     Attributes:
         policy: The policy in force, if any.
         operator_policy: The operator policy in force, if any.
-        unacked_count: Messages delivered and not settled.
-        unacked_bytes: Their body bytes.
-        retained_count: Dead letters that nobody has taken yet.
+        unacked_count: Number of messages delivered and not yet settled.
+        unacked_bytes: Body bytes of these.
+        retained_count: Number of dead letters that no queue has accepted yet (at-least-once strategy).
     """
 
     __slots__ = (
@@ -58,7 +57,7 @@ class Queue(QueueContents):
         "consumers",
         "deleted",
         "durable",
-        "lease",
+        "expiry",
         "name",
         "operator_policy",
         "owner",
@@ -71,20 +70,20 @@ class Queue(QueueContents):
     )
 
     queue_type: Literal["classic", "quorum"] = "classic"
-    #: Makes its limits of its settings.
+    #: Builds the limits from the settings.
     make_limits: Callable[[QueueSettings], Limits] = staticmethod(Limits)
-    #: Whether its consumers may share one prefetch limit (basic.qos with global=true).
-    shares_prefetch: bool = True
-    #: Whether queue.delete may ask for it to be unused or empty.
-    deletes_conditionally: bool = True
-    #: Whether a single active consumer that takes over gets nothing before something else happens, so that what the one
-    #: before it still held may come back in order.
-    successor_waits: bool = True
-    #: Whether basic.get goes beside a single active consumer.
-    gets_beside_single_active: bool = True
-    #: Whether a consumer may have it to itself (basic.consume with exclusive=true).
-    knows_exclusive_consumers: bool = True
-    #: Whether consumers that wait for the single active one to go count in queue.declare-ok.
+    #: Whether basic.qos with global=true is supported.
+    supports_global_prefetch: bool = True
+    #: Whether queue.delete with if-unused or if-empty is supported.
+    supports_conditional_delete: bool = True
+    #: Whether a new single active consumer is served only at the next event on the queue, so that unacked messages of
+    #: the previous one may be requeued first.
+    delays_next_single_active: bool = True
+    #: Whether basic.get is allowed with a single active consumer.
+    allows_get_with_single_active: bool = True
+    #: Whether basic.consume with exclusive=true is supported.
+    supports_exclusive_consumers: bool = True
+    #: Whether inactive consumers of a single-active queue count in queue.declare-ok.
     counts_waiting_consumers: bool = True
 
     def __init__(
@@ -113,63 +112,63 @@ class Queue(QueueContents):
         self.deleted = False
         single_active = find(arguments, "x-single-active-consumer")
         self.consumers = ConsumerGroup(single_active is not None and single_active.value)
-        self.lease = QueueExpiry(host.timers, partial(host.delete_queue, self))
+        self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
-        #: Neither limits nor a time to live are in force.
+        #: True if neither limits nor message-ttl are in force.
         self._is_plain = True
 
     # -- publishing ---------------------------------------------------------------------------------------
 
     def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
-        """Take messages at the tail.
+        """Append messages.
 
-        The order of steps is RabbitMQ's: refuse, try consumers, append, evict, expire. Messages of a run have
-        one size, so what fits is a prefix of it, and evicting after the run leaves what evicting after each
-        message would; as long as the queue is within its limits, trying consumers waits for the end of the turn.
+        The order of steps is RabbitMQ's: refuse, deliver, append, evict, expire. Messages of a run have one size. So
+        the messages that fit are a prefix of the run, and one eviction after the run has the same result as one after
+        each message. While the queue is within its limits, deliveries wait for the end of the turn.
 
         Args:
-            messages: In order of arrival, with one envelope.
+            messages: Messages in order of arrival, with one envelope.
             body_bytes: Sum of their body lengths.
         Returns:
-            How many were taken; the others were refused.
+            Number of messages accepted from the front; the remaining ones were refused.
         """
         taken = len(messages)
         limits = self._limits
         if self._is_plain and messages[0].envelope.expiration_ms is None:
             self.store.append(messages, body_bytes)
             self.counters.published += taken
-            if self._timed:
+            if self._may_have_timed:
                 self._untimed_since += taken
-            if not self.scheduled and (self.consumers.ring or self._timed):
+            if not self.scheduled and (self.consumers.ring or self._may_have_timed):
                 self.host.turn.deliver_later(self)
             return taken
         ttl = time_to_live(messages[0], self.settings)
         if ttl == 0:
-            return self._publish_at_once(messages)
+            return self._publish_with_zero_ttl(messages)
         if limits is not None and limits.refuses:
-            taken = self._append_what_fits(messages, ttl, limits)
+            taken = self._append_until_full(messages, ttl, limits)
         else:
             self._append(messages, body_bytes, ttl)
             if limits is not None and limits.exceeded(self.store):
                 self._serve_consumers()
                 self._evict_now()
-        if not self.scheduled and (self.consumers.ring or self._timed):
+        if not self.scheduled and (self.consumers.ring or self._may_have_timed):
             self.host.turn.deliver_later(self)
         return taken
 
     @property
-    def takes_varied(self) -> bool:
-        """Whether publish_varied() means the same as one publish() for each message.
+    def accepts_varied(self) -> bool:
+        """Whether publish_varied() is equivalent to a publish() of each message.
 
-        It does not where the size of each decides whether it is refused, or where messages expire as they arrive.
+        It is not if messages may be refused, which depends on the size of each, or if message-ttl is 0.
         """
         return self._is_plain or ((self._limits is None or not self._limits.refuses) and self.settings.message_ttl != 0)
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
-        """Take messages at the tail whose headers and sizes differ; only if takes_varied.
+        """Append messages with different headers and sizes; requires accepts_varied.
 
         Args:
-            messages: In order of arrival, with one priority and one delivery mode, and without an expiration.
+            messages: Messages in order of arrival, with one priority and one delivery mode, and without expiration.
             body_bytes: Sum of their body lengths.
             longest: Length of the longest body.
         """
@@ -178,11 +177,11 @@ class Queue(QueueContents):
         if limits is not None and limits.exceeded(self.store):
             self._serve_consumers()
             self._evict_now()
-        if not self.scheduled and (self.consumers.ring or self._timed):
+        if not self.scheduled and (self.consumers.ring or self._may_have_timed):
             self.host.turn.deliver_later(self)
 
-    def _append_what_fits(self, messages: Sequence[Message], ttl: int | None, limits: Limits) -> int:
-        """Append the messages of a run up to the first that does not fit; what consumers take makes room."""
+    def _append_until_full(self, messages: Sequence[Message], ttl: int | None, limits: Limits) -> int:
+        """Append messages of a run until the queue is full, delivering to make room; return the number appended."""
         size = len(messages[0].body)
         taken = 0
         while taken < len(messages):
@@ -204,19 +203,19 @@ class Queue(QueueContents):
                 self._dead_letter(refused, MAXLEN)
         return taken
 
-    def _publish_at_once(self, messages: Sequence[Message]) -> int:
-        """Take messages with a time to live of 0: who has credit gets them now, nobody else ever does.
+    def _publish_with_zero_ttl(self, messages: Sequence[Message]) -> int:
+        """Deliver messages with a TTL of 0 to consumers with credit; without one they expire.
 
-        They come one by one, so that none of them takes the room of another.
+        Messages are appended one by one, so that none fills the queue for the next one.
         """
         limits, size = self._limits, len(messages[0].body)
         leaves_no_trace = self.settings.message_ttl == 0 and self.settings.dead_letter_exchange is None
         for taken, message in enumerate(messages):
             self._serve_consumers()
             if limits is not None and limits.refuses and limits.room(self.store, size) <= 0:
-                return taken + self._append_what_fits(messages[taken:], 0, limits)
+                return taken + self._append_until_full(messages[taken:], 0, limits)
             if self.store.ready_count and leaves_no_trace:
-                # Nobody has credit, and RabbitMQ evicts nothing for a message that it would forget.
+                # No consumer has credit. RabbitMQ evicts no other message for one that expires immediately.
                 self.counters.published += 1
                 self.counters.dropped[EXPIRED] += 1
                 continue
@@ -230,24 +229,24 @@ class Queue(QueueContents):
     # -- delivering ---------------------------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Drop what must go, then hand ready messages to consumers until none has credit or nothing is ready."""
+        """Apply limits and expiry, then deliver until no consumer has credit or no message is ready."""
         if self.deleted:
             return
-        if not self.tidy(self.host.turn.slice()):
+        if not self.evict_and_expire(self.host.turn.slice()):
             self.host.turn.deliver_later(self)
             return
         self._serve_consumers()
-        if self._timed:
-            self._find_timed()
+        if self._may_have_timed:
+            self._update_may_have_timed()
             head = self.store.peek()
             if head is not None:
                 self._head_timer.arm(head.expires_at)
 
     def _serve_consumers(self, expired_too: bool = False) -> None:
-        """Hand out messages as long as someone has credit.
+        """Deliver messages while a consumer has credit.
 
         Args:
-            expired_too: Also those that expire the moment they come.
+            expired_too: Also deliver expired messages, for a TTL of 0.
         """
         store, ring = self.store, self.consumers.ring
         while store.ready_count and ring:
@@ -260,18 +259,18 @@ class Queue(QueueContents):
             if len(level) > 1:
                 credit = 1
             entries, body_bytes = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
-            if self._timed and not expired_too:
+            if self._may_have_timed and not expired_too:
                 entries, expired = split_expired(entries, self.host.timers.now())
                 if expired:
-                    # They may come back as dead letters and go to this very consumer: it has to have the rest.
+                    # Their dead letters may be routed back to this consumer: deliver the older messages first.
                     body_bytes -= sum(len(entry[1].body) for entry in expired)
-                    self._hand_out(level, consumer, entries, body_bytes)
+                    self._deliver_taken(level, consumer, entries, body_bytes)
                     self._drop(expired, EXPIRED, EventKind.EXPIRED)
                     continue
-            self._hand_out(level, consumer, entries, body_bytes)
+            self._deliver_taken(level, consumer, entries, body_bytes)
 
-    def _hand_out(self, level: Consumers, consumer: Consumer, entries: list[Entry], body_bytes: int) -> None:
-        """Deliver taken messages, if there are any, to the first consumer of a level; it is the last one then."""
+    def _deliver_taken(self, level: Consumers, consumer: Consumer, entries: list[Entry], body_bytes: int) -> None:
+        """Deliver taken messages, if any, to the first consumer of a priority level, and move it to the end."""
         if not entries:
             return
         if len(level) > 1:
@@ -289,10 +288,10 @@ class Queue(QueueContents):
         """Take the message at the head (basic.get).
 
         Args:
-            holder: Who will settle it; None settles it at once.
+            holder: The holder of the unacked message; None settles it immediately (no-ack).
         """
-        self.lease.renew()
-        # Those that are left may all be damaged.
+        self.expiry.renew()
+        # take() may return nothing if all remaining messages are damaged.
         entries, body_bytes = self.store.take(1, 1) if self.ready_count() else ([], 0)
         if not entries:
             self.counters.got_empty += 1
@@ -306,15 +305,15 @@ class Queue(QueueContents):
             self.unacked_count += 1
             self.unacked_bytes += body_bytes
             holder.unacked += 1
-        if self._timed:
-            # The message behind it may expire sooner than it would have.
+        if self._may_have_timed:
+            # The next message may expire sooner.
             self.host.turn.deliver_later(self)
         return entries[0]
 
     def ready_count(self) -> int:
-        """Ready messages once all that is due has been done: eviction, expiry, deliveries."""
+        """Return the number of ready messages, after all eviction, expiry and deliveries that are due."""
         if self.store.ready_count:
-            while not self.tidy(TimeSlice(self.host.timers.monotonic)):
+            while not self.evict_and_expire(TimeSlice(self.host.timers.monotonic)):
                 pass
             self.deliver()
         return self.store.ready_count
@@ -327,13 +326,13 @@ class Queue(QueueContents):
             self.host.dead_letter(DeadLetterBatch(self, letters, reason, self.settings, entries, kind))
 
     def dead_lettered(self, messages: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
-        """Learn which dead letters have arrived; the others are lost, as dead-lettering is at-most-once here.
+        """Count dead letters that were published; the remaining ones are lost, as the strategy is at-most-once.
 
         Args:
-            messages: As they were dead-lettered.
-            taken: How many of them, from the first on, all their queues have taken.
-            arrived: How many of them, from the first on, any queue has taken.
-            reason: Why they were.
+            messages: The dead letters.
+            taken: Number of messages, from the first, that all target queues accepted.
+            arrived: Number of messages, from the first, that at least one target queue accepted.
+            reason: The reason of dead-lettering.
         """
         self.counters.dead_letters_arrived += arrived
         if arrived < len(messages):
@@ -344,13 +343,13 @@ class Queue(QueueContents):
                 self.store.note(EventKind.DEAD_LETTER_LOST, len(messages) - arrived, body_bytes, why)
 
     def figures(self) -> StoreFigures:
-        """Where its messages are; cheap enough to be asked of ten thousand queues in a row."""
+        """Return message and byte counts by location; cheap enough for thousands of queues in a row."""
         return self.storage.figures(self.unacked_count, self.unacked_bytes)
 
     # -- settling -----------------------------------------------------------------------------------------
 
     def release(self, holder: Holder, entries: Sequence[Entry]) -> None:
-        """A holder gives up messages; acknowledge(), reject() or requeue() says what becomes of them."""
+        """Remove messages from their holder, before acknowledge(), reject() or requeue()."""
         holder.unacked -= len(entries)
         self.unacked_count -= len(entries)
         self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
@@ -358,26 +357,26 @@ class Queue(QueueContents):
             self.host.turn.deliver_later(self)
 
     def acknowledge(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK) -> None:
-        """Forget messages that have been dealt with.
+        """Settle messages that were processed.
 
         Args:
             entries: The messages.
-            kind: How, as the event log says it.
+            kind: The event in the event log.
         """
         if not self.deleted:
             self.counters.acknowledged += len(entries)
             self.store.settle(entries, kind)
 
     def reject(self, entries: Sequence[Entry]) -> None:
-        """Drop messages that were refused for good."""
+        """Drop messages that were rejected without requeue, or dead-letter them."""
         if not self.deleted:
             if self.store.ready_count and self.consumers.ring:
-                # The room that they leave is not for those of their dead letters that come back here.
+                # Deliver first: dead letters that are routed back to this queue must not overtake ready messages.
                 self.deliver()
             self._drop(entries, REJECTED, EventKind.REJECT)
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put messages back to where they were; then limits and expiry apply, and only then deliveries."""
+        """Requeue messages to their positions, then apply limits and expiry, then deliver."""
         if not self.deleted:
             self.counters.requeued += len(entries)
             self.put_back(entries)
@@ -385,31 +384,33 @@ class Queue(QueueContents):
             self.host.turn.deliver_later(self)
 
     def requeue_abandoned(self, entries: Sequence[Entry]) -> None:
-        """Put messages back whose channel has ended."""
+        """Requeue messages of a closed channel."""
         self.requeue(entries)
 
     # -- consumers ----------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """Let a consumer join; it gets its first messages at the end of the turn."""
+        """Add a consumer; it gets its first messages at the end of the turn."""
         self.consumers.add(consumer)
-        self.lease.hold(True)
+        self.expiry.set_in_use(True)
         self.host.turn.deliver_later(self)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Let a consumer leave. Its unacked messages stay with its channel."""
+        """Remove a consumer. Its unacked messages stay with the channel."""
         if self.deleted:
             return
         self.consumers.remove(consumer)
-        if self.consumers.ring and not (self.successor_waits and self.consumers.single_active and consumer.unacked):
+        if self.consumers.ring and not (
+            self.delays_next_single_active and self.consumers.single_active and consumer.unacked
+        ):
             self.host.turn.deliver_later(self)
         if not len(self.consumers):
-            self.lease.hold(False)
+            self.expiry.set_in_use(False)
             if self.auto_delete:
                 self.host.delete_queue(self)
 
     def unblock(self, consumer: Consumer) -> None:
-        """Serve a consumer again that had no credit when its turn came."""
+        """Return a consumer that was blocked without credit to the ring."""
         if consumer.blocked and not self.deleted:
             self.consumers.unblock(consumer)
             self.host.turn.deliver_later(self)
@@ -417,25 +418,25 @@ class Queue(QueueContents):
     # -- settings -----------------------------------------------------------------------------------------
 
     def apply_policies(self, policy: Policy | None, operator_policy: Policy | None, merged: dict[str, Any]) -> None:
-        """Put policies in force, shrinking the queue at once where they demand it.
+        """Apply policies, and evict immediately if new limits require it.
 
-        RabbitMQ applies the keys one after another, and limits under the overflow that was in force before.
+        RabbitMQ applies the keys one after another, and limits with the previous overflow behaviour.
 
         Args:
-            policy: The policy that has won, if any.
-            operator_policy: The operator policy that has won, if any.
-            merged: Their definitions, taken together.
+            policy: The matching policy with the highest priority, if any.
+            operator_policy: The matching operator policy with the highest priority, if any.
+            merged: Their merged definitions.
         """
         if (policy, operator_policy) != (self.policy, self.operator_policy):
             self.policy, self.operator_policy = policy, operator_policy
-            # As with RabbitMQ, whatever it is that changes.
-            self.lease.renew()
+            # As in RabbitMQ, any change of policy restarts the expiry timer.
+            self.expiry.renew()
         new = effective_settings(self.queue_type, plain_values(self.arguments), merged)
         if new == self.settings:
             return
-        # What consumers could have had by now is not to be dropped.
+        # Deliver first, so that new limits do not drop messages that are deliverable now.
         self._serve_consumers()
-        self.lease.set(new.expires)
+        self.expiry.set(new.expires)
         overflow = self.settings.overflow
         self._is_plain = new.max_length is None and new.max_length_bytes is None and new.message_ttl is None
         limited = new.max_length is not None or new.max_length_bytes is not None
@@ -443,16 +444,16 @@ class Queue(QueueContents):
         for settings in (replace(new, overflow=overflow), new):
             self.settings = settings
             self._limits = self.make_limits(settings) if limited else None
-            # What the overflow of before would have dropped goes, though the new one may refuse instead.
+            # Evict what drop-head would have dropped before the change, even if overflow is now reject-publish.
             self._is_shrinking |= self._limits is not None and not self._limits.refuses
         self._set_lazy(new.queue_mode == "lazy")
         self._evict_now()
         self.host.turn.deliver_later(self)
 
-    # -- the end ------------------------------------------------------------------------------------------
+    # -- purging and deleting ------------------------------------------------------------------------------
 
     def purge(self) -> int:
-        """Forget all ready messages; return how many they were."""
+        """Drop all ready messages; return their number."""
         if not self.ready_count():
             return 0
         purged = self.store.purge()
@@ -460,11 +461,11 @@ class Queue(QueueContents):
         return purged
 
     def delete(self) -> int:
-        """End the queue: drop its messages, cancel its consumers; return how many were ready."""
+        """Delete the messages and cancel the consumers; return the number of ready messages."""
         ready = self.ready_count()
         self.deleted = True
-        self.lease.cancel()
-        self._head_timer.end()
+        self.expiry.close()
+        self._head_timer.close()
         self.storage.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()

@@ -1,7 +1,7 @@
-"""Quorum queues, on the one node that there is.
+"""Quorum queues on a single node.
 
-What clients see is RabbitMQ's: always durable, returned messages are counted, and one that was returned too often is
-dropped. The limits are exact, where RabbitMQ's lag behind.
+Clients see RabbitMQ's behaviour: always durable, with a delivery count and a delivery limit. Length limits are exact,
+while RabbitMQ applies them with a delay.
 
 Source: https://www.rabbitmq.com/docs/quorum-queues
 """
@@ -27,70 +27,70 @@ from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stored_message import StoredMessage
 from leveret.storage.stores.returns_store import ReturnsStore
 
-#: Redeliveries that a message may have where nothing is set: RabbitMQ's default since 4.0.
+#: Default of delivery-limit: RabbitMQ's since 4.0.
 _DEFAULT_DELIVERY_LIMIT: Final = 20
-#: How long a dead letter that nobody has taken waits for another try, in seconds: RabbitMQ's interval.
+#: Delay before dead letters that no queue accepted are published again, in seconds: RabbitMQ's interval.
 _RETRY_SECONDS: Final = 180.0
 _COUNT_HEADER: Final = "x-delivery-count"
 
 
 def _limits(settings: QueueSettings) -> Limits:
-    """The limits of these settings: reject-publish-dlx is not known here, and is drop-head."""
+    """Return the limits: quorum queues do not support reject-publish-dlx and use drop-head instead."""
     if settings.overflow == "reject-publish-dlx":
         settings = replace(settings, overflow="drop-head")
     return Limits(settings)
 
 
 class QuorumQueue(Queue):
-    """One quorum queue."""
+    """A quorum queue."""
 
-    __slots__ = ("_counted_envelope", "_counted_for", "_retained", "_retry", "_under_way")
+    __slots__ = ("_counted_envelope", "_counted_for", "_retained", "_retry", "_unconfirmed")
 
     queue_type: Literal["classic", "quorum"] = "quorum"
     make_limits = staticmethod(_limits)
-    shares_prefetch = False
-    deletes_conditionally = False
-    gets_beside_single_active = False
-    successor_waits = False
-    knows_exclusive_consumers = False
+    supports_global_prefetch = False
+    supports_conditional_delete = False
+    allows_get_with_single_active = False
+    delays_next_single_active = False
+    supports_exclusive_consumers = False
     counts_waiting_consumers = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._counted_for: tuple[Envelope, int] | None = None
         self._counted_envelope = Envelope(b"", b"")
-        #: Dead letters that are to arrive: the message as it was sent, where it is kept, why it died. By identity.
-        self._under_way: dict[int, tuple[Message, Entry, EventKind]] = {}
+        #: Unconfirmed dead letters by identity: the message as published, its store entry, and the event to log.
+        self._unconfirmed: dict[int, tuple[Message, Entry, EventKind]] = {}
         self._retained: list[tuple[Sequence[Message], str]] = []
         self._retry: Timer | None = None
 
     def get(self, holder: Holder | None) -> Entry | None:
-        """Take the message at the head; its headers always show the delivery count."""
+        """Take the message at the head; its headers always contain the delivery count."""
         entry = super().get(holder)
         if entry is None or entry[1].envelope.delivery_count is not None:
             return entry
         return entry[0], self._count(entry[1], 0), entry[2]
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put messages back, but for those that have come back too often.
+        """Requeue messages, and drop those that exceed the delivery limit.
 
-        As in RabbitMQ they go to the tail, unless the queue has a delivery limit of its own: then they come before all
-        that has not been delivered yet.
+        As in RabbitMQ they are appended at the tail, unless delivery-limit is set: then they precede all messages that
+        have not been delivered yet.
         """
-        self._give_back(entries, to_tail=self.settings.delivery_limit is None)
+        self._requeue(entries, to_tail=self.settings.delivery_limit is None)
 
     def requeue_abandoned(self, entries: Sequence[Entry]) -> None:
-        """Put messages of a channel that has ended back, before all that has not been delivered yet."""
-        self._give_back(entries, to_tail=False)
+        """Requeue messages of a closed channel, before all messages that have not been delivered yet."""
+        self._requeue(entries, to_tail=False)
 
-    def _give_back(self, entries: Sequence[Entry], to_tail: bool) -> None:
+    def _requeue(self, entries: Sequence[Entry], to_tail: bool) -> None:
         if self.deleted:
             return
         limit = self._delivery_limit()
-        spent = [entry for entry in entries if _delivery_count(entry[1]) >= limit]
+        over_limit = [entry for entry in entries if _delivery_count(entry[1]) >= limit]
         returned = [entry for entry in entries if _delivery_count(entry[1]) < limit]
-        if spent:
-            self._drop(spent, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
+        if over_limit:
+            self._drop(over_limit, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
         self.counters.requeued += len(returned)
         assert isinstance(self.store, ReturnsStore)
         append = self.store.append if to_tail else self.store.append_returned
@@ -99,18 +99,18 @@ class QuorumQueue(Queue):
             append([counted], len(counted.body))
         self._note_returned(returned)
         self.store.settle(returned, EventKind.RETURNED)
-        # Unlike with classic queues, limits are for what nobody takes.
-        if not self._timed or self._expire(self.host.turn.slice()):
+        # Unlike classic queues, quorum queues deliver before they apply limits.
+        if not self._may_have_timed or self._expire(self.host.turn.slice()):
             self._serve_consumers()
         self._evict_now()
         self.host.turn.deliver_later(self)
 
-    def _letters(self, entries: Sequence[Entry]) -> list[Message]:
-        """Messages as they are dead-lettered: without the delivery count."""
+    def _as_dead_letters(self, entries: Sequence[Entry]) -> list[Message]:
+        """Return the messages as they are dead-lettered: without the delivery count."""
         return [without_count(entry[1]) for entry in entries]
 
     def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
-        """Take messages at the tail. Dead letters are never refused, as in RabbitMQ: they would be lost."""
+        """Append messages. As in RabbitMQ, dead letters are never refused: they would be lost."""
         limits = self._limits
         if limits is None or not limits.refuses or not messages[0].envelope.dead:
             return super().publish(messages, body_bytes)
@@ -123,26 +123,26 @@ class QuorumQueue(Queue):
     # -- dead letters at least once -----------------------------------------------------------------------
 
     def _drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
-        """Remove taken messages for good; if their letters are to arrive at least once, they stay until then."""
+        """Remove taken messages permanently; with the at-least-once strategy once their dead letters are confirmed."""
         if not self._sends_at_least_once():
             super()._drop(entries, reason, kind)
             return
         self.counters.dropped[reason] += len(entries)
-        letters = self._letters(entries)
-        self._under_way.update(
+        letters = self._as_dead_letters(entries)
+        self._unconfirmed.update(
             (id(letter), (letter, entry, kind)) for letter, entry in zip(letters, entries, strict=True)
         )
         self._dead_letter(letters, reason)
 
     def dead_lettered(self, messages: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
-        """Learn which dead letters have arrived: the others are kept, and sent again later."""
-        if not any(id(message) in self._under_way for message in messages):
+        """Settle dead letters that were accepted; with at-least-once, keep the remaining ones to publish again."""
+        if not any(id(message) in self._unconfirmed for message in messages):
             super().dead_lettered(messages, taken, arrived, reason)
             return
         self.counters.dead_letters_arrived += taken
         self.counters.dead_letters_confirmed += taken
         self._settle_letters(messages[:taken])
-        retained = [message for message in messages[taken:] if id(message) in self._under_way]
+        retained = [message for message in messages[taken:] if id(message) in self._unconfirmed]
         if not retained:
             return
         self._retained.append((retained, reason))
@@ -151,11 +151,11 @@ class QuorumQueue(Queue):
             self._retry = self.host.timers.call_later(_RETRY_SECONDS, self._retry_dead_letters)
 
     def delete(self) -> int:
-        """End the queue, and with it what it retains."""
+        """Delete the queue and its retained dead letters."""
         if self._retry is not None:
             self._retry.cancel()
         self._retained.clear()
-        self._under_way.clear()
+        self._unconfirmed.clear()
         return super().delete()
 
     def _sends_at_least_once(self) -> bool:
@@ -167,9 +167,9 @@ class QuorumQueue(Queue):
         )
 
     def _settle_letters(self, letters: Sequence[Message]) -> None:
-        """Forget messages whose letters have arrived."""
+        """Settle messages whose dead letters were confirmed."""
         for letter in letters:
-            found = self._under_way.pop(id(letter), None)
+            found = self._unconfirmed.pop(id(letter), None)
             if found is not None:
                 self.store.settle([found[1]], found[2], DEAD_LETTERED)
 
@@ -192,7 +192,7 @@ class QuorumQueue(Queue):
         return UNBOUNDED if limit < 0 else limit
 
     def _count(self, message: Message, delivery_count: int) -> Message:
-        """The message with its delivery count in the headers; the last such envelope is kept, as they repeat."""
+        """Return the message with x-delivery-count; the last envelope is cached, as messages often share it."""
         wanted = (message.envelope, delivery_count)
         if self._counted_for != wanted:
             self._counted_for = wanted
@@ -205,14 +205,14 @@ def _delivery_count(message: Message) -> int:
 
 
 def without_count(message: Message) -> Message:
-    """A message as it was published: what it says of its deliveries is the queue's own."""
+    """Return the message as published, without x-delivery-count."""
     if message.envelope.delivery_count is None:
         return message
     return _with_envelope(message, _with_count(message.envelope, None))
 
 
 def _with_envelope(message: Message, envelope: Envelope) -> Message:
-    """The same message, saying something else."""
+    """Return the message with another envelope."""
     if isinstance(message, StoredMessage):
         return StoredMessage(envelope, message.body, message.expires_at, message.arrived_at)
     if message.expires_at:

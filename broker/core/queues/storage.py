@@ -1,4 +1,4 @@
-"""Where one queue keeps its messages."""
+"""Storage of one queue, in memory; the base class of storage on disk."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 
-#: What a queue and a message of it take in memory beside the bodies, about, in bytes.
+#: Approximate memory of a queue and of a message, without bodies, in bytes.
 _QUEUE_MEMORY: Final = 4096
 _MESSAGE_MEMORY: Final = 128
 
 
 class StorageRequest(NamedTuple):
-    """What a queue asks of its storage.
+    """Properties of a queue that determine its storage.
 
     Attributes:
-        vhost_name: Its virtual host.
-        name: Its name.
-        durable: It outlives the broker.
-        max_priority: Priorities above 0 that it tells apart, 0..255.
-        persists_transient: Its transient messages outlive the broker too, as in quorum queues.
+        vhost_name: Name of the virtual host.
+        name: Name of the queue.
+        durable: Whether the queue survives a restart.
+        max_priority: The highest priority, 0..255.
+        persists_transient: Whether transient messages survive a restart too, as in quorum queues.
     """
 
     vhost_name: str
@@ -35,22 +35,22 @@ class StorageRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """Messages and body bytes by where they are.
+    """Message and body byte counts by location.
 
     Args:
-        messages_persistent: Persistent messages, where the queue is durable; ready or unacknowledged.
-        message_bytes_persistent: Their body bytes.
-        messages_ready_ram: Ready messages whose bodies are in memory.
-        messages_unacknowledged_ram: Unacknowledged ones.
-        message_bytes_ram: Body bytes of both.
-        messages_paged_out: Transient messages whose bodies are on disk only.
-        message_bytes_paged_out: Their body bytes.
-        disk_reads: Messages read from disk, since the queue was made or the broker was started.
-        disk_writes: Messages written to disk.
-        segments: Files that hold its messages.
-        disk_bytes: Bytes of these files.
-        oldest: When the first message came that was written to the oldest of them, in microseconds since 1970; 0
-            without files. Those that live may have come later.
+        messages_persistent: Persistent messages of a durable queue, ready and unacknowledged.
+        message_bytes_persistent: Body bytes of persistent messages.
+        messages_ready_ram: Ready messages with bodies in memory.
+        messages_unacknowledged_ram: Unacknowledged messages with bodies in memory.
+        message_bytes_ram: Body bytes in memory.
+        messages_paged_out: Transient messages with bodies on disk only.
+        message_bytes_paged_out: Body bytes of these.
+        disk_reads: Messages read from disk since the declaration or the start of the broker.
+        disk_writes: Messages written to disk in the same time.
+        segments: Number of segments.
+        disk_bytes: Size of the segments, in bytes.
+        oldest: Arrival time of the first message written to the oldest segment, in microseconds since 1970; 0
+            without segments. The oldest message in the queue may be newer.
     """
 
     messages_persistent: int = 0
@@ -68,23 +68,23 @@ class StoreFigures:
 
     @property
     def messages_ram(self) -> int:
-        """Messages whose bodies are in memory."""
+        """Number of messages with bodies in memory."""
         return self.messages_ready_ram + self.messages_unacknowledged_ram
 
     @property
     def memory(self) -> int:
-        """Bytes that the queue takes in memory, about."""
+        """Approximate memory use of the queue, in bytes."""
         return _QUEUE_MEMORY + self.messages_ram * _MESSAGE_MEMORY + self.message_bytes_ram
 
 
 class QueueStorage:
-    """Keeps the messages of one queue in memory, and nowhere else.
+    """Storage of one queue in memory only.
 
     Args:
-        store: The messages.
+        store: The message store.
 
     Attributes:
-        store: The messages; another object after set_lazy() or page_out().
+        store: The message store; set_lazy() and page_out() may replace it.
     """
 
     __slots__ = ("store",)
@@ -94,40 +94,40 @@ class QueueStorage:
 
     @property
     def qid(self) -> int | None:
-        """The number of the queue on disk; None if it is not there."""
+        """Number of the queue on disk; None if it is in memory."""
         return None
 
     @property
     def awaits_sync(self) -> bool:
-        """Whether persistent messages are confirmed only once they are on disk."""
+        """Whether confirms of persistent messages wait for the sync to disk."""
         return False
 
     @property
     def persists_transient(self) -> bool:
-        """Whether all messages are, whatever they say."""
+        """Whether all messages survive a restart, whatever their delivery mode."""
         return False
 
     def set_lazy(self, lazy: bool) -> None:
-        """Keep ready messages on disk only, or in memory as far as there is room."""
+        """Keep ready messages on disk only, or also in memory as far as there is room."""
 
     def page_out(self, body_bytes: int) -> None:
-        """Have about this many bytes of bodies leave memory."""
+        """Page about this many bytes of bodies out to disk."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the bodies of ready messages that are in memory."""
+        """Body bytes of ready messages in memory."""
         return self.store.ready_bytes
 
     def delete(self) -> None:
-        """Forget everything: the queue is gone."""
+        """Delete the messages of a deleted queue."""
         self.store.close()
 
     def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
-        """Where the messages are.
+        """Return message and byte counts by location.
 
         Args:
-            unacked_count: Unacknowledged messages, whose bodies are in memory.
-            unacked_bytes: Bytes of these bodies.
+            unacked_count: Number of unacknowledged messages; their bodies are in memory.
+            unacked_bytes: Body bytes of these.
         """
         return StoreFigures(
             messages_ready_ram=self.store.ready_count,
@@ -137,7 +137,7 @@ class QueueStorage:
 
 
 class QuorumStore(MemoryStore):
-    """Messages that were returned may stand among the others and still count as delivered before."""
+    """Memory store of a quorum queue: marks returned messages as redelivered when they are taken."""
 
     __slots__ = ()
 
@@ -148,7 +148,7 @@ class QuorumStore(MemoryStore):
 
 
 def memory_store(request: StorageRequest) -> MessageStore:
-    """A store in memory."""
+    """Return a new store in memory."""
     if request.max_priority:
         return PriorityStore(request.max_priority, lambda level: MemoryStore())
     return ReturnsStore(lambda level: QuorumStore()) if request.persists_transient else MemoryStore()

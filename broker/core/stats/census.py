@@ -88,7 +88,7 @@ class Census:
                     _look_at_disk(vhost, queue)
                 self._note("queue", counters.is_detailed)
                 if len(queue.consumers):
-                    counters.look_at_capacity(not ready or bool(queue.consumers.ring))
+                    counters.sample_capacity(not ready or bool(queue.consumers.ring))
             yield
 
     def _look_at_exchanges(self, vhost: VirtualHost, now: int) -> Iterator[None]:

@@ -60,7 +60,7 @@ def declare(
     channel.last_queue = name
     if not nowait:
         # What uses the queue is to look what is in it.
-        queue.lease.renew()
+        queue.expiry.renew()
         channel.send(_DECLARE_OK, name, queue.ready_count(), _consumer_count(queue))
 
 
@@ -191,7 +191,7 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
 
 def _check_conditions(queue: Queue, if_unused: bool, if_empty: bool) -> None:
     flag = "if-empty" if if_empty else "if-unused" if if_unused else None
-    if flag is not None and not queue.deletes_conditionally:
+    if flag is not None and not queue.supports_conditional_delete:
         raise not_implemented(
             f"cannot delete queue '{queue.name}' in vhost '{queue.vhost_name}'. queue.delete operations with {flag}"
             f" flag set are not supported by {queue.queue_type} queues"

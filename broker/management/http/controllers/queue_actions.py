@@ -54,7 +54,7 @@ class QueueActions:
             check_unreserved(name)
         self._access.check(user, vhost.name, "configure", "queue", name)
         queue = vhost.declare_queue(declaration, partial(self._check_dead_letters, user, vhost.name, name))
-        queue.lease.renew()
+        queue.expiry.renew()
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -64,7 +64,7 @@ class QueueActions:
             return web.Response(status=204)
         vhost, queue = self._open(request, "configure")
         if_unused = request.query.get("if-unused") == "true"
-        if (if_empty or if_unused) and not queue.deletes_conditionally:
+        if (if_empty or if_unused) and not queue.supports_conditional_delete:
             raise not_implemented(
                 f"cannot delete queue '{queue.name}' in vhost '{vhost.name}'. queue.delete operations with"
                 f" {'if-empty' if if_empty else 'if-unused'} flag set are not supported by {queue.queue_type} queues"

@@ -14,7 +14,7 @@ from leveret.broker.core.consumers import Holder
 from leveret.broker.core.json_tables import table_to_json
 from leveret.broker.core.published import published_to
 from leveret.broker.core.queues.declaration import check_locked
-from leveret.broker.core.queues.moving import End, Move
+from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.slices import take_slowly
 from leveret.broker.core.vhost import VirtualHost
@@ -94,12 +94,12 @@ class QueueMessages:
             raise bad_request(f"queue '{target_name}' is source and target")
         move = Move(source, target, wanted, limit)
         await self._run(move)
-        end = move.end or End.EMPTY
+        end = move.end or MoveEnd.EMPTY
         return json_answer(
             {
                 "moved": move.moved,
                 "scanned": move.scanned,
-                "complete": end in (End.EMPTY, End.LIMIT),
+                "complete": end in (MoveEnd.EMPTY, MoveEnd.LIMIT),
                 "reason": end.value,
                 "messages_ready": 0 if source.deleted else source.ready_count(),
             }
@@ -118,7 +118,7 @@ class QueueMessages:
 def _open(vhost: VirtualHost, name: str) -> Queue:
     queue = vhost.queue(name, None)
     check_locked(queue, None)
-    if queue.consumers.single_active and not queue.gets_beside_single_active:
+    if queue.consumers.single_active and not queue.allows_get_with_single_active:
         raise resource_locked(
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
             f" are not supported by {queue.queue_type} queues with single active consumer"

@@ -77,7 +77,7 @@ class TestHeadTimer:
         loop.advance(10)
         assert fired == [1002.0]
 
-    def test_a_cancelled_one_is_silent_and_may_be_armed_again(
+    def test_a_closed_one_never_calls_and_may_be_armed_again(
         self, loop: ManualLoop, timer: HeadTimer, fired: list[float]
     ) -> None:
         timer.arm(1_002_000_000)
@@ -103,21 +103,21 @@ class TestLease:
         return ManualTimers(loop)
 
     @pytest.fixture
-    def lease(self, loop: ManualLoop, timers: ManualTimers, ended: list[float]) -> QueueExpiry:
+    def expiry(self, loop: ManualLoop, timers: ManualTimers, ended: list[float]) -> QueueExpiry:
         return QueueExpiry(timers, lambda: ended.append(round(loop.now, 6)))
 
-    def test_without_a_length_it_never_ends(self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]) -> None:
-        lease.renew()
+    def test_without_a_length_it_never_ends(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
+        expiry.renew()
         assert loop.pending_timers == 0
 
     def test_it_ends_once_it_has_not_been_used_for_its_length(
-        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
+        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
     ) -> None:
-        lease.set(1000)
+        expiry.set(1000)
         loop.advance(0.7)
-        lease.renew()
+        expiry.renew()
         loop.advance(0.9)
-        lease.renew()
+        expiry.renew()
         assert ended == []
         loop.advance(0.999)
         assert ended == []
@@ -125,72 +125,72 @@ class TestLease:
         assert ended == [1002.6]
         assert loop.pending_timers == 0
 
-    def test_one_timer_does_however_often_it_is_renewed(self, loop: ManualLoop, lease: QueueExpiry) -> None:
-        lease.set(1000)
+    def test_one_timer_does_however_often_it_is_renewed(self, loop: ManualLoop, expiry: QueueExpiry) -> None:
+        expiry.set(1000)
         for _ in range(100):
-            lease.renew()
+            expiry.renew()
         assert loop.pending_timers == 1
 
     def test_consumers_hold_it_and_the_last_one_starts_it_anew(
-        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
+        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
     ) -> None:
-        lease.set(1000)
-        lease.hold(True)
+        expiry.set(1000)
+        expiry.set_in_use(True)
         loop.advance(50)
         assert ended == []
-        lease.hold(False)
+        expiry.set_in_use(False)
         loop.advance(0.9)
         assert ended == []
         loop.advance(0.2)
         assert ended == [1051.0]
 
     def test_another_length_starts_it_anew_the_same_does_not(
-        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
+        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
     ) -> None:
-        lease.set(1000)
+        expiry.set(1000)
         loop.advance(0.8)
-        lease.set(1000)
+        expiry.set(1000)
         loop.advance(0.3)
         assert ended == [1001.0]
 
     @pytest.mark.parametrize(("length", "end"), [(5000, 1005.5), (100, 1000.6)])
     def test_a_new_length_counts_from_now(
-        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float], length: int, end: float
+        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float], length: int, end: float
     ) -> None:
-        lease.set(1000)
+        expiry.set(1000)
         loop.advance(0.5)
-        lease.set(length)
+        expiry.set(length)
         loop.advance(20)
         assert ended == [end]
 
     @pytest.mark.parametrize("seconds", [3600, -3600])
     def test_it_does_not_look_at_the_machines_clock(
-        self, loop: ManualLoop, timers: ManualTimers, lease: QueueExpiry, ended: list[float], seconds: int
+        self, loop: ManualLoop, timers: ManualTimers, expiry: QueueExpiry, ended: list[float], seconds: int
     ) -> None:
-        lease.set(1000)
+        expiry.set(1000)
         loop.advance(0.5)
-        lease.renew()
+        expiry.renew()
         timers.set_by = seconds
         loop.advance(20)
         assert ended == [1001.5]
 
     def test_without_a_length_any_more_it_never_ends(
-        self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]
+        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
     ) -> None:
-        lease.set(1000)
-        lease.set(None)
+        expiry.set(1000)
+        expiry.set(None)
         loop.advance(10)
         assert ended == []
 
-    def test_a_cancelled_one_is_silent(self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]) -> None:
-        lease.set(1000)
-        lease.cancel()
-        lease.renew()
+    def test_a_closed_one_never_calls(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
+        expiry.set(1000)
+        expiry.close()
+        expiry.renew()
         loop.advance(10)
         assert (ended, loop.pending_timers) == ([], 0)
 
-    def test_any_number_may_be_a_length(self, loop: ManualLoop, lease: QueueExpiry, ended: list[float]) -> None:
-        lease.set(10**400)
+    def test_any_number_may_be_a_length(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
+        expiry.set(10**400)
         loop.advance(1_000_000)
         assert ended == []
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.moving import End, Move
+from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.message_filter import MessageFilter, read_filter
@@ -57,14 +57,14 @@ class TestAll:
         publish(source, *numbered(1000), key="k", exchange="x")
         publish(source, "another size")
         move = run(Move(source, target, ALL))
-        assert (move.moved, move.scanned, move.end) == (1001, 1001, End.EMPTY)
+        assert (move.moved, move.scanned, move.end) == (1001, 1001, MoveEnd.EMPTY)
         assert contents(source) == []
         moved = drain(target)
         assert [message.body.decode() for message in moved] == [*numbered(1000), "another size"]
         assert route_of(moved[0]) == ("x", "k"), "they stay as they are"
 
     def test_an_empty_queue_has_nothing_to_move(self, source: Queue, target: Queue) -> None:
-        assert run(Move(source, target, ALL)).end is End.EMPTY
+        assert run(Move(source, target, ALL)).end is MoveEnd.EMPTY
 
     def test_they_were_not_delivered_before(self, source: Queue, target: Queue) -> None:
         publish(source, "a")
@@ -95,7 +95,7 @@ class TestAll:
     def test_a_limit(self, source: Queue, target: Queue, limit: int) -> None:
         publish(source, *numbered(600))
         move = run(Move(source, target, ALL, limit))
-        assert (move.moved, move.end in (End.LIMIT, End.EMPTY)) == (limit, True)
+        assert (move.moved, move.end in (MoveEnd.LIMIT, MoveEnd.EMPTY)) == (limit, True)
         assert contents(target) == numbered(600)[:limit]
         assert contents(source) == numbered(600)[limit:]
 
@@ -122,14 +122,14 @@ class TestSafety:
         move.step()
         vhost.delete_queue(source)
         move.settle()
-        assert run(move).end is End.DELETED
+        assert run(move).end is MoveEnd.DELETED
         assert contents(target) == numbered(256)
 
     def test_the_target_is_deleted_meanwhile(self, vhost: VirtualHost, source: Queue, target: Queue) -> None:
         publish(source, *numbered(300))
         move = Move(source, target, ALL)
         vhost.delete_queue(target)
-        assert run(move).end is End.DELETED
+        assert run(move).end is MoveEnd.DELETED
         assert contents(source) == numbered(300)
 
     @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
@@ -138,7 +138,7 @@ class TestSafety:
         publish(target, "x")
         publish(source, *"abcd")
         move = run(Move(source, target, ALL))
-        assert (move.moved, move.end) == (2, End.TARGET_FULL)
+        assert (move.moved, move.end) == (2, MoveEnd.TARGET_FULL)
         assert contents(target) == ["x", "a", "b"]
         assert contents(source) == ["c", "d"]
 
@@ -190,7 +190,7 @@ class TestFilter:
     def test_the_limit_counts_what_is_moved(self, source: Queue, target: Queue) -> None:
         self.fill(source)
         move = run(Move(source, target, read_filter({"routing_key": "odd"}), 2))
-        assert (move.moved, move.end) == (2, End.LIMIT)
+        assert (move.moved, move.end) == (2, MoveEnd.LIMIT)
         assert contents(target) == ["1", "3"]
         assert contents(source) == ["0", "2", "4", "5"]
 
