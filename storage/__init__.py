@@ -1,4 +1,4 @@
-"""Durable bytes: knows positions and raw message bytes, not AMQP methods."""
+"""Durable message storage: handles positions and raw bytes, not AMQP methods."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""The program `leveret-analytics`, as far as it goes without the libraries that it needs."""
+"""Entry point of `leveret-analytics`; reports missing optional libraries."""
 
 from __future__ import annotations
 
 import sys
 from typing import Final
 
-#: What the extra `analytics` installs.
+#: Packages of the extra `analytics`.
 _LIBRARIES: Final = ("numpy", "plotly", "pyarrow", "pyspark")
 
 
 def main() -> int:
-    """Run a job; if libraries are missing, say how to get them.
+    """Run a job; if libraries are missing, print how to install them.
 
     Returns:
         The exit status.

@@ -1,4 +1,4 @@
-"""The time that is written into a data directory: it never goes back, also where the machine's clock does."""
+"""Clock for timestamps in the data directory. It never goes back, even if the system clock does."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from time import monotonic_ns, time_ns
 class Clock:
     """Microseconds since 1970, for one thread.
 
-    Where the machine's clock has been set back, it goes on at half its pace until that has caught up: what waits for
-    some time to pass must not wait for days.
+    After the system clock has been set back, this clock runs at half speed until the system clock has caught up.
+    It does not stop, so that timeouts still expire.
 
     Args:
-        wall: The machine's clock, in microseconds; the system's by default.
-        ticks: Microseconds since some moment, which nobody sets; the system's by default.
+        wall: Wall clock in microseconds since 1970; the system's by default.
+        ticks: Monotonic clock in microseconds; the system's by default.
     """
 
     __slots__ = ("_behind_since", "_last", "_ticks", "_wall")
@@ -23,20 +23,20 @@ class Clock:
         self._wall = wall or _system_time
         self._ticks = ticks or _system_ticks
         self._last = 0
-        #: In ticks, until when `_last` has gone on while the machine's clock was behind; -1 if it is not.
+        #: Monotonic time up to which `_last` has advanced while the wall clock was behind; -1 if it is not behind.
         self._behind_since = -1
 
     def __call__(self) -> int:
-        """What time it is; at least what it was the last time."""
+        """Return the current time; at least the last returned time."""
         now = self._wall()
         if now >= self._last:
             self._last = now
             self._behind_since = -1
         else:
-            self._go_on()
+            self._advance_slowly()
         return self._last
 
-    def _go_on(self) -> None:
+    def _advance_slowly(self) -> None:
         ticks = self._ticks()
         if self._behind_since < 0:
             self._behind_since = ticks
@@ -44,11 +44,11 @@ class Clock:
         self._last += half
         self._behind_since += 2 * half
 
-    def leave_behind(self, time: int | None = None) -> None:
-        """Be later than a time from now on.
+    def advance_past(self, time: int | None = None) -> None:
+        """Advance the clock past a time.
 
         Args:
-            time: Microseconds since 1970; by default the last one that was given.
+            time: Microseconds since 1970; the last returned time by default.
         """
         self._last = max(self._last, (self._last if time is None else time) + 1)
 

@@ -261,7 +261,7 @@ class DefinitionsDatabase:
         return database
 
     def load(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
-        """All committed definitions of a kind, by key.
+        """Return all committed definitions of a kind, by key.
 
         Raises:
             ValueError: One cannot be read.
@@ -269,12 +269,12 @@ class DefinitionsDatabase:
         return (row.read() for row in self.rows(kind))
 
     def rows(self, kind: str) -> Iterator[Row]:
-        """All committed definitions of a kind by key, to be read one by one."""
+        """Return all committed definitions of a kind by key, to be read one by one."""
         rows = self._database.execute("select key, value from definitions where kind = ? order by key", (kind,))
         return (Row(kind, key, value) for key, value in rows.fetchall())
 
     def is_empty(self) -> bool:
-        """Whether nothing has ever been committed."""
+        """Return whether nothing has ever been committed."""
         return self._database.execute("select 1 from definitions limit 1").fetchone() is None
 
     def close(self) -> None:
@@ -408,5 +408,5 @@ def _crc(kind: object, key: object, value: object) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether it is the file's contents that are wrong, and not that it cannot be read now."""
+    """Return whether it is the file's contents that are wrong, and not that it cannot be read now."""
     return not isinstance(error, sqlite3.Error) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE

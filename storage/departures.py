@@ -1,4 +1,4 @@
-"""Messages that move are forgotten where they were only once they are safe where they are."""
+"""Removes moved messages from their old store only after their copies have been synced."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from leveret.storage.stores.segment_store import SegmentStore
 
 
 class _Departure:
-    """What one commit group has the copies of.
+    """Moved messages whose copies are in one commit group.
 
     Attributes:
-        runs: How many of the oldest runs that leave each store.
-        callbacks: To be called once they are forgotten.
+        runs: Number of oldest leaving runs by store.
+        callbacks: Called after the originals have been settled.
     """
 
     __slots__ = ("callbacks", "runs")
@@ -25,21 +25,21 @@ class _Departure:
 
 
 class Departures:
-    """Dead letters, returned and moved messages on their way.
+    """Dead-lettered, returned and moved messages whose copies are not yet synced.
 
-    The event that removes an original would otherwise be on the disk before the copy: any group syncs the event log,
-    which all queues share. So it is not written before the copy has been synced. Until then the original is in its
-    segment like any living message, which compaction copies and a checkpoint counts.
+    The event that removes the original is written only after the copy has been synced. Otherwise the event could be on
+    disk before the copy, because all queues share the event log and every group syncs it. Until then the original is
+    an ordinary live message of its segment: compaction copies it and checkpoints count it.
 
     Args:
-        commit: Has all that was written so far synced, and calls back after that. Groups are done in order.
+        commit: Syncs everything written so far, then calls its argument. Groups are committed in order.
     """
 
     __slots__ = ("_commit", "_under_way", "_waiting", "_when_begun")
 
     def __init__(self, commit: Callable[[Callable[[], None]], None]) -> None:
         self._commit = commit
-        #: Stores with messages whose copies may not be written yet.
+        #: Stores with leaving messages whose copies may not be written yet.
         self._waiting: dict[SegmentStore, None] = {}
         self._when_begun: list[Callable[[], None]] = []
         self._under_way: deque[_Departure] = deque()
@@ -48,15 +48,15 @@ class Departures:
         return bool(self._waiting or self._under_way)
 
     def add(self, store: SegmentStore) -> None:
-        """Note that messages are leaving a store."""
+        """Register a store with leaving messages."""
         self._waiting[store] = None
 
     def forget(self, store: SegmentStore) -> None:
-        """The store is gone."""
+        """Remove a deleted store."""
         self._waiting.pop(store, None)
 
     def begin(self) -> None:
-        """Have copies synced, all of which have been written, and forget the originals after that."""
+        """Commit the copies, all of which have been written, and settle the originals after the sync."""
         if self._waiting:
             departure = _Departure({store: store.leaving.cover() for store in self._waiting})
             departure.callbacks.extend(self._when_begun)
@@ -66,7 +66,7 @@ class Departures:
             self._commit(self._end)
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once all that is leaving now has been forgotten; something must be."""
+        """Call back after all originals that are leaving now have been settled. There must be at least one."""
         (self._when_begun if self._waiting else self._under_way[-1].callbacks).append(callback)
 
     def _end(self) -> None:

@@ -50,7 +50,7 @@ class StorageEngine:
         path: The data directory.
         deliver: Hands a function to the thread that owns the engine; None to commit at once, in that thread.
         on_failure: Called with the error of a sync that failed; see Committer.
-        files: The seam to the operating system.
+        files: The file system interface.
         clock: Microseconds since 1970.
         options: What can be set.
         on_disk_alarm: Called with True when the disk gets full and with False when there is room again.
@@ -143,7 +143,7 @@ class StorageEngine:
         return queue
 
     def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
-        """The store of one priority of a queue; made if there is none.
+        """Return the store of one priority of a queue; made if there is none.
 
         Args:
             queue: The queue.
@@ -226,10 +226,10 @@ class StorageEngine:
             self._tidy()
         lacks_descriptors = any(map(is_shortage, failures.values()))
         if lacks_descriptors:
-            self._descriptors.give_back()
-        self.disk.note(bool(failures) or not settled, lacks_descriptors)
-        if self.disk.due:
-            self.disk.look()
+            self._descriptors.close_all()
+        self.disk.note_write(bool(failures) or not settled, lacks_descriptors)
+        if self.disk.check_due:
+            self.disk.check()
         if most > _DIRTY_BYTES:
             self.commit()
         return failures
@@ -277,7 +277,7 @@ class StorageEngine:
 
     def watch_disk(self) -> float:
         """Look how much room there is; return in how many seconds to call this again."""
-        pause = self.disk.look()
+        pause = self.disk.check()
         if self.disk.alarm:
             self._clear_away(is_short=True)
         return pause
@@ -287,14 +287,14 @@ class StorageEngine:
 
         To be called about once a second, after flush().
         """
-        self._descriptors.look()
+        self._descriptors.close_idle()
         for store in [*self._awake]:
             if store.idle():
                 del self._awake[store]
         if not self.flush() and self._files.appended != self._ticked and not self._events_refused:
             # What comes from now on is later than this tick, to the microsecond.
             self._events.tick()
-            self._clock.leave_behind()
+            self._clock.advance_past()
             self._flush_events()
             self._ticked = self._files.appended
         if not self.disk.alarm:
@@ -314,7 +314,7 @@ class StorageEngine:
         self._write_checkpoint(self._uncommitted.collect(events=True), clean)
 
     def close(self) -> bool:
-        """Stop: all is written and synced, nothing is forgotten. Tell whether that succeeded."""
+        """Stop: all is written and synced, nothing is forgotten. Return whether that succeeded."""
         self._compactor.close()
         succeeded = not self.flush()
         committer, self._committer = self._committer, None
@@ -363,10 +363,10 @@ class StorageEngine:
         report, files, directory = self.report, self._files, self._directory
         if files.list_directory(directory.redo) and files.free_space(directory.path) < self.disk.limit:
             # To complete segments from the redo log takes room.
-            self.disk.give_up_ballast()
+            self.disk.release_ballast()
         restart = Restart(files, directory, self._events, self._places.of, report)
         restored = restart.run()
-        self._clock.leave_behind(restart.latest)
+        self._clock.advance_past(restart.latest)
         for record, stores in restored:
             self._salts[record.qid] = record.salt or 0
             queue = self.queues[record.qid] = StoredQueue(record.qid, True, record.attributes)
@@ -396,7 +396,7 @@ class StorageEngine:
             (queue.qid, priority, store) for queue in self.queues.values() for priority, store in queue.stores.items()
         )
         self._checkpointer.add(group, stores, clean)
-        self._clock.leave_behind()
+        self._clock.advance_past()
         self._submit(group)
 
     def _note_dirty(self, store: SegmentStore) -> None:
@@ -411,12 +411,12 @@ class StorageEngine:
         self._submit(group)
 
     def _flush_events(self) -> bool:
-        """Write events, if need be into the room of the ballast; tell whether that was possible."""
+        """Write events, if need be into the room of the ballast; return whether that was possible."""
         while self._events.waiting:
             try:
                 self._events.flush()
             except OSError:
-                if not self.disk.give_up_ballast():
+                if not self.disk.release_ballast():
                     self._events_refused = True
                     return False
             else:
@@ -434,7 +434,7 @@ class StorageEngine:
         has_dropped = False
         for store in untidy:
             if store.has_dead_segments:
-                if not store.tidy() and not (self.disk.give_up_ballast() and store.tidy()):
+                if not store.tidy() and not (self.disk.release_ballast() and store.tidy()):
                     self._untidy[store] = None
                 self._uncommitted.add(store)
                 has_dropped = has_dropped or store.log.has_dropped
@@ -477,7 +477,7 @@ class StorageEngine:
 
     def _submit(self, group: CommitGroup) -> None:
         if self._options.sync is SyncMode.OFF and self._committer is not None:
-            group.forget_syncs()
+            group.clear_syncs()
         if self._committer is not None:
             self._committer.submit(group)
         else:
@@ -485,7 +485,7 @@ class StorageEngine:
 
 
 def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Event]:
-    """The events in the log of an engine from a position on."""
+    """Return the events in the log of an engine from a position on."""
     directory = engine._directory
     log = read_events(engine._files, directory.events, directory.store_id, position)
     return (event for event in log if event is not None)

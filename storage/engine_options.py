@@ -1,4 +1,4 @@
-"""What can be set of a storage engine."""
+"""Options of the storage engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from leveret.storage.commit.committer import SyncMode
 
 _SECOND: Final = 1_000_000
-#: Segments for which the stores need room.
+#: Segments that must fit into the free space.
 _SEGMENTS_NEEDED: Final = 3
 
 
@@ -19,23 +19,23 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What can be set.
+    """Options of a StorageEngine.
 
     Attributes:
-        segment_bytes: A segment takes no further record once it is so long.
-        event_retention: Microseconds that events are kept, at least until a checkpoint covers them.
-        trash_us: Microseconds that segments are kept after they have been dropped, for readers.
-        trash_bytes: The oldest of them go earlier while all are longer than this.
-        sync: When what was written is synced.
-        sync_interval: Microseconds between syncs at least, for SyncMode.INTERVAL.
-        redo_segments: Segments in a commit group from which on the redo log is used; 0 for never.
-        redo_bytes: The redo log is begun again once it is so long.
-        disk_free_limit: Bytes of the disk that ought to be free; see DiskSpace.
-        append_files: Segments that are open for appending at most; a few more while they are synced.
-        read_files: Segments that are open for reading at most.
-        ballast_bytes: Room kept in reserve for what must be written even when the disk is full; 0 for none.
-        holds_moved: Tells whether the events of messages that live on elsewhere are to be kept for now: the queue they
-            were moved to may not be there after a crash.
+        segment_bytes: Size in bytes at which a segment is sealed.
+        event_retention: Retention of events in microseconds; events that no checkpoint covers are always kept.
+        trash_us: Retention of dropped segments in microseconds, for readers.
+        trash_bytes: Maximum total size of dropped segments; the oldest are removed earlier above it.
+        sync: When written data is synced.
+        sync_interval: Minimum microseconds between syncs, for SyncMode.INTERVAL.
+        redo_segments: Minimum number of segments in a commit group for which the redo log is used; 0 for never.
+        redo_bytes: Size in bytes at which a new redo log is started.
+        disk_free_limit: Free disk space in bytes below which the alarm is set; see DiskSpace.
+        append_files: Maximum number of segments open for appending; a few more during syncs.
+        read_files: Maximum number of segments open for reading.
+        ballast_bytes: Disk space reserved for writes that must succeed on a full disk; 0 for none.
+        holds_moved: Returns True while the removal events of moved messages must be held back, because the target
+            queue might not exist after a crash.
     """
 
     segment_bytes: int = 16 << 20
@@ -54,5 +54,5 @@ class EngineOptions:
 
     @property
     def bytes_needed(self) -> int:
-        """Bytes that the stores may need before anyone can hold up those who publish."""
+        """Bytes that the stores may write before publishers are blocked."""
         return _SEGMENTS_NEEDED * self.segment_bytes + (self.redo_bytes if self.redo_segments else 0)

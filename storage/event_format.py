@@ -107,13 +107,13 @@ class Event(NamedTuple):
 
 
 def pack_event_header(store_id: bytes) -> bytes:
-    """The head of a file of the event log."""
+    """Return the head of a file of the event log."""
     octets = _EVENT_HEADER.pack(EVENT_MAGIC, EVENT_BYTES, FORMAT_VERSION, 0, store_id, 0)
     return octets + _U32.pack(crc32(octets))
 
 
 def pack_event(event: Event, salt: int) -> bytes:
-    """A record of the event log; the salt is the checksum of the store id."""
+    """Return a record of the event log; the salt is the checksum of the store id."""
     octets = _EVENT.pack(*event)
     return octets + _U32.pack(crc32(octets) ^ salt)
 

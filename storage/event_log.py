@@ -43,9 +43,9 @@ class EventLog:
     """Appends events; runs that continue each other become one record.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of its directory, which is there.
-        store_id: 16 bytes that name the data directory.
+        store_id: ID of the data directory, 16 bytes.
         clock: Microseconds since 1970, never going back.
         file_bytes: The next file is begun once one is so long.
     """
@@ -226,12 +226,12 @@ class EventLog:
 
 
 def file_name(time: int) -> str:
-    """The name of the file that begins at a time."""
+    """Return the name of the file that begins at a time."""
     return f"{_PREFIX}{time:020d}{_SUFFIX}"
 
 
 def event_files(files: Files, directory: str) -> list[int]:
-    """The times in the names of the log's files, ascending."""
+    """Return the times in the names of the log's files, ascending."""
     times = (name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in files.list_directory(directory))
     return [int(time) for time in times if len(time) == 20 and time.isascii() and time.isdigit()]
 
@@ -239,12 +239,12 @@ def event_files(files: Files, directory: str) -> list[int]:
 def read_events(
     files: Files, directory: str, store_id: bytes, start: EventPosition, damaged: dict[str, int] | None = None
 ) -> Iterator[Event | None]:
-    """The events from a position on, in order; None for one that is damaged.
+    """Return the events from a position on, in order; None for one that is damaged.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of the event log.
-        store_id: Names the data directory.
+        store_id: ID of the data directory.
         start: Where to begin.
         damaged: Is told how many records of which file are damaged; 0 if it is but none of these is.
     """

@@ -166,7 +166,7 @@ class Edit(NamedTuple):
 
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
-    """The first 64 bytes of a segment file."""
+    """Return the first 64 bytes of a segment file."""
     priority, stream, qid, generation, first_seq, created, store_id, salt = header
     octets = _SEGMENT_HEADER.pack(
         SEGMENT_MAGIC,
@@ -398,7 +398,7 @@ def unpack_footer(octets: bytes) -> tuple[Footer, bytes] | None:
 
 
 def pack_edit(edit: Edit) -> bytes:
-    """An edit of a manifest."""
+    """Return an edit of a manifest."""
     octets = _EDIT.pack(*edit)
     return _U32.pack(crc32(octets)) + octets
 

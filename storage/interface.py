@@ -8,111 +8,110 @@ from typing import Protocol, TypeAlias
 from leveret.storage.event_format import EventKind
 from leveret.storage.message import Message
 
-#: A message out of a store: its sequence number, the message, whether it was delivered before.
-#: Sequence numbers rise in the order of arrival and are never used again.
+#: A message taken from a store: sequence number, message, redelivered flag.
+#: Sequence numbers increase in the order of arrival and are never reused.
 Entry: TypeAlias = tuple[int, Message, bool]
 
 
 def mark_returned(entries: list[Entry]) -> list[Entry]:
-    """Entries of a queue that puts returned messages at its tail: they too say that they were delivered before."""
+    """Return entries with the redelivered flag set for messages with a delivery count (requeued at the tail)."""
     return [(seq, each, redelivered or each.envelope.delivery_count is not None) for seq, each, redelivered in entries]
 
 
 class MessageStore(Protocol):
-    """Keeps one queue's messages in order.
+    """The ordered messages of one queue.
 
     A message is *ready* from append() until take(), and *taken* from then until settle() or requeue().
     """
 
     @property
     def ready_count(self) -> int:
-        """Ready messages."""
+        """Number of ready messages."""
 
     @property
     def ready_bytes(self) -> int:
         """Body bytes of the ready messages."""
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
-        """Put messages at the tail.
+        """Append messages at the tail.
 
         Args:
-            messages: In the order in which they will be taken; all with one priority and one delivery mode.
-            body_bytes: Sum of their body lengths, which the caller knows anyway.
-            longest: Length of the longest body; None if all have one length.
+            messages: Messages in queue order, all of the same priority and delivery mode.
+            body_bytes: Sum of their body lengths.
+            longest: Length of the longest body; None if all bodies have the same length.
         """
 
     def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
         """Take messages from the head.
 
-        Messages that turn out to be damaged are not ready any more after it, so that it may return less than
-        ready_count promised, even nothing.
+        Damaged messages are removed, so fewer messages than ready_count may be returned, even none.
 
         Args:
-            count: At most this many, 1 or more.
-            body_bytes: No further one once the taken bodies have reached this many bytes.
+            count: Maximum number of messages, at least 1.
+            body_bytes: Stop when the bodies taken have reached this many bytes.
         Returns:
             The oldest ready messages, oldest first, and the sum of their body lengths; no messages only if none is
-            ready any more.
+            ready.
         """
 
     def take_expired(self, now: int, count: int) -> list[Entry]:
-        """Take messages from the head as long as they have expired.
+        """Take expired messages from the head, up to the first one that has not expired.
 
         Args:
             now: Microseconds since 1970.
-            count: At most this many, 1 or more.
+            count: Maximum number of messages, at least 1.
         """
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
-        """Forget messages at the head for good; not more than one turn has time for.
+        """Remove messages from the head permanently.
 
         Args:
-            count: At most this many, 1 or more.
-            body_bytes: No further one once the dropped bodies have reached this many bytes.
-            kind: Why.
+            count: Maximum number of messages, at least 1.
+            body_bytes: Stop when the bodies dropped have reached this many bytes.
+            kind: The reason.
         Returns:
-            How many they were, and the sum of their body lengths.
+            The number of messages dropped and the sum of their body lengths.
         """
 
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Forget messages at the head for good as long as they have expired; see drop().
+        """Remove expired messages from the head permanently; see drop().
 
         Args:
             now: Microseconds since 1970.
-            count: At most this many, 1 or more.
+            count: Maximum number of messages, at least 1.
         """
 
     def peek(self) -> Message | None:
-        """The message at the head, without taking it; None only if none is ready any more."""
+        """Return the message at the head without taking it; None if none is ready."""
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put taken messages back where they were; they count as delivered before.
+        """Return taken messages to their positions, marked as redelivered.
 
         Args:
-            entries: In any order.
+            entries: Entries in any order.
         """
 
     def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
-        """Forget taken messages for good.
+        """Remove taken messages permanently.
 
         Args:
-            entries: In any order, best in that of their numbers.
-            kind: Why.
+            entries: Entries in any order; fastest in order of sequence number.
+            kind: The reason.
             flags: leveret.storage.event_format.DEAD_LETTERED, or 0.
         """
 
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
-        """Note what became of messages that are not in the store.
+        """Log an event about messages that are not in the store.
 
         Args:
-            kind: What.
-            count: How many.
+            kind: The kind of event.
+            count: Number of messages.
             body_bytes: Sum of their body lengths.
-            flags: As in the event log.
+            flags: Event flags, see leveret.storage.event_format.
         """
 
     def purge(self) -> int:
-        """Forget all ready messages; return how many they were."""
+        """Remove all ready messages; return their number."""
 
     def close(self) -> None:
-        """Forget everything: the queue is gone."""
+        """Discard all contents: the queue has been deleted."""

@@ -1,21 +1,21 @@
-"""A message as the broker keeps it: raw bytes, nothing decoded, nothing re-encoded."""
+"""In-memory message: raw bytes as received, neither decoded nor re-encoded."""
 
 from __future__ import annotations
 
 
 class Envelope:
-    """What a message says beside its body; one object for messages that say the same.
+    """Routing data and properties of a message, shared by messages with equal ones.
 
     Args:
-        route: Exchange and routing key, each as an encoded short string, one behind the other.
-        header: The content-header payload as it came.
+        route: Exchange and routing key, two consecutive encoded short strings.
+        header: The content-header payload as received.
         persistent: Whether delivery-mode is 2.
-        priority: The priority property, 0..255; 0 where absent.
-        expiration_ms: The expiration property in milliseconds; None where absent.
-        dead: It was dead-lettered: its x-death header is the broker's own.
-        blind_keys: Routing keys of its BCC header, which is gone.
-        delivery_count: How often it was returned to a queue that counts that; the header says it too. None where
-            that is not counted.
+        priority: The priority property, 0..255; 0 if absent.
+        expiration_ms: The expiration property in milliseconds; None if absent.
+        dead: Whether it was dead-lettered, so that its x-death header was written by the broker.
+        blind_keys: Routing keys of its BCC header, which has been removed.
+        delivery_count: Number of returns to a queue with a delivery count, also in the header; None if the queue does
+            not count them.
     """
 
     __slots__ = ("blind_keys", "dead", "delivery_count", "expiration_ms", "header", "persistent", "priority", "route")
@@ -42,14 +42,14 @@ class Envelope:
 
 
 class Message:
-    """One message. It is never changed, so that all queues it is routed to share it.
+    """An immutable message, shared by all queues it is routed to.
 
     Args:
-        envelope: What it says about itself.
-        body: Its body.
+        envelope: Routing data and properties.
+        body: The message body.
 
     Attributes:
-        expires_at: When it expires where it waits, in microseconds since 1970; 0 for never.
+        expires_at: Expiry in its queue, in microseconds since 1970; 0 for never.
     """
 
     __slots__ = ("body", "envelope")
@@ -62,12 +62,12 @@ class Message:
 
 
 class TimedMessage(Message):
-    """A message that expires; the copy of one queue, as the time depends on queue and arrival.
+    """A message with an expiry: one queue's copy, as the time depends on queue and arrival.
 
     Args:
-        envelope: What it says about itself.
-        body: Its body.
-        expires_at: When it expires, in microseconds since 1970.
+        envelope: Routing data and properties.
+        body: The message body.
+        expires_at: Expiry in microseconds since 1970.
     """
 
     __slots__ = ("expires_at",)

@@ -1,4 +1,4 @@
-"""A set of sequence numbers that costs what it has gaps."""
+"""A set of sequence numbers, stored as ranges."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 
 class SeqRanges:
-    """Ranges in order that neither touch nor overlap.
+    """Sorted ranges that neither touch nor overlap.
 
-    The lowest is at the end of the lists, so that taking from it moves nothing: that is where a queue takes.
+    The lowest range is at the end of the lists, so that removing from it, as a queue does, moves no other range.
     """
 
     __slots__ = ("_ends", "_starts")
 
     def __init__(self) -> None:
-        # Negated, so that ascending lists have the lowest range last.
+        # Negated, so that the ascending lists have the lowest range last.
         self._starts: list[int] = []
         self._ends: list[int] = []
 
@@ -26,16 +26,16 @@ class SeqRanges:
         return len(self._starts)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The ranges from the lowest on, as (first, end); end is not inside."""
+        """Iterate over the ranges in ascending order as (first, end), `end` excluded."""
         return ((-start, -end) for start, end in zip(reversed(self._starts), reversed(self._ends), strict=True))
 
     def __contains__(self, seq: int) -> bool:
-        # The only range that can hold it is the last whose start is at most seq: the first of -start >= -seq.
+        # The only candidate is the last range with start <= seq, the first with -start >= -seq.
         at = bisect_left(self._starts, -seq)
         return at < len(self._starts) and seq < -self._ends[at]
 
     def add(self, first: int, end: int) -> None:
-        """Add the numbers from `first` on, `end` not included; some may be in already."""
+        """Add the numbers from `first` to `end`, excluded; some may be present already."""
         # Ranges that touch or overlap: those with start <= end and end >= first.
         low = bisect_left(self._starts, -end)
         high = bisect_right(self._ends, -first)
@@ -46,11 +46,11 @@ class SeqRanges:
         self._ends[low:high] = [-end]
 
     def first(self) -> tuple[int, int]:
-        """The lowest range, as (first, end); there must be one."""
+        """Return the lowest range as (first, end). The set must not be empty."""
         return -self._starts[-1], -self._ends[-1]
 
     def between(self, first: int, end: int) -> SeqRanges:
-        """A copy of the ranges that have some of the numbers from `first` on, `end` not included."""
+        """Return a copy of the ranges that overlap the numbers from `first` to `end`, excluded."""
         found = SeqRanges()
         low, high = bisect_right(self._starts, -end), bisect_left(self._ends, -first)
         found._starts, found._ends = self._starts[low:high], self._ends[low:high]
@@ -65,6 +65,6 @@ class SeqRanges:
             self._starts[-1] = -seq
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all numbers."""
         self._starts.clear()
         self._ends.clear()

@@ -1,4 +1,4 @@
-"""Where the files of each store are."""
+"""Creates the StorePlace of each store."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from leveret.storage.segments.segment import StorePlace
 
 
 class StorePlaces:
-    """Tells stores where their files are, and what they share.
+    """Factory of StorePlace objects, which hold a store's paths and shared services.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: The data directory.
         clock: Microseconds since 1970.
-        trash: Takes in files that are no longer needed.
-        segment_bytes: A segment is sealed once it is so long.
-        descriptors: Counts open files.
+        trash: Receives dropped segments.
+        segment_bytes: Size in bytes at which a segment is sealed.
+        descriptors: Limits open files.
     """
 
     __slots__ = ("_clock", "_descriptors", "_directory", "_files", "_segment_bytes", "_trash")
@@ -42,12 +42,12 @@ class StorePlaces:
         self._descriptors = descriptors
 
     def of(self, qid: int, priority: int, salt: int) -> StorePlace:
-        """The place of one store.
+        """Return the place of one store.
 
         Args:
-            qid: Number of its queue.
-            priority: 0..255.
-            salt: The queue's; checksums differ by it.
+            qid: Number of the queue.
+            priority: Priority, 0..255.
+            salt: Checksum salt of the queue.
         """
         path, store_id = self._directory.store_path(qid, priority), self._directory.store_id
         return StorePlace(

@@ -1,4 +1,4 @@
-"""A message as it comes out of a store on disk."""
+"""A message read from a store on disk."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from leveret.storage.message import Envelope, Message
 
 
 class StoredMessage(Message):
-    """A message of one store, which says when it came there.
+    """A message of one store, with its arrival time.
 
     Args:
-        envelope: What it says about itself.
-        body: Its body.
-        expires_at: When it expires, in microseconds since 1970; 0 for never.
-        arrived_at: When it came, in microseconds since 1970.
+        envelope: Routing data and properties.
+        body: The message body.
+        expires_at: Expiry in microseconds since 1970; 0 for never.
+        arrived_at: Arrival in microseconds since 1970.
     """
 
     __slots__ = ("arrived_at", "expires_at")

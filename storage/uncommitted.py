@@ -1,4 +1,4 @@
-"""What has been written and is in no commit group yet."""
+"""Written data that is not yet in a commit group."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from leveret.storage.stores.segment_store import SegmentStore
 
 
 class Uncommitted:
-    """Collects what has been written since the last commit, so that the next commit syncs it before the events.
+    """Collects stores and queues written since the last commit, so that the next one syncs them before the events.
 
     Args:
-        directory: Where the queues are.
+        directory: The data directory.
         events: The event log.
     """
 
@@ -21,39 +21,39 @@ class Uncommitted:
     def __init__(self, directory: DataDirectory, events: EventLog) -> None:
         self._directory = directory
         self._events = events
-        #: New queues, whose directories are to be synced.
+        #: New queues whose directories must be synced.
         self._queues: set[int] = set()
-        #: With the bytes that were written.
+        #: Bytes written by store.
         self._stores: dict[SegmentStore, int] = {}
 
     def add(self, store: SegmentStore, written: int = 0) -> int:
-        """Note that a store has something for a commit group.
+        """Register a store with data for a commit group.
 
         Args:
             store: The store.
             written: Bytes that it has written.
         Returns:
-            What that comes to, together with what was noted before.
+            Bytes written since the last commit.
         """
         total = self._stores[store] = self._stores.get(store, 0) + written
         return total
 
     def add_queue(self, qid: int) -> None:
-        """Note that a queue was made."""
+        """Register a new queue."""
         self._queues.add(qid)
 
     def forget(self, qid: int, stores: dict[int, SegmentStore]) -> None:
-        """A queue with these stores is gone."""
+        """Remove a deleted queue and its stores."""
         self._queues.discard(qid)
         for store in stores.values():
             self._stores.pop(store, None)
 
     def collect(self, events: bool, keep: bool = False) -> CommitGroup:
-        """Have all of it synced.
+        """Return a commit group that syncs all collected data.
 
         Args:
-            events: Events too, also if nothing that goes away depends on them.
-            keep: The next group is to ask the stores again.
+            events: Sync the event log even if no file action depends on it.
+            keep: Also collect from the same stores for the next group.
         """
         group = CommitGroup()
         for qid in self._queues:

@@ -1,4 +1,4 @@
-"""One thread that syncs: whatever came up while it was busy is one group the next time."""
+"""Thread that commits groups. Groups submitted while it is busy are merged into one."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from leveret.storage.disk.descriptors import is_shortage
 from leveret.storage.disk.files import Files
 
 _LOG: Final = logging.getLogger("leveret.storage")
-#: Seconds between two attempts while there are no descriptors, and how many there are once the broker stops.
-_PAUSE: Final = 0.1
-_TRIES_AT_END: Final = 50
+#: Seconds between attempts while no file descriptors are left, and maximum number of attempts during shutdown.
+_RETRY_PAUSE: Final = 0.1
+_MAX_TRIES_AT_END: Final = 50
 
 
 class SyncMode(Enum):
-    """When what was written is synced."""
+    """When written data is synced."""
 
-    #: At once; promises wait for it.
+    #: At once. Confirms wait for the sync.
     ALWAYS = "always"
-    #: From time to time; promises do not wait. A crash of the process loses nothing, that of the machine what was
-    #: promised since the last sync.
+    #: Periodically. Confirms do not wait. A crash of the process loses nothing; a crash of the machine loses data
+    #: confirmed since the last sync.
     INTERVAL = "interval"
-    #: When the broker stops. Before that the operating system decides.
+    #: When the broker stops. Before that, the operating system decides.
     OFF = "off"
 
 
 class Committer:
-    """Commits groups in its own thread, one after the other.
+    """Commits groups one after the other in its own thread.
 
     Args:
-        files: The seam to the operating system.
-        deliver: Hands a function to the thread that owns the stores, which calls it there; call_soon_threadsafe()
-            of an event loop.
-        on_failure: Called there, once, with the error of a sync. Nothing is committed after that and no callback is
-            called: what the disk holds is not known, so the process has to end and recover.
-        interval: Seconds from one group's syncs to the next ones', at least.
-        redo: The redo log, if there is one.
+        files: The file system interface.
+        deliver: Schedules a function in the thread that owns the stores, such as call_soon_threadsafe() of an event
+            loop.
+        on_failure: Called in that thread, once, with the error of a sync. After that nothing is committed and no
+            callback is called: the contents of the disk are unknown, so the process must end and recover.
+        interval: Minimum seconds between the syncs of two groups.
+        redo: The redo log, if used.
 
     Attributes:
-        deliver: Hands a function to the thread that owns the stores.
+        deliver: Schedules a function in the thread that owns the stores.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Committer:
         self._thread.start()
 
     def submit(self, group: CommitGroup) -> None:
-        """Have a group committed; it is merged with those that wait."""
+        """Commit a group, merged with those already waiting."""
         with self._condition:
             if self._waiting is None:
                 self._waiting = group
@@ -83,12 +83,12 @@ class Committer:
             self._condition.notify()
 
     def wait(self) -> None:
-        """Wait until all groups have been synced, or one of them could not be; their callbacks are called later."""
+        """Wait until all groups have been synced or a sync failed. Callbacks are called later."""
         with self._condition:
             self._condition.wait_for(lambda: self._failed or (self._waiting is None and not self._busy))
 
     def close(self) -> bool:
-        """Commit what waits, end the thread, and call all callbacks; tell whether all syncs succeeded."""
+        """Commit waiting groups, end the thread and call all callbacks; return whether all syncs succeeded."""
         with self._condition:
             self._closing = True
             self._condition.notify()
@@ -102,7 +102,7 @@ class Committer:
                 started = monotonic()
                 try:
                     self._sync(group, pool)
-                except Exception as error:  # noqa: BLE001 - whatever it is, promises must not hang for ever
+                except Exception as error:  # noqa: BLE001 - confirms must not wait forever
                     self._fail(error)
                     return
                 if group.callbacks:
@@ -110,27 +110,27 @@ class Committer:
                     self.deliver(self._drain)
                 self._note_idle()
                 if self._interval:
-                    self._rest(started + self._interval)
+                    self._wait_until(started + self._interval)
 
     def _sync(self, group: CommitGroup, pool: ThreadPoolExecutor) -> None:
-        """Sync a group; as long as there are no descriptors to open its files with, promises wait."""
+        """Sync a group; retry while no file descriptors are left."""
         tries = 0
         while True:
             try:
                 group.sync(self._files, pool, self._redo)
             except OSError as error:
-                if not is_shortage(error) or (self._closing and tries > _TRIES_AT_END):
+                if not is_shortage(error) or (self._closing and tries > _MAX_TRIES_AT_END):
                     raise
                 if not tries:
                     _LOG.error("Cannot sync the data directory for now: %s", error)
             else:
                 return
-            # What has been synced so far may be synced again.
+            # Files that were already synced may be synced again.
             tries += 1
-            sleep(_PAUSE)
+            sleep(_RETRY_PAUSE)
 
     def _next(self) -> CommitGroup | None:
-        """Wait for a group; None at the end."""
+        """Wait for a group; return None when closing."""
         with self._condition:
             self._condition.wait_for(lambda: self._waiting is not None or self._closing)
             group, self._waiting = self._waiting, None
@@ -142,8 +142,8 @@ class Committer:
             self._busy = False
             self._condition.notify_all()
 
-    def _rest(self, until: float) -> None:
-        """Let groups gather until a time, or until the end."""
+    def _wait_until(self, until: float) -> None:
+        """Wait until a time or until closing, while groups accumulate."""
         with self._condition:
             self._condition.wait_for(lambda: self._closing, max(0.0, until - monotonic()))
 
@@ -151,13 +151,13 @@ class Committer:
         self._failed = True
         self._note_idle()
         if not isinstance(error, OSError):
-            # A mistake of ours. What was synced is not known either.
+            # A bug. It is unknown what has been synced.
             _LOG.error("The thread that syncs has died", exc_info=error)
             error = OSError(f"the thread that syncs has died: {error!r}")
         self.deliver(partial(self._on_failure, error))
 
     def _drain(self) -> None:
-        """Call the callbacks of the groups that are done."""
+        """Call the callbacks of completed groups."""
         while self._completed:
             for callback in self._completed.popleft().callbacks:
                 callback()

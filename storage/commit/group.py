@@ -1,4 +1,4 @@
-"""What has to be on the disk before some promises may be kept."""
+"""A commit group: what must be synced before waiting callbacks may be called."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from leveret.storage.commit.redo_log import RedoLog, Tail
 from leveret.storage.disk.files import Files
 
 _LOG: Final = logging.getLogger("leveret.storage")
-#: Threads that sync in parallel, enough to keep a disk busy.
+#: Threads that sync in parallel, enough to saturate a disk.
 SYNC_THREADS: Final = 8
-_FEW: Final = 2
+_PARALLEL_ABOVE: Final = 2
 T = TypeVar("T")
 
 
 class CommitGroup:
-    """Files to sync, what to do with files after that, and whom to tell.
+    """Files to sync, file actions after the syncs, and callbacks.
 
     Attributes:
-        data: Handles of segments, synced first; with their ends, where the redo log may take these instead.
-        paths: Segments that were closed before they were synced.
-        directories: Paths of directories that got new files, synced next.
-        journals: Handles of event log and manifests, synced after what they speak of.
-        journal_paths: Manifests, which are not open.
-        file_actions: Done after the syncs, in the same thread. If one fails that is logged.
-        callbacks: Called at the end, in the thread that owns the stores.
+        data: Handles of segments, synced first; with their unsynced tails if the redo log may contain these instead.
+        paths: Paths of segments that were closed before they were synced.
+        directories: Paths of directories with new files, synced next.
+        journals: Handles of event log files, synced after the data they refer to.
+        journal_paths: Paths of manifests, which are not open.
+        file_actions: Called after the syncs, in the same thread. Failures are logged.
+        callbacks: Called last, in the thread that owns the stores.
     """
 
     __slots__ = ("callbacks", "data", "directories", "file_actions", "journal_paths", "journals", "paths")
@@ -47,7 +47,7 @@ class CommitGroup:
         return bool(syncs or self.file_actions or self.callbacks)
 
     def add_tail(self, handle: int, tail: Tail) -> None:
-        """Have the end of a segment synced."""
+        """Add the unsynced tail of a segment."""
         data = self.data
         if handle not in data:
             data[handle] = tail
@@ -55,7 +55,7 @@ class CommitGroup:
             data[handle] = tail._replace(start=before.start)
 
     def merge(self, later: CommitGroup) -> None:
-        """Take in a group that was made after this one."""
+        """Merge a later group into this one."""
         for handle, tail in later.data.items():
             if tail is None:
                 self.data[handle] = None
@@ -68,8 +68,8 @@ class CommitGroup:
         self.file_actions += later.file_actions
         self.callbacks += later.callbacks
 
-    def forget_syncs(self) -> None:
-        """Leave it to the operating system when things get to the disk."""
+    def clear_syncs(self) -> None:
+        """Remove all syncs, so that the operating system decides when to write."""
         self.data.clear()
         self.paths.clear()
         self.directories.clear()
@@ -77,54 +77,54 @@ class CommitGroup:
         self.journal_paths.clear()
 
     def sync(self, files: Files, pool: Executor | None = None, redo: RedoLog | None = None) -> None:
-        """Sync, then do what is to be done with files.
+        """Sync everything, then run the file actions.
 
         Args:
-            files: The seam to the operating system.
-            pool: Has SYNC_THREADS threads for the syncs of many segments; None to do them here.
-            redo: Takes in a little of many segments; None to sync these.
+            files: The file system interface.
+            pool: Executor with SYNC_THREADS threads for many syncs; None to sync in this thread.
+            redo: Redo log for small writes to many segments; None to sync the segments.
         Raises:
-            OSError: A sync failed. What the files hold is no longer known: trying again would prove nothing, as the
-                kernel may have dropped what it could not write.
+            OSError: A sync failed. The contents of the files on disk are unknown: a retry proves nothing, because the
+                kernel may have dropped the pages it could not write.
         """
         handles = [*self.data]
         if redo is not None:
-            redo.settle_if_due(pool)
+            redo.sync_covered_if_due(pool)
             if redo.write({handle: tail for handle, tail in self.data.items() if tail is not None}):
                 handles = [handle for handle, tail in self.data.items() if tail is None]
-        _share_out(pool, files.fdatasync, handles)
-        _share_out(pool, partial(_sync_path, files), [*self.paths])
-        _share_out(pool, files.sync_directory, [*self.directories])
-        _share_out(None, files.fdatasync, [*self.journals])
-        _share_out(pool, partial(_sync_path, files), [*self.journal_paths])
+        _run_all(pool, files.fdatasync, handles)
+        _run_all(pool, partial(_sync_path, files), [*self.paths])
+        _run_all(pool, files.sync_directory, [*self.directories])
+        _run_all(None, files.fdatasync, [*self.journals])
+        _run_all(pool, partial(_sync_path, files), [*self.journal_paths])
         for action in self.file_actions:
             try:
                 action()
             except FileNotFoundError:
-                # It has been moved away with its directory.
+                # The file was moved with its directory.
                 pass
             except OSError as error:
-                # Nothing depends on it: a file stays that is no longer needed, or an older checkpoint holds.
-                _LOG.warning("Could not tidy up the data directory: %s", error)
+                # Harmless: an unneeded file remains, or the previous checkpoint stays in use.
+                _LOG.warning("Could not clean up the data directory: %s", error)
 
     def commit(self, files: Files, redo: RedoLog | None = None, pool: Executor | None = None) -> None:
-        """Do all of it in this thread, and in those of a pool if there is one."""
+        """Sync, run file actions and call callbacks, in this thread and those of a pool if given."""
         self.sync(files, pool, redo)
         for callback in self.callbacks:
             callback()
 
 
-def _share_out(pool: Executor | None, action: Callable[[T], None], items: Sequence[T]) -> None:
-    """Do the same with all items, in several threads if there are many."""
-    if pool is None or len(items) <= _FEW:
-        _do_all(action, items)
+def _run_all(pool: Executor | None, action: Callable[[T], None], items: Sequence[T]) -> None:
+    """Call `action` for all items, in several threads if there are many."""
+    if pool is None or len(items) <= _PARALLEL_ABOVE:
+        _run_each(action, items)
     else:
         parts = [items[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(items)))]
-        for doing in [pool.submit(_do_all, action, part) for part in parts]:
+        for doing in [pool.submit(_run_each, action, part) for part in parts]:
             doing.result()
 
 
-def _do_all(action: Callable[[T], None], items: Sequence[T]) -> None:
+def _run_each(action: Callable[[T], None], items: Sequence[T]) -> None:
     for item in items:
         action(item)
 
@@ -133,7 +133,7 @@ def _sync_path(files: Files, path: str) -> None:
     try:
         handle = files.open(path)
     except FileNotFoundError:
-        # Nothing in it lives any more.
+        # Dropped meanwhile: no live messages were left in it.
         return
     try:
         files.fdatasync(handle)

@@ -1,11 +1,11 @@
-r"""The redo log: one file that is synced in the place of many segments.
+r"""The redo log: one file that is synced instead of many segments.
 
-What a commit group has of many segments, a little of each, is copied into it. The segments are synced later, all that
-it speaks of, before it is removed. After a loss of power recovery takes from it what segments lack.
+Small writes of a commit group to many segments are copied into it. The segments are synced later, before the redo log
+is removed. After a power failure, recovery restores missing records of segments from it.
 
-    redo/redo-<number, 10 digits>.log: frames, one behind the other
+    redo/redo-<number, 10 digits>.log: consecutive frames
     frame    u32 magic "LVTR" | u32 bytes of what follows | u32 crc of that XOR crc(store id), then entries
-    entry    u32 qid | u32 priority | u32 bytes | records as they stand in the segment
+    entry    u32 qid | u32 priority | u32 bytes | records as in the segment
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from leveret.storage.format import SEGMENT_HEADER_BYTES, check_record
 _MAGIC: Final = b"LVTR"
 _FRAME: Final = struct.Struct("<4sII")
 _ENTRY: Final = struct.Struct("<III")
-#: Where there is more than this of a segment on average, writing it twice costs more than syncing it does.
-_MUCH: Final = 64 << 10
+#: Above this mean number of bytes per segment, writing twice costs more than syncing the segments.
+_MEAN_BYTES_MAX: Final = 64 << 10
 
 #: Octets of records by queue and priority.
 RedoParts = dict[tuple[int, int], list[bytes]]
 
 
 class Tail(NamedTuple):
-    """The end of a segment that is not on the disk yet.
+    """The end of a segment that is not yet synced.
 
     Attributes:
         qid: Number of the queue.
         priority: Priority of the store.
-        path: The file.
-        start: Offset of what no commit group has had before.
-        end: Offset of its end.
+        path: Path of the segment.
+        start: Offset of the first byte that was in no earlier commit group.
+        end: Offset of the end.
     """
 
     qid: int
@@ -49,15 +49,15 @@ class Tail(NamedTuple):
 
 
 class RedoLog:
-    """Writes the redo log. It is used by one thread, the committer's.
+    """Writes the redo log. Used only by the committer's thread.
 
     Args:
-        files: The seam to the operating system.
-        directory: Where it is.
-        store_id: 16 bytes that name the data directory.
-        least_segments: Segments from which on it is worth while; 0 for never.
-        file_bytes: It is begun again once it is so long,
-        age: or so old, in seconds.
+        files: The file system interface.
+        directory: Path of the redo log's directory.
+        store_id: ID of the data directory, 16 bytes.
+        min_segments: Minimum number of segments for which it is used; 0 for never.
+        file_bytes: Size in bytes at which a new file is started.
+        age: Age in seconds at which a new file is started.
     """
 
     def __init__(
@@ -65,38 +65,38 @@ class RedoLog:
         files: Files,
         directory: str,
         store_id: bytes,
-        least_segments: int = 3,
+        min_segments: int = 3,
         file_bytes: int = 32 << 20,
         age: float = 30.0,
     ) -> None:
         self._files = files
         self._directory = directory
         self._salt = crc32(store_id)
-        self._least_segments = least_segments
+        self._min_segments = min_segments
         self._file_bytes = file_bytes
         self._age = age
         self._handle = -1
         self._number = 0
         self._size = 0
         self._begun = 0.0
-        #: Its name is on the disk.
-        self._is_named = False
-        #: Segments that are to be synced before it may go.
+        #: Whether its directory entry has been synced.
+        self._entry_synced = False
+        #: Paths of segments to sync before the file may be removed.
         self._covered: dict[str, None] = {}
 
     def write(self, tails: Mapping[int, Tail]) -> bool:
-        """Put the ends of segments on the disk.
+        """Write and sync the tails of segments.
 
         Args:
-            tails: By handle.
+                tails: Tails by handle.
         Returns:
-            False if nothing was done: it is better to sync the segments.
+            False if nothing was written and the segments must be synced instead.
         Raises:
-            OSError: A sync failed.
+                OSError: A sync failed.
         """
-        if not 0 < self._least_segments <= len(tails):
+        if not 0 < self._min_segments <= len(tails):
             return False
-        if sum([tail.end - tail.start for tail in tails.values()]) > _MUCH * len(tails):
+        if sum([tail.end - tail.start for tail in tails.values()]) > _MEAN_BYTES_MAX * len(tails):
             return False
         parts: list[bytes] = []
         for handle, (qid, priority, _, start, end) in tails.items():
@@ -110,23 +110,23 @@ class RedoLog:
                 self._begin()
             write_file(self._files, self._handle, frame, self._size)
         except OSError:
-            # No room, as a rule.
+            # Usually no space.
             return False
         self._size += len(frame)
         self._files.fdatasync(self._handle)
-        if not self._is_named:
+        if not self._entry_synced:
             self._files.sync_directory(self._directory)
-            self._is_named = True
+            self._entry_synced = True
         self._covered |= dict.fromkeys([tail.path for tail in tails.values()])
         return True
 
-    def settle_if_due(self, pool: Executor | None = None) -> None:
-        """If it is long or old, sync all segments that it speaks of, and begin again.
+    def sync_covered_if_due(self, pool: Executor | None = None) -> None:
+        """If the file is large or old, sync all segments it covers and remove it.
 
         Args:
-            pool: Threads to sync in; None to do it here.
+            pool: Executor for the syncs; None to sync in this thread.
         Raises:
-            OSError: A sync failed; it is kept.
+            OSError: A sync failed; the file is kept.
         """
         if self._handle < 0 or (self._size < self._file_bytes and monotonic() - self._begun < self._age):
             return
@@ -135,7 +135,7 @@ class RedoLog:
         self.clear()
 
     def clear(self) -> None:
-        """Remove it: all segments have been synced."""
+        """Remove the file: all segments have been synced."""
         if self._handle >= 0:
             self._files.close(self._handle)
             self._handle = -1
@@ -143,7 +143,7 @@ class RedoLog:
         self._covered.clear()
 
     def close(self) -> None:
-        """Close the file; it stays, for recovery to read."""
+        """Close the file and keep it for recovery."""
         if self._handle >= 0:
             self._files.close(self._handle)
             self._handle = -1
@@ -152,7 +152,7 @@ class RedoLog:
         try:
             handle = self._files.open(path)
         except FileNotFoundError:
-            # Nothing in it lives on, or it has been copied to where that has been synced.
+            # It was dropped, or compaction has copied its live messages to a synced file.
             return
         try:
             self._files.fdatasync(handle)
@@ -164,20 +164,20 @@ class RedoLog:
         self._handle = self._files.open(self._path(), create=True)
         self._size = 0
         self._begun = monotonic()
-        self._is_named = False
+        self._entry_synced = False
 
     def _path(self) -> str:
         return f"{self._directory}/{_name(self._number)}"
 
 
 def read_redo(files: Files, directory: str, store_id: bytes, damaged: dict[str, str]) -> RedoParts:
-    """All that the redo logs of an earlier run hold.
+    """Return the contents of the redo logs of an earlier run.
 
     Args:
-        files: The seam to the operating system.
-        directory: Where they are.
-        store_id: Names the data directory.
-        damaged: Is told what is wrong with which file.
+        files: The file system interface.
+        directory: Path of their directory.
+        store_id: ID of the data directory.
+        damaged: Receives descriptions of damage by path.
     """
     found: RedoParts = {}
     for number in _numbers(files, directory):
@@ -190,7 +190,7 @@ def read_redo(files: Files, directory: str, store_id: bytes, damaged: dict[str, 
         end = 0
         for at, payload in _frames(octets, crc32(store_id)):
             if at > end:
-                damaged[path] = f"{at - end} bytes in it are no whole frame; what they hold may be lost"
+                damaged[path] = f"{at - end} bytes in it are not a whole frame; records in them may be lost"
             end = at + _FRAME.size + len(payload)
             for key, records in _entries(payload):
                 found.setdefault(key, []).append(records)
@@ -198,11 +198,11 @@ def read_redo(files: Files, directory: str, store_id: bytes, damaged: dict[str, 
 
 
 def records_of(parts: Sequence[bytes], salt: int) -> dict[int, bytes]:
-    """The whole records in parts of a redo log, by sequence number.
+    """Return the complete records in parts of a redo log by sequence number.
 
     Args:
-        parts: Of one store.
-        salt: The queue's.
+        parts: Parts of one store.
+        salt: Checksum salt of the queue.
     """
     found: dict[int, bytes] = {}
     for octets in parts:
@@ -214,13 +214,13 @@ def records_of(parts: Sequence[bytes], salt: int) -> dict[int, bytes]:
 
 
 def remove_redo(files: Files, directory: str) -> None:
-    """Remove all redo logs: what they hold is in segments that have been synced."""
+    """Remove all redo logs, after the segments have been synced."""
     for number in _numbers(files, directory):
         files.unlink(f"{directory}/{_name(number)}")
 
 
 def _frames(octets: bytes, salt: int) -> Iterator[tuple[int, bytes]]:
-    """Whole frames, as offset and payload; the last write of an earlier run may have been cut short."""
+    """Iterate over complete frames as (offset, payload); the last frame may be incomplete after a crash."""
     at = 0
     while (at := octets.find(_MAGIC, at)) >= 0:
         if len(octets) - at < _FRAME.size:

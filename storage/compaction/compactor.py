@@ -117,7 +117,7 @@ class Compactor:
                     self._seal_early(store)
 
     def forget(self, store: SegmentStore) -> None:
-        """A store is gone: what is done for it comes to nothing."""
+        """Return a store is gone: what is done for it comes to nothing."""
         self._draining.discard(store)
         self._waiting.pop(store, None)
         self._restless.pop(store, None)
@@ -240,5 +240,5 @@ class Compactor:
 
 
 def _is_left(active: Segment | None, size: int, now: int) -> bool:
-    """Whether a segment is written to no more and of so little use that it is to be sealed."""
+    """Return whether a segment is written to no more and of so little use that it is to be sealed."""
     return active is not None and active.size > size and active.max_arrived + _LEFT_US < now and is_sparse(active)

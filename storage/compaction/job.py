@@ -275,7 +275,7 @@ class CompactionJob:
 
 
 def plan(log: MessageLog, quiet_at: int = 0) -> CompactionJob | None:
-    """A job that would give back space, best among neighbours; None if there is none.
+    """Return a job that would give back space, best among neighbours; None if there is none.
 
     Args:
         log: Of the store.
@@ -298,7 +298,7 @@ def plan(log: MessageLog, quiet_at: int = 0) -> CompactionJob | None:
 
 
 def is_sparse(segment: Segment) -> bool:
-    """Whether less than half of a segment lives, even after it has been copied."""
+    """Return whether less than half of a segment lives, even after it has been copied."""
     return 2 * segment.live_size + _FRAME_BYTES < segment.size
 
 
@@ -311,7 +311,7 @@ def _can_be_copied(segment: Segment) -> bool:
 
 
 def _neighbours(segments: Sequence[Segment], seed: int, room: int, quiet_at: int) -> list[Segment]:
-    """The segments to copy together with a sparse one.
+    """Return the segments to copy together with a sparse one.
 
     Beside sparse ones those with no more to copy than has been gathered: files that came out small become larger
     ones, and each message is copied a few times at most.

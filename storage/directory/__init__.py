@@ -1,1 +1,1 @@
-"""The data directory as a whole: lock, format, queues, upgrades."""
+"""The data directory: lock, format, queues, upgrades."""

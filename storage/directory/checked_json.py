@@ -1,4 +1,4 @@
-"""JSON objects with a checksum, one a file."""
+"""JSON files with a checksum."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from zlib import crc32
 
 
 def pack_checked(fields: Mapping[str, Any]) -> bytes:
-    """A file's contents: an object that has a checksum of the others as its field `crc`."""
+    """Return the contents of a file: a JSON object with a checksum of its other fields in the field `crc`."""
     return json.dumps({**fields, "crc": crc_of(fields)}).encode() + b"\n"
 
 
 def crc_of(fields: Mapping[str, Any]) -> int:
-    """The checksum of all fields but `crc`."""
+    """Return the checksum of fields, without `crc`."""
     return crc32(json.dumps(fields, sort_keys=True).encode())

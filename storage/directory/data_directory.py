@@ -1,4 +1,4 @@
-"""The data directory: its layout, its format, its lock, and the numbers of its queues."""
+"""The data directory: layout, format, lock and queue numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leveret.storage.directory.directory_format import (
     pack_format,
     read_format,
 )
-from leveret.storage.directory.upgrade import UpgradeError, complete, upgrade
+from leveret.storage.directory.upgrade import UpgradeError, complete_upgrade, upgrade
 from leveret.storage.disk.files import Files, replace_file, write_file
 from leveret.storage.format import FORMAT_VERSION
 
@@ -27,18 +27,18 @@ _LOG: Final = logging.getLogger("leveret.storage")
 
 LOCK_FILE: Final = "LOCK"
 QUEUE_FILE: Final = "QUEUE.json"
-#: What stands in it, beside the checksum.
+#: Number of its fields without the checksum.
 _FIELDS: Final = 4
 
 
 class QueueRecord(NamedTuple):
-    """What is on disk of a queue beside its messages.
+    """A queue's metadata on disk.
 
     Attributes:
-        qid: Its number, which no other queue ever has.
-        salt: Goes into the checksums of its records; None if QUEUE.json is damaged.
+        qid: The queue's number, never reused.
+        salt: Salt of the checksums of its records; None if QUEUE.json is damaged.
         durable: Whether it outlives the process.
-        attributes: What the broker wants to find again: virtual host, name and the like. Empty if damaged.
+        attributes: Metadata of the broker, such as virtual host and name. Empty if damaged.
     """
 
     qid: int
@@ -48,21 +48,21 @@ class QueueRecord(NamedTuple):
 
 
 class DataDirectory:
-    """A data directory that no other process uses.
+    """A data directory, locked against other processes.
 
     Args:
-        files: The seam to the operating system.
-        path: Where it is; made if there is none.
+        files: The file system interface.
+        path: Path of the directory; created if missing.
         clock: Microseconds since 1970.
     Raises:
         DirectoryInUseError: Another process has it open.
-        DataDirectoryError: It was written by a newer version, cannot be upgraded, or its file FORMAT is damaged.
+        DataDirectoryError: It was written by a newer version, cannot be upgraded, or FORMAT is damaged.
         OSError: It cannot be read or written.
 
     Attributes:
-        path: Where it is.
+        path: Path of the directory.
         clock: Microseconds since 1970.
-        format: What its file FORMAT says.
+        format: Contents of the file FORMAT.
     """
 
     def __init__(self, files: Files, path: str, clock: Callable[[], int]) -> None:
@@ -87,7 +87,7 @@ class DataDirectory:
 
     @property
     def store_id(self) -> bytes:
-        """16 random bytes that name it."""
+        """Its ID, 16 random bytes."""
         return self.format.store_id
 
     @property
@@ -107,7 +107,7 @@ class DataDirectory:
 
     @property
     def trash(self) -> str:
-        """Path of what is to be removed: directories of deleted queues."""
+        """Path of the trash: directories of deleted queues."""
         return f"{self.path}/trash"
 
     def queue_path(self, qid: int) -> str:
@@ -120,12 +120,12 @@ class DataDirectory:
         return f"{path}/p{priority:03d}" if priority else path
 
     def priorities(self, qid: int) -> list[int]:
-        """The priorities of a queue that have directories, ascending; 0 always has."""
+        """Return the priorities of a queue that have directories, ascending; 0 is always included."""
         names = self._files.list_directory(self.queue_path(qid))
         return [0] + [int(name[1:]) for name in names if len(name) == 4 and name[0] == "p" and name[1:].isdigit()]
 
     def queues(self) -> list[QueueRecord]:
-        """All queues on disk, by number."""
+        """Return all queues on disk in order of number."""
         found: list[QueueRecord] = []
         for name in self._files.list_directory(f"{self.path}/q"):
             try:
@@ -137,17 +137,17 @@ class DataDirectory:
         return found
 
     def reserve_qids(self, used: int) -> None:
-        """Never give out a number up to `used`: a queue had it that is gone."""
+        """Never assign numbers up to `used`, which deleted queues had."""
         self._next_qid = max(self._next_qid, used + 1)
 
     def make_queue(self, durable: bool, attributes: Mapping[str, Any]) -> QueueRecord:
-        """Make the directory of a new queue, which is there after a crash once collect_queue()'s group is committed.
+        """Create the directory of a new queue. It survives a crash after collect_queue()'s group has been committed.
 
         Args:
             durable: Whether it outlives the process.
-            attributes: Anything that JSON can hold.
+            attributes: Metadata that JSON can represent.
         Raises:
-            OSError: It could not be made.
+            OSError: It could not be created.
         """
         qid = self._next_qid
         self._next_qid += 1
@@ -166,52 +166,51 @@ class DataDirectory:
         return record
 
     def collect_queue(self, group: CommitGroup, qid: int) -> None:
-        """Have what make_queue() made synced."""
+        """Add the files of make_queue() to a commit group."""
         path = self.queue_path(qid)
         group.paths[f"{path}/{QUEUE_FILE}"] = None
         group.directories[path] = group.directories[f"{self.path}/q"] = None
 
     def write_queue(self, record: QueueRecord) -> None:
-        """Write what is on disk of a queue beside its messages."""
+        """Write a queue's metadata."""
         replace_file(self._files, self.queue_path(record.qid), QUEUE_FILE, _pack_queue(record))
 
     def mend_queue(self, record: QueueRecord) -> None:
-        """Write again what is on disk of a queue; what was there is kept in a file `.bad`."""
+        """Rewrite damaged metadata of a queue; the old file is kept as `.bad`."""
         path = f"{self.queue_path(record.qid)}/{QUEUE_FILE}"
         if QUEUE_FILE in self._files.list_directory(self.queue_path(record.qid)):
             self._files.rename(path, f"{path}.bad")
         self.write_queue(record)
 
     def discard_queue(self, qid: int, deleted: int | None) -> None:
-        """Move a queue's directory into the trash.
+        """Move a queue's directory to the trash.
 
         Args:
-            qid: Its number.
-            deleted: When it was deleted, in microseconds since 1970; what it was called is noted then. None if there
-                are no events of it.
+            qid: Number of the queue.
+            deleted: Time of deletion in microseconds since 1970, logged with its name. None if it has no events.
         """
         record = self._read_queue(qid)
         if record.attributes and deleted is not None:
             try:
                 note_deleted(self._files, self.events, qid, record.durable, record.attributes, deleted)
             except OSError:
-                # It serves readers alone.
+                # Only readers use it.
                 pass
         self._files.rename(self.queue_path(qid), f"{self.trash}/{qid:08x}")
 
     def empty_trash(self) -> None:
-        """Remove what is in the trash."""
+        """Empty the trash."""
         for name in self._files.list_directory(self.trash):
             self._files.remove_tree(f"{self.trash}/{name}")
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         self._files.close(self._lock)
 
     def _read_format(self) -> DirectoryFormat:
-        """The format, which is the current one then; it is upgraded if it is an older one."""
+        """Read the format; upgrade the directory if it is older."""
         try:
-            if complete(self._files, self.path):
+            if complete_upgrade(self._files, self.path):
                 _LOG.warning("%s: completed an upgrade that was interrupted", self.path)
             found = self._find_format()
             if found.format < FORMAT_VERSION:
@@ -233,7 +232,7 @@ class DataDirectory:
         return found
 
     def _begin(self) -> DirectoryFormat:
-        """Make a new directory of what is empty."""
+        """Initialize an empty directory."""
         if self._files.list_directory(f"{self.path}/q"):
             path = f"{self.path}/{FORMAT_FILE}"
             raise DataDirectoryError(f"{path} is missing, but there are queues beside it; restore it from a backup")
@@ -243,7 +242,7 @@ class DataDirectory:
         return found
 
     def _sync_parents(self) -> None:
-        """Have the directory itself on the disk, and those that were made for it, as far as they may be opened."""
+        """Sync the parent directories, as far as they can be opened."""
         above = os.path.abspath(self.path)
         while above != "/":
             above = os.path.dirname(above)
@@ -256,7 +255,7 @@ class DataDirectory:
         try:
             fields = json.loads(self._files.read_all(f"{self.queue_path(qid)}/{QUEUE_FILE}") or b"")
             crc = fields.pop("crc", None)
-            # Those of the first version have no checksum.
+            # Files of the first version have no checksum.
             if crc != crc_of(fields) and (crc is not None or len(fields) != _FIELDS):
                 return QueueRecord(qid, None, True, {})
             if fields["qid"] != qid:

@@ -1,8 +1,8 @@
-"""What deleted queues were called, for as long as the event log has events of them.
+"""Names of deleted queues, kept as long as the event log has events of them.
 
-`events/deleted-queues.jsonl` has a JSON object a line: qid, vhost, name, durable, and when the queue was deleted, in
-microseconds since 1970. It serves readers alone. It is not synced, and a line that cannot be written or read is passed
-over: a queue without a name is a nuisance, no more.
+Each line of `events/deleted-queues.jsonl` is a JSON object: qid, vhost, name, durable and the time of deletion in
+microseconds since 1970. Only readers use the file. It is not synced, and lines that cannot be written or read are
+skipped: readers then show the queue's number instead of its name.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NAME: Final = "deleted-queues.jsonl"
 def note_deleted(
     files: Files, directory: str, qid: int, durable: bool, attributes: Mapping[str, Any], now: int
 ) -> None:
-    """Note what a queue was called.
+    """Append the name of a deleted queue.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of the event log.
         qid: Number of the queue.
-        durable: Whether it outlived the process.
-        attributes: As in its QUEUE.json.
+        durable: Whether the queue was durable.
+        attributes: Attributes from its QUEUE.json.
         now: Microseconds since 1970.
     Raises:
         OSError: Nothing was written.
@@ -41,37 +41,37 @@ def note_deleted(
     path = f"{directory}/{NAME}"
     handle = files.open(path, create=True)
     try:
-        # It begins with the end of a line, since the last one may be half written.
+        # Begins with a line break, because the last line may be incomplete.
         write_file(files, handle, b"\n" + json.dumps(fields).encode() + b"\n", files.size(path))
     finally:
         files.close(handle)
 
 
 def read_deleted(files: Files, directory: str) -> list[dict[str, Any]]:
-    """The lines that can be read, in the order in which the queues were deleted."""
+    """Return the readable lines in order of deletion."""
     lines = (files.read_all(f"{directory}/{NAME}") or b"").splitlines()
     return [fields for line in lines if (fields := _fields_of(line)) is not None]
 
 
 def forget_deleted(files: Files, directory: str, before: int) -> None:
-    """Forget the queues that were deleted before a time, of which no events are left.
+    """Remove the queues deleted before a time, of which no events are left.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of the event log.
         before: Microseconds since 1970.
     Raises:
-        OSError: All are there still.
+        OSError: The file is unchanged.
     """
     lines = (files.read_all(f"{directory}/{NAME}") or b"").splitlines()
-    # There may be millions: they stay as they are, and are looked at one by one.
+    # There may be millions of lines: they are parsed one by one and kept as bytes.
     kept = [line for line in lines if (fields := _fields_of(line)) is not None and fields["deleted"] >= before]
     if len(kept) < len(lines):
         replace_file(files, directory, NAME, b"".join([line + b"\n" for line in kept]))
 
 
 def _fields_of(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None if it cannot be read."""
+    """Parse a line; return None if it cannot be read."""
     try:
         fields: dict[str, Any] = json.loads(line)
         fields["qid"], fields["deleted"] = int(fields["qid"]), int(fields["deleted"])

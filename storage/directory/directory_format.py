@@ -1,4 +1,4 @@
-"""The file FORMAT of a data directory: which version wrote it, and which can read it."""
+"""The file FORMAT of a data directory: its format version and the oldest version that can read it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FORMAT_FILE: Final = "FORMAT"
 
 
 class DataDirectoryError(Exception):
-    """The data directory cannot be used; the text says why and what to do."""
+    """The data directory cannot be used; the message says why and what to do."""
 
 
 class DirectoryFormat(NamedTuple):
-    """What the file FORMAT says of a data directory."""
+    """Contents of the file FORMAT."""
 
     format: int
     min_reader: int
@@ -26,12 +26,12 @@ class DirectoryFormat(NamedTuple):
 
     @property
     def is_too_new(self) -> bool:
-        """Whether a later version has written it that this one cannot read."""
+        """Whether it was written by a newer version and cannot be read by this one."""
         return self.min_reader > FORMAT_VERSION
 
 
 def read_format(files: Files, path: str) -> DirectoryFormat | None:
-    """Read the file FORMAT of a data directory; None if there is none.
+    """Read the file FORMAT of a data directory; return None if it is missing.
 
     Raises:
         DataDirectoryError: It is damaged.
@@ -47,12 +47,12 @@ def read_format(files: Files, path: str) -> DirectoryFormat | None:
 
 
 def pack_format(store_id: bytes, created: int, version: int | None = None) -> bytes:
-    """The contents of a file FORMAT.
+    """Return the contents of a file FORMAT.
 
     Args:
         store_id: 16 random bytes.
-        created: When the directory was made, in microseconds since 1970.
-        version: Of the format; by default that of a new directory.
+        created: Creation time of the directory in microseconds since 1970.
+        version: Format version; the current one by default.
     """
     version = FORMAT_VERSION if version is None else version
     found = DirectoryFormat(version, version, store_id, created)
@@ -61,7 +61,7 @@ def pack_format(store_id: bytes, created: int, version: int | None = None) -> by
 
 
 def unpack_format(octets: bytes) -> DirectoryFormat | None:
-    """Read a file FORMAT; None if it is damaged."""
+    """Parse a file FORMAT; return None if it is damaged."""
     try:
         fields = json.loads(octets)
         found = DirectoryFormat(

@@ -1,4 +1,4 @@
-"""Which queue is which: the numbers that files go by, and the names that people know."""
+"""Maps queue numbers, which files use, to queue names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from leveret.storage.disk.files import Files
 
 
 class QueueName(NamedTuple):
-    """What a queue's directory says of it.
+    """Name and metadata of a queue, from its directory.
 
     Attributes:
-        vhost: Its virtual host.
-        name: Its name.
-        durable: Whether it outlives the broker.
-        salt: Goes into the checksums of its records; None if QUEUE.json is damaged.
+        vhost: Virtual host.
+        name: Queue name.
+        durable: Whether the queue is durable.
+        salt: Salt of the checksums of its records; None if QUEUE.json is damaged.
     """
 
     vhost: str
@@ -27,10 +27,10 @@ class QueueName(NamedTuple):
 
 
 def read_queue_names(files: Files, path: str) -> dict[int, QueueName]:
-    """The queues of a data directory by number; one whose QUEUE.json is damaged is called by its number.
+    """Return the queues of a data directory by number. If QUEUE.json is damaged, the name is the number.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         path: The data directory.
     """
     found: dict[int, QueueName] = {}
@@ -47,10 +47,10 @@ def read_queue_names(files: Files, path: str) -> dict[int, QueueName]:
 
 
 def read_deleted_names(files: Files, path: str) -> dict[int, QueueName]:
-    """The queues by number that have been deleted and of which there may be events still.
+    """Return deleted queues by number, as far as events of them may remain.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         path: The data directory.
     """
     return {

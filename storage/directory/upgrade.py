@@ -1,10 +1,9 @@
-"""Brings a data directory from an older format to the current one, one format after the other.
+"""Upgrades a data directory to the current format, one format version at a time.
 
-A migration says which files change and how. Their old contents are copied to `backup/format-N/` first, the new ones are
-written beside them, and a journal, put in place in one step, says that they count from then on. A crash before that
-leaves the old directory, one after it a directory whose upgrade the next start completes: contents are copied into
-place from where they were prepared, as often as it takes. FORMAT comes first among them, so that an older version
-refuses what is half done.
+A migration yields the changed files. Their old contents are first copied to `backup/format-N/`. The new contents are
+prepared in a directory of their own. Then a journal is written atomically, which commits the upgrade. After a crash
+before the journal, the directory is unchanged. After a crash behind it, the next start completes the upgrade by copying
+the prepared files again. FORMAT is replaced first, so that an older version refuses a partly upgraded directory.
 """
 
 from __future__ import annotations
@@ -25,44 +24,45 @@ _JOURNAL: Final = "UPGRADE"
 _PREPARED: Final = "upgrade"
 _BACKUP: Final = "backup"
 
-#: A file's path in the data directory, and its new contents; None to remove it.
+#: Path of a file in the data directory and its new contents; None to remove it.
 Change: TypeAlias = "tuple[str, bytes | None]"
 
 
 class UpgradeError(Exception):
-    """The data directory cannot be upgraded; the text says why and what to do."""
+    """The data directory cannot be upgraded; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What is different in the next format.
+    """Changes from one format to the next.
 
     Attributes:
-        summary: In a few words, for the log.
-        changes: Yields the changes, each file once; takes the files and the data directory's path. It only reads.
+        summary: Short description for the log.
+        changes: Yields the changes, each file once. Called with the file system interface and the data directory's
+            path; it must only read.
     """
 
     summary: str
     changes: Callable[[Files, str], Iterator[Change]]
 
 
-#: By the format that they start from. A new format needs one here, and a directory of the old one in the tests.
+#: Migrations by the format that they start from. A new format needs an entry here and a golden directory in the tests.
 MIGRATIONS: Final[Mapping[int, Migration]] = {}
 
 
-def complete(files: Files, path: str) -> bool:
-    """Complete an upgrade that a crash has interrupted, or forget one that had not begun to count.
+def complete_upgrade(files: Files, path: str) -> bool:
+    """Complete an interrupted upgrade, or discard one that was not committed.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         path: The data directory, locked.
 
     Returns:
-        Whether there was something to complete.
+        Whether an upgrade was completed.
 
     Raises:
         UpgradeError: The journal is damaged.
-        OSError: It could not be done.
+        OSError: It could not be completed.
     """
     octets = files.read_all(f"{path}/{_JOURNAL}")
     if octets is not None:
@@ -78,34 +78,34 @@ def upgrade(
     """Upgrade a data directory.
 
     Args:
-        files: The seam to the operating system.
-        path: The data directory, locked; complete() has been called.
-        found: Its format.
-        target: The format to reach.
-        migrations: By the format that they start from.
+        files: The file system interface.
+        path: The data directory, locked; complete_upgrade() has been called.
+        found: Current format.
+        target: Format version to upgrade to.
+        migrations: Migrations by the format that they start from.
 
     Raises:
-        UpgradeError: There is no way from its format to the target.
-        OSError: It could not be done, for want of room for example; the directory has a format that it had before.
+        UpgradeError: A migration is missing.
+        OSError: It failed, for example for lack of space; the directory has the old or an intermediate format.
     """
     missing = [number for number in range(found.format, target) if number not in migrations]
     if missing:
         raise UpgradeError(
-            f"{path} is of format {found.format}, which this version cannot bring to format {target}; start a"
-            " version in between on it first"
+            f"{path} has format {found.format}, which this version cannot upgrade to format {target}; start an"
+            " intermediate version on it first"
         )
     for number in range(found.format, target):
         migration = migrations[number]
         _LOG.warning(
-            "upgrading %s from format %d to %d (%s); what changes is kept in %s",
+            "upgrading %s from format %d to %d (%s); a backup of changed files is in %s",
             *(path, number, number + 1, migration.summary, _backup(path, number)),
         )
         _prepare(files, path, number, migration, pack_format(found.store_id, found.created, number + 1))
-        complete(files, path)
+        complete_upgrade(files, path)
 
 
 def _prepare(files: Files, path: str, number: int, migration: Migration, new_format: bytes) -> None:
-    """Copy what changes, write what comes instead, and the journal."""
+    """Back up the changed files, write their new contents and the journal."""
     prepared = f"{path}/{_PREPARED}"
     files.make_directory(prepared)
     placed: list[list[str | None]] = []
@@ -126,7 +126,7 @@ def _all_changes(files: Files, path: str, migration: Migration, new_format: byte
 
 
 def _copy(files: Files, path: str, number: int, name: str) -> None:
-    """Keep the contents of a file that is going to change."""
+    """Back up a file."""
     contents = files.read_all(f"{path}/{name}")
     if contents is None:
         return
@@ -137,7 +137,7 @@ def _copy(files: Files, path: str, number: int, name: str) -> None:
 
 
 def _put_in_place(files: Files, path: str, changes: list[list[str | None]]) -> None:
-    """Do what the journal says, also if a part of it has been done; then it has been done."""
+    """Apply the journal. It may have been applied partly before."""
     for name, draft in changes:
         assert name is not None
         folder, _, base = f"{path}/{name}".rpartition("/")
@@ -156,7 +156,7 @@ def _put_in_place(files: Files, path: str, changes: list[list[str | None]]) -> N
 
 
 def _sync_parents(files: Files, path: str, folders: list[str]) -> None:
-    """Have the names of directories that may be new on the disk, from each of them up to the data directory."""
+    """Sync the parents of directories that may be new, up to the data directory."""
     for folder in folders:
         while folder:
             folder = folder.rpartition("/")[0]

@@ -1,1 +1,1 @@
-"""The operating system's part: files, descriptors, room, trash."""
+"""Access to the disk: files, file descriptors, free space, trash."""

@@ -1,4 +1,4 @@
-"""Keeping few files open: what has not been used for a while, or for the longest time, is closed until the next use."""
+"""Limits open files: closes idle and least recently used files until their next use."""
 
 from __future__ import annotations
 
@@ -8,94 +8,94 @@ from typing import Final, Protocol
 
 from leveret.storage.disk.files import Files
 
-#: A file that is read goes, with what has been read ahead of it, after so many looks at which it was idle.
-_READ_LOOKS: Final = 2
+#: Calls of close_idle() without a use after which a file open for reading, and its read-ahead buffer, is released.
+_READ_IDLE_CHECKS: Final = 2
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class Closable(Protocol):
-    """Something that has a file open and opens it again by itself when it needs it."""
+    """Owner of an open file, which opens it again when needed."""
 
     def release(self) -> bool:
-        """Close the file; tell whether it could be done now."""
+        """Close the file; return False if that is not possible now."""
 
 
 class Descriptors:
-    """The files that the stores of a data directory have open.
+    """The open files of all stores of a data directory.
 
     Args:
-        append_max: Files that may be open for appending.
-        read_max: Files that may be open for reading.
-        append_looks: One that is appended to is closed after so many looks at which it was idle.
+        append_max: Maximum number of files open for appending.
+        read_max: Maximum number of files open for reading.
+        append_idle_checks: Calls of close_idle() without a use after which a file open for appending is closed.
     """
 
-    def __init__(self, append_max: int = 256, read_max: int = 128, append_looks: int = 30) -> None:
+    def __init__(self, append_max: int = 256, read_max: int = 128, append_idle_checks: int = 30) -> None:
         self._append_max = append_max
         self._read_max = read_max
-        self._append_looks = append_looks
-        self._looks = 0
-        #: With the look of their last use, least recently used first.
+        self._append_checks = append_idle_checks
+        self._checks = 0
+        #: Owner to the check number of its last use, least recently used first.
         self._appending: OrderedDict[Closable, int] = OrderedDict()
         self._reading: OrderedDict[Closable, int] = OrderedDict()
 
     def note_append(self, owner: Closable) -> None:
-        """A file is about to be appended to."""
-        _note(self._appending, owner, self._looks, self._append_max)
+        """Register a file that is about to be appended to."""
+        _note(self._appending, owner, self._checks, self._append_max)
 
     def note_read(self, owner: Closable) -> None:
-        """A file is about to be read."""
-        _note(self._reading, owner, self._looks, self._read_max)
+        """Register a file that is about to be read."""
+        _note(self._reading, owner, self._checks, self._read_max)
 
     def open(self, files: Files, path: str, create: bool = False) -> int:
-        """Open a file; where the process has no descriptor left, those of idle files are given back for it.
+        """Open a file; if the process has no descriptors left, close all files that can be closed and try again.
 
         Raises:
-            OSError: It could not be opened all the same.
+            OSError: The file could not be opened.
         """
         try:
             return files.open(path, create)
         except OSError as error:
             if not is_shortage(error):
                 raise
-        self.give_back()
+        self.close_all()
         return files.open(path, create)
 
-    def give_back(self) -> None:
+    def close_all(self) -> None:
         """Close all files that can be closed now."""
-        _close_before(self._appending, self._looks)
-        _close_before(self._reading, self._looks)
+        _close_before(self._appending, self._checks)
+        _close_before(self._reading, self._checks)
 
-    def look(self) -> None:
-        """Close what has been idle; to be called about once a second."""
-        self._looks += 1
-        _close_before(self._appending, self._looks - self._append_looks)
-        _close_before(self._reading, self._looks - _READ_LOOKS)
+    def close_idle(self) -> None:
+        """Close idle files. Called about once a second."""
+        self._checks += 1
+        _close_before(self._appending, self._checks - self._append_checks)
+        _close_before(self._reading, self._checks - _READ_IDLE_CHECKS)
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether there are no descriptors left, which passes."""
+    """Return whether an error means that no file descriptors are left, a temporary condition."""
     return error.errno in _SHORTAGES
 
 
-def _note(files: OrderedDict[Closable, int], owner: Closable, look: int, most: int) -> None:
+def _note(files: OrderedDict[Closable, int], owner: Closable, check: int, most: int) -> None:
     if owner in files:
         files.move_to_end(owner)
     elif len(files) >= most:
         _close_one(files)
-    files[owner] = look
+    files[owner] = check
 
 
 def _close_one(files: OrderedDict[Closable, int]) -> None:
-    """Close the one that was used least recently, of those that can be closed now."""
+    """Close the least recently used file that can be closed now."""
     for owner in files:
         if owner.release():
             del files[owner]
             return
 
 
-def _close_before(files: OrderedDict[Closable, int], look: int) -> None:
+def _close_before(files: OrderedDict[Closable, int], check: int) -> None:
     for owner, used in [*files.items()]:
-        if used > look:
+        if used > check:
             break
         if owner.release():
             del files[owner]

@@ -1,20 +1,20 @@
-"""How often files were read, written and synced, and how long that took."""
+"""Counters of file reads, writes and syncs."""
 
 from __future__ import annotations
 
 
 class FileCounts:
-    """Counters, which only grow. Threads that count at the same moment may lose one.
+    """Monotonic counters. Not locked: a concurrent increment may be lost.
 
     Attributes:
-        reads: Reads from a place in a file.
-        read_bytes: Bytes that they returned.
-        read_seconds: How long they took.
-        writes: Writes at the end of a file.
-        written_bytes: Bytes that were written.
-        write_seconds: How long that took.
-        syncs: Times that a file's contents were brought to the disk.
-        sync_seconds: How long that took.
+        reads: Number of reads.
+        read_bytes: Bytes read.
+        read_seconds: Time spent reading.
+        writes: Number of writes.
+        written_bytes: Bytes written.
+        write_seconds: Time spent writing.
+        syncs: Number of syncs.
+        sync_seconds: Time spent syncing.
     """
 
     __slots__ = (

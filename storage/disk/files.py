@@ -1,4 +1,4 @@
-"""The calls to the operating system that the store makes: a seam at which tests put a disk that fails."""
+"""File system interface of the store. Tests replace it with a disk that fails."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class DirectoryInUseError(Exception):
 
 
 class TornWriteError(OSError):
-    """A write failed half way and could not be taken back: the file has to be cut before more is appended."""
+    """A partial write could not be undone: the file must be truncated before the next append."""
 
 
 class Files(Protocol):
-    """Files by path and by handle. Every method but read_all() on a missing file may raise OSError.
+    """File system interface. Every method may raise OSError; read_all() does not if the file is missing.
 
     Attributes:
-        appended: Bytes appended so far, to all files.
+        appended: Bytes appended to all files so far.
     """
 
     appended: int
@@ -32,57 +32,57 @@ class Files(Protocol):
         """Open a file for reading and appending; return its handle.
 
         Args:
-            path: Where it is.
-            create: Make an empty file if there is none.
+            path: Path of the file.
+            create: Create the file if it does not exist.
         """
 
     def close(self, handle: int) -> None:
-        """Give a handle back."""
+        """Close a handle."""
 
     def append(self, handle: int, octets: bytes) -> int:
-        """Write at the end of a file; return how many bytes were written, which may be fewer."""
+        """Append to a file; return the number of bytes written, which may be less than requested."""
 
     def pread(self, handle: int, size: int, offset: int) -> bytes:
-        """Read from a place in a file; less than asked for only at its end."""
+        """Read `size` bytes at an offset; fewer only at the end of the file."""
 
     def truncate(self, handle: int, size: int) -> None:
-        """Cut a file."""
+        """Truncate a file to a size in bytes."""
 
     def allocate(self, handle: int, size: int) -> None:
-        """Have a file take up this many bytes of the disk, written or not."""
+        """Allocate disk space for this many bytes of a file."""
 
     def free_space(self, path: str) -> int:
-        """Bytes that may still be written to the file system that a path is in."""
+        """Return the free space of a path's file system in bytes."""
 
     def fdatasync(self, handle: int) -> None:
-        """Return once the contents are on the disk."""
+        """Sync a file's contents to disk."""
 
     def size(self, path: str) -> int:
-        """The length of a file in bytes."""
+        """Return the length of a file in bytes."""
 
     def read_all(self, path: str) -> bytes | None:
-        """The contents of a file; None if there is no such file."""
+        """Return the contents of a file; None if it does not exist."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name; a file of that name is replaced."""
+        """Rename a file or directory; an existing target file is replaced."""
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it, as far as that can be done."""
+        """Remove a directory tree, ignoring errors."""
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none if there is no such directory."""
+        """Return the sorted names in a directory; empty if it does not exist."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it; nothing happens if it is there."""
+        """Create a directory and its parents, if missing."""
 
     def sync_directory(self, path: str) -> None:
-        """Return once the names in a directory are on the disk."""
+        """Sync a directory's entries to disk."""
 
     def lock(self, path: str) -> int:
-        """Lock a file, which is made if there is none, until its handle is closed or the process ends.
+        """Create and lock a file until its handle is closed or the process ends.
 
         Raises:
             DirectoryInUseError: Another process has locked it.
@@ -90,11 +90,11 @@ class Files(Protocol):
 
 
 class DiskFiles:
-    """The operating system's files. It implements Files.
+    """Implementation of Files by the operating system.
 
     Attributes:
         appended: See Files.
-        counts: What has been done with open files.
+        counts: Counters of reads, writes and syncs.
     """
 
     __slots__ = ("appended", "counts")
@@ -109,11 +109,11 @@ class DiskFiles:
         return os.open(path, flags, 0o640)
 
     def close(self, handle: int) -> None:
-        """Give a handle back."""
+        """Close a handle."""
         os.close(handle)
 
     def append(self, handle: int, octets: bytes) -> int:
-        """Write at the end of a file; return how many bytes were written."""
+        """Append to a file; return the number of bytes written."""
         started = perf_counter()
         written = os.write(handle, octets)
         self.counts.written(written, perf_counter() - started)
@@ -121,37 +121,37 @@ class DiskFiles:
         return written
 
     def pread(self, handle: int, size: int, offset: int) -> bytes:
-        """Read from a place in a file; less than asked for only at its end."""
+        """Read `size` bytes at an offset; fewer only at the end of the file."""
         started = perf_counter()
         octets = os.pread(handle, size, offset)
         self.counts.read(len(octets), perf_counter() - started)
         return octets
 
     def truncate(self, handle: int, size: int) -> None:
-        """Cut a file."""
+        """Truncate a file to a size in bytes."""
         os.ftruncate(handle, size)
 
     def allocate(self, handle: int, size: int) -> None:
-        """Have a file take up this many bytes of the disk, written or not."""
+        """Allocate disk space for this many bytes of a file."""
         os.posix_fallocate(handle, 0, size)
 
     def free_space(self, path: str) -> int:
-        """Bytes that may still be written to the file system that a path is in."""
+        """Return the free space of a path's file system in bytes."""
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
     def fdatasync(self, handle: int) -> None:
-        """Return once the contents are on the disk."""
+        """Sync a file's contents to disk."""
         started = perf_counter()
         os.fdatasync(handle)
         self.counts.synced(perf_counter() - started)
 
     def size(self, path: str) -> int:
-        """The length of a file in bytes."""
+        """Return the length of a file in bytes."""
         return os.stat(path).st_size
 
     def read_all(self, path: str) -> bytes | None:
-        """The contents of a file; None if there is no such file."""
+        """Return the contents of a file; None if it does not exist."""
         try:
             with open(path, "rb") as file:
                 return file.read()
@@ -159,7 +159,7 @@ class DiskFiles:
             return None
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name; a file of that name is replaced."""
+        """Rename a file or directory; an existing target file is replaced."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
@@ -167,22 +167,22 @@ class DiskFiles:
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it, as far as that can be done."""
+        """Remove a directory tree, ignoring errors."""
         shutil.rmtree(path, ignore_errors=True)
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none if there is no such directory."""
+        """Return the sorted names in a directory; empty if it does not exist."""
         try:
             return sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it; nothing happens if it is there."""
+        """Create a directory and its parents, if missing."""
         os.makedirs(path, 0o750, exist_ok=True)
 
     def sync_directory(self, path: str) -> None:
-        """Return once the names in a directory are on the disk."""
+        """Sync a directory's entries to disk."""
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
@@ -190,7 +190,7 @@ class DiskFiles:
             os.close(handle)
 
     def lock(self, path: str) -> int:
-        """Lock a file, which is made if there is none, until its handle is closed or the process ends."""
+        """Create and lock a file until its handle is closed or the process ends."""
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,20 +204,20 @@ class DiskFiles:
 
 
 def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:
-    """Append all of `octets` or nothing.
+    """Append `octets` completely or not at all.
 
     Args:
-        files: The seam.
+        files: The file system interface.
         handle: The file.
-        octets: What to append.
-        size: The file's length before; it is cut back to this if not all could be written.
+        octets: Bytes to append.
+        size: Length of the file before the write; it is truncated to this if the write fails.
     Raises:
-        TornWriteError: Not all could be written, and the file could not be cut back.
-        OSError: Not all could be written.
+        TornWriteError: The write failed, and the file could not be truncated.
+        OSError: The write failed; the file is unchanged.
     """
     try:
         written = files.append(handle, octets)
-        # A short write is followed by the error that caused it, unless there is room again.
+        # After a short write the next one reports the error, unless space has become free.
         while written < len(octets):
             more = files.append(handle, octets[written:])
             if not more:
@@ -232,15 +232,15 @@ def write_file(files: Files, handle: int, octets: bytes, size: int) -> None:
 
 
 def write_draft(files: Files, path: str, octets: bytes, sync: bool = False) -> None:
-    """Write a whole file that is to take the place of another once it has been synced.
+    """Write a complete file that will replace another one after it has been synced.
 
     Args:
-        files: The seam.
-        path: The file; what it held before goes.
-        octets: What it is to hold.
-        sync: Sync it now.
+        files: The file system interface.
+        path: Path of the file; existing contents are overwritten.
+        octets: The new contents.
+        sync: Whether to sync the file now.
     Raises:
-        OSError: It could not be written, or not be synced; nothing of it is left.
+        OSError: It could not be written or synced; it has been removed.
     """
     handle = files.open(path, create=True)
     try:
@@ -249,7 +249,7 @@ def write_draft(files: Files, path: str, octets: bytes, sync: bool = False) -> N
         if sync:
             files.fdatasync(handle)
     except OSError:
-        # What is half done takes room that may be scarce.
+        # A partial file would use space that may be scarce.
         files.unlink(path)
         raise
     finally:
@@ -257,10 +257,10 @@ def write_draft(files: Files, path: str, octets: bytes, sync: bool = False) -> N
 
 
 def replace_file(files: Files, directory: str, name: str, octets: bytes) -> None:
-    """Put a file in the place of another so that a crash leaves either the old or the new one, whole.
+    """Replace a file atomically: a crash leaves either the old or the new contents.
 
     Raises:
-        OSError: The old file is still there.
+        OSError: The old file is unchanged.
     """
     path, draft = f"{directory}/{name}", f"{directory}/{name}.tmp"
     write_draft(files, draft, octets, sync=True)
@@ -269,7 +269,7 @@ def replace_file(files: Files, directory: str, name: str, octets: bytes) -> None
 
 
 def sync_files(files: Files, directory: str) -> None:
-    """Sync all files in a directory, in the order of their names, and the directory itself.
+    """Sync all files in a directory in name order, then the directory.
 
     Raises:
         OSError: A sync failed.

@@ -1,4 +1,4 @@
-"""How much room the disk has, when that is too little, and a reserve for what must be written all the same."""
+"""Free disk space monitor, disk alarm, and a reserve for writes that must succeed on a full disk."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import Final
 
 from leveret.storage.disk.files import Files
 
-#: Name of the file, in the data directory, that only takes up room.
+#: Name of the reserve file in the data directory.
 BALLAST: Final = "ballast"
-#: Seconds between two looks.
-_LONGEST: Final = 10.0
-_SHORTEST: Final = 0.1
-#: While the alarm is set nothing grows, and blocked publishers want to continue.
-_LONGEST_IN_ALARM: Final = 1.0
-#: Bytes a second that free space may fall by at worst.
-_FALL: Final = 250e6
-#: So much may be written until the next look is due at once.
-_WRITTEN: Final = 64 << 20
+#: Maximum and minimum seconds between two checks.
+_MAX_PAUSE: Final = 10.0
+_MIN_PAUSE: Final = 0.1
+#: Maximum while the alarm is set: blocked publishers should continue soon after space is free.
+_MAX_PAUSE_IN_ALARM: Final = 1.0
+#: Assumed highest rate at which free space shrinks, in bytes per second.
+_WORST_RATE: Final = 250e6
+#: Bytes written after which the next check is due at once.
+_CHECK_AFTER_BYTES: Final = 64 << 20
 
 
 class DiskSpace:
-    """Compares the free space with a limit, and tells when it falls below and when it is back.
+    """Compares free disk space with a limit and sets or clears the disk alarm.
 
-    The alarm is also set when a write is refused, whatever the system says of free space – there may be a quota –
-    until one succeeds. The ballast is given up when there is no room for what must not wait for publishers to go
-    on: what became of messages, and which segments may go. It is made again once there is room to spare.
+    A failed write also sets the alarm until a write succeeds: with a quota, the reported free space can be wrong.
+    The ballast is released when writes that free space do not fit: events and manifest edits. It is created again
+    when there is enough space.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of the data directory.
-        limit: Bytes that ought to be free.
-        needed: Bytes that the stores may need before anyone can hold them up.
-        ballast_bytes: Length of the ballast; 0 for none.
+        limit: Configured disk free limit in bytes.
+        needed: Bytes that the stores may write before publishers are blocked.
+        ballast_bytes: Size of the ballast file; 0 for none.
         on_alarm: Called with True when the alarm is set and with False when it is cleared.
 
     Attributes:
-        free: Bytes free at the last look.
+        free: Free bytes at the last check.
         alarm: Whether the alarm is set.
-        refused: The last attempt to write something failed.
-        lacks_descriptors: It did because the process has no file descriptor left.
+        refused: Whether the last write failed.
+        lacks_descriptors: Whether it failed because the process has no file descriptors left.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class DiskSpace:
     ) -> None:
         self._files = files
         self._directory = directory
-        self._wanted = limit
+        self._configured_limit = limit
         self._needed = needed
         self._ballast_bytes = ballast_bytes
         self._has_ballast = ballast_bytes > 0 and self._find_ballast()
         self._on_alarm = on_alarm
-        self._looked = 0
+        self._checked_at = 0
         self.free = 0
         self.alarm = False
         self.refused = False
@@ -66,44 +66,44 @@ class DiskSpace:
 
     @property
     def limit(self) -> int:
-        """Bytes below which the alarm is set: what was asked for, or what the stores need if that is more."""
-        return max(self._wanted, self._needed)
+        """Free bytes below which the alarm is set: the configured limit, or what the stores need if that is more."""
+        return max(self._configured_limit, self._needed)
 
     @limit.setter
     def limit(self, limit: int) -> None:
-        self._wanted = limit
+        self._configured_limit = limit
 
     @property
-    def due(self) -> bool:
-        """Whether so much has been written since the last look that the next one should not wait."""
-        return self._files.appended - self._looked >= _WRITTEN
+    def check_due(self) -> bool:
+        """Whether enough has been written since the last check that the next one is due now."""
+        return self._files.appended - self._checked_at >= _CHECK_AFTER_BYTES
 
-    def look(self) -> float:
-        """Look at the free space; return in how many seconds to look again."""
-        self._looked = self._files.appended
+    def check(self) -> float:
+        """Check the free space; return the seconds until the next check."""
+        self._checked_at = self._files.appended
         try:
             self.free = self._files.free_space(self._directory)
         except OSError:
-            # What is known is what it was.
-            return _LONGEST_IN_ALARM
+            # Keep the last known value.
+            return _MAX_PAUSE_IN_ALARM
         alarm = self.refused or self.free < self.limit
         if not alarm:
             self._make_ballast()
         if alarm is not self.alarm:
             self.alarm = alarm
             self._on_alarm(alarm)
-        until_limit = 2 * abs(self.free - self.limit) / _FALL
-        return max(_SHORTEST, min(until_limit, _LONGEST_IN_ALARM if alarm else _LONGEST))
+        until_limit = 2 * abs(self.free - self.limit) / _WORST_RATE
+        return max(_MIN_PAUSE, min(until_limit, _MAX_PAUSE_IN_ALARM if alarm else _MAX_PAUSE))
 
-    def note(self, refused: bool, lacks_descriptors: bool = False) -> None:
-        """Note whether something could not be written just now, and whether that was for want of file descriptors."""
+    def note_write(self, refused: bool, lacks_descriptors: bool = False) -> None:
+        """Record whether the last write failed, and whether it failed for lack of file descriptors."""
         self.lacks_descriptors = lacks_descriptors
         if refused is not self.refused:
             self.refused = refused
-            self.look()
+            self.check()
 
-    def give_up_ballast(self) -> bool:
-        """Make room; tell whether there was any ballast to give up."""
+    def release_ballast(self) -> bool:
+        """Remove the ballast file; return False if there is none."""
         if not self._has_ballast:
             return False
         self._has_ballast = False
@@ -114,19 +114,19 @@ class DiskSpace:
         return True
 
     def _find_ballast(self) -> bool:
-        """Whether there is one from before; one of another length is removed."""
+        """Return whether a ballast file of the right size exists; one of another size is removed."""
         path = f"{self._directory}/{BALLAST}"
         try:
             if self._files.size(path) == self._ballast_bytes:
                 return True
             self._files.unlink(path)
         except OSError:
-            # As a rule there is none.
+            # Usually it does not exist.
             pass
         return False
 
     def _make_ballast(self) -> None:
-        """Make the ballast, if there is none and making it leaves room to spare."""
+        """Create the ballast file if it is missing and enough space remains."""
         size = self._ballast_bytes
         if self._has_ballast or not size or self.free - size < self.limit + size // 4:
             return
@@ -141,7 +141,7 @@ class DiskSpace:
             finally:
                 self._files.close(handle)
         except OSError:
-            # It is a precaution; without it the alarm still comes in time as a rule.
+            # The ballast is a precaution; usually the alarm is set in time without it.
             return
         self._has_ballast = True
         self.free -= size

@@ -1,4 +1,4 @@
-"""Files that are no longer needed, kept for a while for readers that are about to open them."""
+"""Dropped segments, kept for a while for readers that are about to open them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 
 from leveret.storage.disk.files import Files
 
-#: Name of the directory, inside that of a store, that dropped segments are moved to.
+#: Name of the directory for dropped segments in the directory of a store.
 NAME: Final = "trash"
 
 
 class Trash:
-    """Moves files away and unlinks them later. It is used by one thread, the committer's.
+    """Moves files to a trash directory and unlinks them later. Used only by the committer's thread.
 
     Args:
-        files: The seam to the operating system.
-        keep_us: How long a file is kept, in microseconds.
-        keep_bytes: The oldest files go earlier while all are longer than this.
+        files: The file system interface.
+        keep_us: Retention of a file in microseconds.
+        keep_bytes: Maximum total size; the oldest files are unlinked earlier above it.
     """
 
     __slots__ = ("_bytes", "_files", "_keep_bytes", "_keep_us", "_kept")
@@ -34,11 +34,11 @@ class Trash:
         """Move a file into its store's trash.
 
         Args:
-            directory: The store's.
-            name: Of the file.
+            directory: Path of the store's directory.
+            name: Name of the file.
             now: Microseconds since 1970.
         Raises:
-            FileNotFoundError: It is gone.
+            FileNotFoundError: The file does not exist.
         """
         source, target = f"{directory}/{name}", f"{directory}/{NAME}"
         size = self._files.size(source)
@@ -52,7 +52,7 @@ class Trash:
         self.expire(now)
 
     def expire(self, now: int) -> None:
-        """Unlink what has been kept long enough."""
+        """Unlink files whose retention has ended."""
         kept = self._kept
         while kept and (kept[0][0] + self._keep_us <= now or self._bytes > self._keep_bytes):
             _, path, size = kept.popleft()
@@ -60,5 +60,5 @@ class Trash:
             try:
                 self._files.unlink(path)
             except FileNotFoundError:
-                # Its queue has been deleted.
+                # The queue has been deleted.
                 pass

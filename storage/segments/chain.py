@@ -111,14 +111,14 @@ class SegmentChain:
         return self._writer.segment if self._writer is not None else None
 
     def find(self, seq: int) -> Segment | None:
-        """The segment whose range has a number."""
+        """Return the segment whose range has a number."""
         at = bisect_right(self._firsts, seq) - 1
         if at < 0 or self.segments[at].last_seq < seq:
             return None
         return self.segments[at]
 
     def overlapping(self, first: int, end: int) -> list[Segment]:
-        """The segments that may have messages from a number on, `end` not included."""
+        """Return the segments that may have messages from a number on, `end` not included."""
         at = max(0, bisect_right(self._firsts, first) - 1)
         stop = bisect_right(self._firsts, end - 1)
         return self.segments[at:stop]
@@ -204,7 +204,7 @@ class SegmentChain:
         return bool(self._dropped)
 
     def collect(self, group: CommitGroup) -> None:
-        """Have what was written synced, and what was given up moved away after that."""
+        """Add written files to a commit group, and moves of dropped files to the trash after it."""
         if self.stream is Stream.DURABLE:
             for writer in self._sealed:
                 group.data[writer.handle] = None
@@ -234,7 +234,7 @@ class SegmentChain:
         self._sealed, self._retired, self._dropped, self._to_sync = [], [], [], []
 
     def release(self) -> bool:
-        """Close the file that is written to until there is more to write; tell whether it could be done now."""
+        """Close the file that is written to until there is more to write; return whether it could be done now."""
         writer = self._writer
         if writer is None or writer.handle < 0:
             return True

@@ -96,7 +96,7 @@ class DeadSet:
             yield run_start, end
 
     def count_live(self, first: int, end: int) -> int:
-        """How many of the numbers from `first` on, `end` not included, are not dead."""
+        """Return how many of the numbers from `first` on, `end` not included, are not dead."""
         at = max(first, self.floor)
         count = 0
         while at < end:
@@ -112,7 +112,7 @@ class DeadSet:
         return count
 
     def part(self, first: int, end: int) -> DeadSet:
-        """A copy that is right for the numbers from `first` on, `end` not included."""
+        """Return a copy that is right for the numbers from `first` on, `end` not included."""
         part = DeadSet(self.floor)
         low, high = first // BLOCK, (end - 1) // BLOCK
         known = self._bitmaps
@@ -123,7 +123,7 @@ class DeadSet:
         return part
 
     def bitmaps(self) -> Iterator[tuple[int, bytes]]:
-        """The bitmaps by number of block."""
+        """Return the bitmaps by number of block."""
         return ((block, bytes(bitmap)) for block, bitmap in sorted(self._bitmaps.items()))
 
     def full_blocks(self) -> SeqRanges:
@@ -187,7 +187,7 @@ class DeadSet:
 
 
 def _changes(bitmap: bytearray, at: int, end: int) -> Iterator[tuple[bool, int]]:
-    """Where a bitmap begins to be dead or alive, from a bit on, that one included."""
+    """Return where a bitmap begins to be dead or alive, from a bit on, that one included."""
     whole = int.from_bytes(bitmap, "little")
     is_dead = bool(whole >> at & 1)
     yield is_dead, at

@@ -38,7 +38,7 @@ class Manifest:
     """Appends edits.
 
     Args:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of the store's directory.
     """
 
@@ -143,7 +143,7 @@ class Manifest:
         self._unsynced = self._is_new = True
 
     def is_long(self, segments: int) -> bool:
-        """Whether it is worth while to rewrite it for this many segments."""
+        """Return whether it is worth while to rewrite it for this many segments."""
         return self._edits >= _EDITS_MIN and self._edits > 4 * segments
 
     def rewrite(self, edits: Iterable[Edit]) -> None:
@@ -159,7 +159,7 @@ class Manifest:
 
 
 def _edits_of(octets: bytes) -> tuple[list[Edit], int, int]:
-    """The edits of whole groups, how many places held none, and where the last whole group ends.
+    """Return the edits of whole groups, how many places held none, and where the last whole group ends.
 
     What follows there is cut by the next append, which it could be taken to belong to.
     """

@@ -89,7 +89,7 @@ class MessageLog:
         self._readers = [(SegmentReader(place), SegmentReader(place))]
 
     def stream_of(self, persistent: bool) -> Stream:
-        """Where a message goes."""
+        """Return where a message goes."""
         return Stream.DURABLE if self._durable and (persistent or self._persists_transient) else Stream.SPILL
 
     def append(self, stream: Stream, batch: Sequence[Arrival]) -> OSError | None:
@@ -109,7 +109,7 @@ class MessageLog:
         return None
 
     def was_written(self, arrival: Arrival) -> bool:
-        """Whether a message of the last append() was written."""
+        """Return whether a message of the last append() was written."""
         return arrival[0] <= self._chain(self.stream_of(arrival[1].envelope.persistent)).last_seq
 
     def read_run(
@@ -174,7 +174,7 @@ class MessageLog:
         return None
 
     def next_seq(self, seq: int, end: int, again: bool) -> int:
-        """The lowest number from `seq` on that can be read; `end` if there is none below it."""
+        """Return the lowest number from `seq` on that can be read; `end` if there is none below it."""
         for chain, readers in zip(self.chains, self._readers, strict=True):
             for segment in chain.overlapping(seq, end):
                 try:
@@ -301,7 +301,7 @@ class MessageLog:
         return any(chain.has_dropped for chain in self.chains)
 
     def collect(self, group: CommitGroup) -> None:
-        """Have what was written synced, and what was given up moved away after that."""
+        """Add written files to a commit group, and moves of dropped files to the trash after it."""
         for chain in self.chains:
             chain.collect(group)
         self._manifest.collect(group)
@@ -327,7 +327,7 @@ class MessageLog:
 
 
 def count_live(segment: Segment, reader: SegmentReader, dead: DeadSet) -> int:
-    """How many of a segment's messages are not dead; that is arithmetic if no number is missing in it."""
+    """Return how many of a segment's messages are not dead; that is arithmetic if no number is missing in it."""
     live = dead.count_live(segment.first_seq, segment.last_seq + 1)
     if segment.gapless or segment.settled or not live:
         return live

@@ -148,7 +148,7 @@ class SegmentReader:
         return found, found_bytes, arrived
 
     def next_seq(self, segment: Segment, seq: int) -> int | None:
-        """The lowest number from `seq` on whose record is whole; None if there is none in this segment.
+        """Return the lowest number from `seq` on whose record is whole; None if there is none in this segment.
 
         It is asked where something is damaged, so that nothing is believed but checksums and the index.
         """
@@ -200,7 +200,7 @@ class SegmentReader:
         return total
 
     def headers(self, segment: Segment) -> Iterator[RecordHeader]:
-        """The heads of all records.
+        """Return the heads of all records.
 
         Where numbers follow each other, that they do is taken as proof; else all records are checked.
         """
@@ -247,7 +247,7 @@ class SegmentReader:
         return at
 
     def _indexed(self, segment: Segment, seq: int) -> int:
-        """The offset of an indexed record whose number is at most `seq`."""
+        """Return the offset of an indexed record whose number is at most `seq`."""
         if segment.index is None:
             segment.index = self._load_index(segment)
         index = segment.index
@@ -277,7 +277,7 @@ class SegmentReader:
         return index
 
     def _record(self, at: int, need: int = 0) -> RecordHeader | None:
-        """The head of the record at a place, and at least `need` bytes or all of it in the chunk."""
+        """Return the head of the record at a place, and at least `need` bytes or all of it in the chunk."""
         end = self._segment.data_len if self._segment is not None else 0
         start = at - self._chunk_at
         if start < 0 or start + RECORD_BYTES > len(self._chunk):
@@ -291,7 +291,7 @@ class SegmentReader:
         return header
 
     def _checked(self, at: int) -> RecordHeader | None:
-        """The head of the record at a place, all of which is in the chunk; None if it is damaged."""
+        """Return the head of the record at a place, all of which is in the chunk; None if it is damaged."""
         if self._record(at) is None:
             return None
         return check_record(self._chunk, at - self._chunk_at, self._place.salt)
@@ -305,7 +305,7 @@ class SegmentReader:
         return pread_around(self._place.files, self._handle, size, at)
 
     def _resync(self, at: int, lowest: int = 0) -> int:
-        """The offset of the next whole record whose number is at least `lowest`, or the end of the data."""
+        """Return the offset of the next whole record whose number is at least `lowest`, or the end of the data."""
         assert self._segment is not None
         end = self._segment.data_len
         at = (at + 7) & ~7
@@ -345,7 +345,7 @@ def pread_around(files: Files, handle: int, size: int, at: int) -> bytes:
     """Read from a file; what the disk cannot give reads as zeros, which no record begins with.
 
     Args:
-        files: The seam.
+        files: The file system interface.
         handle: The file.
         size: Bytes to read, all of which lie inside the file as a rule.
         at: Where to begin.

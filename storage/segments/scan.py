@@ -51,7 +51,7 @@ def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
 
 
 def _resync(octets: bytes, at: int, salt: int, last: int) -> int:
-    """Where the next whole record begins whose number is higher than `last`; -1 if there is none."""
+    """Return where the next whole record begins whose number is higher than `last`; -1 if there is none."""
     while (at := octets.find(RECORD_MAGIC, at)) >= 0:
         if at % 8 == 0:
             header = check_record(octets, at, salt)

@@ -36,12 +36,12 @@ class StorePlace:
     """Where a store keeps its files, and what it writes into them.
 
     Attributes:
-        files: The seam to the operating system.
+        files: The file system interface.
         directory: Path of its directory.
         qid: Number of the queue.
         priority: Priority of the store within its queue.
         salt: Goes into the checksums of the queue's records.
-        store_id: 16 bytes that name the data directory.
+        store_id: ID of the data directory, 16 bytes.
         clock: Microseconds since 1970, never going back.
         trash: Where segments go that are no longer needed.
         segment_bytes: A segment takes no further record once it is so long.
@@ -236,7 +236,7 @@ class Segment:
         )
 
     def footer(self, data_crc: int) -> Footer:
-        """The summary at the end of its file."""
+        """Return the summary at the end of its file."""
         return Footer(
             self.count,
             self.first_seq,
@@ -251,7 +251,7 @@ class Segment:
 
 
 def segment_of_name(name: str) -> Segment | None:
-    """The segment of a file name, of which nothing else is known; None if it is no such name."""
+    """Return the segment of a file name, of which nothing else is known; None if it is no such name."""
     stem, dot, suffix = name.partition(".")
     first, dash, generation = stem.partition("-")
     for stream, expected in SUFFIXES.items():
@@ -264,7 +264,7 @@ def segment_of_name(name: str) -> Segment | None:
 
 
 def segment_of_edit(edit: Edit) -> Segment:
-    """The sealed segment that a manifest tells of."""
+    """Return the sealed segment that a manifest tells of."""
     segment = Segment(Stream(edit.stream), edit.first_seq, edit.generation)
     segment.last_seq = edit.last_seq
     segment.count = segment.live = edit.records

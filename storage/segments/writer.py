@@ -147,5 +147,5 @@ def header_bytes(place: StorePlace, segment: Segment, created: int) -> bytes:
 
 
 def index_bytes(index: array[int]) -> bytes:
-    """An index as it stands in a file."""
+    """Return an index as it stands in a file."""
     return b"".join(offset.to_bytes(4, "little") for offset in index)

@@ -31,12 +31,12 @@ class Cut(NamedTuple):
 def latest_cut(
     files: Files, directory: str, store_id: bytes, checkpoints: list[Checkpoint], as_of: int | None = None
 ) -> Cut | None:
-    """The last tick of the event log or the last checkpoint, whichever is later.
+    """Return the last tick of the event log or the last checkpoint, whichever is later.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         directory: Path of the event log.
-        store_id: Names the data directory.
+        store_id: ID of the data directory.
         checkpoints: Those that can be read.
         as_of: Not later than this, in microseconds since 1970; None for the latest.
     """
@@ -48,17 +48,17 @@ def latest_cut(
 
 
 def oldest_time(files: Files, directory: str) -> int | None:
-    """When the oldest file of the event log begins, in microseconds since 1970; None if there is none."""
+    """Return when the oldest file of the event log begins, in microseconds since 1970; None if there is none."""
     return next(iter(event_files(files, directory)), None)
 
 
 def last_tick(files: Files, directory: str, store_id: bytes, as_of: int | None = None) -> Cut | None:
-    """The last tick of the event log.
+    """Return the last tick of the event log.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         directory: Path of the event log.
-        store_id: Names the data directory.
+        store_id: ID of the data directory.
         as_of: Not later than this, in microseconds since 1970; None for the latest.
     """
     salt = crc32(store_id)
@@ -78,10 +78,10 @@ def last_tick(files: Files, directory: str, store_id: bytes, as_of: int | None =
 
 
 def read_tail(files: Files, path: str, size: int) -> tuple[int, bytes]:
-    """The end of a file, and where it begins; nothing if there is no such file.
+    """Return the end of a file, and where it begins; nothing if there is no such file.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         path: Where it is.
         size: Bytes, at most.
     """
@@ -99,7 +99,7 @@ def read_tail(files: Files, path: str, size: int) -> tuple[int, bytes]:
 
 
 def _last_tick_in(octets: bytes, start: int, salt: int, as_of: int | None) -> tuple[int, int] | None:
-    """Where in a file the last tick of a part of it ends, and its time."""
+    """Return where in a file the last tick of a part of it ends, and its time."""
     first = max(EVENT_BYTES, -(-start // EVENT_BYTES) * EVENT_BYTES) - start
     kinds = octets[first + _KIND_AT :: EVENT_BYTES]
     at = len(kinds)

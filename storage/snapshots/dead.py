@@ -39,7 +39,7 @@ class StoreDead:
     delivered: SeqRanges = field(default_factory=SeqRanges)
 
     def live_bounds(self, first: int, end: int) -> array[int]:
-        """The numbers that lived, as ascending bounds of ranges: first, end, first, end, and so on.
+        """Return the numbers that lived, as ascending bounds of ranges: first, end, first, end, and so on.
 
         Args:
             first: The lowest number of interest.
@@ -81,9 +81,9 @@ def dead_at(files: Files, directory: str, store_id: bytes, cut: Cut, checkpoints
     """Find out what was dead at a cut.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         directory: Path of the event log.
-        store_id: Names the data directory.
+        store_id: ID of the data directory.
         cut: The moment.
         checkpoints: Those that can be read. If all are later than the cut, what was removed in between lives.
     """

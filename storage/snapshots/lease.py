@@ -37,7 +37,7 @@ class SnapshotLease:
         self._beaten = 0.0
 
     def renew(self) -> bool:
-        """Give a heartbeat; cheap enough to be called often. Tell whether the lease is still there."""
+        """Give a heartbeat; cheap enough to be called often. Return whether the lease is still there."""
         now = time.monotonic()
         if now - self._beaten < _BEAT:
             return True

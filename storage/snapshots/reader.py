@@ -60,7 +60,7 @@ class Reader:
 
     Args:
         snapshot: What to read.
-        files: How to read.
+        files: The file system interface.
         fail_fast: Raise at the first damaged record instead of counting it.
 
     Attributes:
@@ -80,7 +80,7 @@ class Reader:
         return self.snapshot.queues
 
     def messages(self, queue: QueueView) -> Iterator[MessageRecord]:
-        """The messages that lived in a queue, those of the lowest priority first, in order of their numbers.
+        """Return the messages that lived in a queue, those of the lowest priority first, in order of their numbers.
 
         Raises:
             DamagedRecordError: One is damaged, and that is not to be skipped.
@@ -91,7 +91,7 @@ class Reader:
                 yield from self._segment(segment, store.delivered)
 
     def events(self) -> Iterator[Event]:
-        """The events up to the cut, oldest first; the snapshot has to have been taken with them.
+        """Return the events up to the cut, oldest first; the snapshot has to have been taken with them.
 
         Raises:
             DamagedRecordError: One is damaged, and that is not to be skipped.
@@ -157,7 +157,7 @@ def open_reader(
     Args:
         path: The data directory.
         request: What is to be read; the messages of all queues by default.
-        files: How to read, if it is not a directory of this machine.
+        files: The file system interface, if it is not a local directory.
         fail_fast: Raise at the first damaged record instead of counting it.
     Raises:
         DataDirectoryError: It is not a data directory, or was written by a newer version.

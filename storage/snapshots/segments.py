@@ -122,7 +122,7 @@ def link_segments(files: Files, paths: StorePaths) -> dict[Key, tuple[str, str]]
     """Make links to all segments of a store, in as little time as possible.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         paths: Where they are.
     Returns:
         Paths of the files and where they may have moved, by key.
@@ -154,7 +154,7 @@ def leave_out_dead(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], 
 
 
 def count_missing(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], time: int) -> int:
-    """How many segments are gone that may have held what lived at a time.
+    """Return how many segments are gone that may have held what lived at a time.
 
     Args:
         linked: As of link_segments().
@@ -177,7 +177,7 @@ def views_of(
     """What the linked segments hold of the living, each message in one of them.
 
     Args:
-        files: How to read.
+        files: The file system interface.
         linked: As of link_segments().
         known: As of link_segments().
         store: Whose they are.

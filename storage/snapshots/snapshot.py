@@ -140,7 +140,7 @@ class Snapshot:
     """A data directory at one moment. Close it when it has been read.
 
     Attributes:
-        store_id: Names the data directory.
+        store_id: ID of the data directory.
         cut: The moment.
         names: Virtual host and name of all queues, by number; those included that are gone and have events still.
         queues: Those that were wanted and are there.
@@ -178,7 +178,7 @@ def take_snapshot(path: str, request: Request | None = None, files: Files | None
     Args:
         path: The data directory.
         request: What it is to hold; the messages of all queues by default.
-        files: How to read, if it is not a directory of this machine; no links are made then.
+        files: The file system interface, if it is not a local directory; no links are made then.
     Raises:
         DataDirectoryError: It is not a data directory, or was written by a newer version.
         NoSuchQueueError: No queue has the name.
@@ -318,7 +318,7 @@ class _Taking:
         return found
 
     def _find_cut(self, stale: Cut | None) -> Cut:
-        """The last cut.
+        """Return the last cut.
 
         Raises:
             StaleCutError: It is `stale`, or there is none yet.

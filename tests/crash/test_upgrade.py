@@ -10,7 +10,7 @@ import pytest
 
 from leveret.storage.directory.data_directory import DataDirectory
 from leveret.storage.directory.directory_format import DataDirectoryError, pack_format, unpack_format
-from leveret.storage.directory.upgrade import Change, Migration, UpgradeError, complete, upgrade
+from leveret.storage.directory.upgrade import Change, Migration, UpgradeError, complete_upgrade, upgrade
 from leveret.storage.disk.files import Files
 from tests.support.crashing_files import CrashingFiles
 from tests.support.simulated_files import ROOT
@@ -62,7 +62,7 @@ def _old_directory() -> CrashingFiles:
 
 def _upgrade(files: Files, migrations: Mapping[int, Migration] = _MIGRATIONS) -> None:
     """What the start does."""
-    complete(files, ROOT)
+    complete_upgrade(files, ROOT)
     found = unpack_format(files.read_all(f"{ROOT}/FORMAT") or b"")
     assert found is not None
     upgrade(files, ROOT, found, 3, migrations)
@@ -159,7 +159,9 @@ def test_no_room_leaves_the_old_directory() -> None:
 
 
 def test_a_format_that_is_too_old() -> None:
-    with pytest.raises(UpgradeError, match="format 1, which this version cannot bring to format 3; start a version in"):
+    with pytest.raises(
+        UpgradeError, match="format 1, which this version cannot upgrade to format 3; start an intermediate"
+    ):
         _upgrade(_old_directory(), {2: _MIGRATIONS[2]})
 
 
@@ -174,7 +176,7 @@ def test_the_data_directory_upgrades_itself(monkeypatch: pytest.MonkeyPatch) -> 
     files = _old_directory()
     for module in ("data_directory", "directory_format"):
         monkeypatch.setattr(f"leveret.storage.directory.{module}.FORMAT_VERSION", 3)
-    with pytest.raises(DataDirectoryError, match="cannot bring to format 3"):
+    with pytest.raises(DataDirectoryError, match="cannot upgrade to format 3"):
         DataDirectory(files, ROOT, lambda: 0)
     monkeypatch.setattr("leveret.storage.directory.upgrade.MIGRATIONS", _MIGRATIONS)
     monkeypatch.setattr(upgrade, "__defaults__", (_MIGRATIONS,))

@@ -22,8 +22,8 @@ def test_it_goes_on_at_half_its_pace_while_the_machine_s_clock_is_behind() -> No
 def test_a_time_can_be_left_behind() -> None:
     clock = Clock(lambda: 10, lambda: 0)
     assert clock() == 10
-    clock.leave_behind()
+    clock.advance_past()
     assert clock() == 11
-    clock.leave_behind(20)
-    clock.leave_behind(15)
+    clock.advance_past(20)
+    clock.advance_past(15)
     assert clock() == 21

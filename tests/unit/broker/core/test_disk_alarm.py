@@ -23,10 +23,10 @@ def test_the_alarm_says_why_it_is_set(
     loop = ManualLoop()
     broker = Broker(Turn(loop.call_soon), ManualTimers(loop))
     disk = Disk(broker, Settings(data_dir=tmp_path), loop.call_soon)
-    disk.engine.disk.note(True, lacks_descriptors)
+    disk.engine.disk.note_write(True, lacks_descriptors)
     assert broker.alarms.any
     assert said in caplog.text
-    disk.engine.disk.note(False)
+    disk.engine.disk.note_write(False)
     assert not broker.alarms.any
     assert "disk alarm cleared" in caplog.text
     disk.close()

@@ -47,7 +47,7 @@ def open_engine(files: SimulatedFiles, alarms: list[bool], clock: Clock | None =
 def test_the_alarm_follows_the_free_space(files: SimulatedFiles, alarms: list[bool]) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 0, alarms.append)
     for files.room in (1000, 999, 10, 1000, 5000):
-        disk.look()
+        disk.check()
     assert alarms == [True, False]
     assert (disk.free, disk.alarm) == (5000, False)
 
@@ -58,40 +58,40 @@ def test_the_limit_is_what_the_stores_need_at_least(files: SimulatedFiles, alarm
     disk.limit = 4000
     assert disk.limit == 4000
     files.room = 3500
-    disk.look()
+    disk.check()
     assert alarms == [True]
 
 
 @pytest.mark.parametrize(("free", "pause"), [(10**12, 10.0), (250 * 10**6, 2.0), (1000, 0.1), (999, 0.1), (0, 0.1)])
-def test_it_looks_the_more_often_the_nearer_the_limit_is(files: SimulatedFiles, free: int, pause: float) -> None:
+def test_checks_are_more_frequent_near_the_limit(files: SimulatedFiles, free: int, pause: float) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 0, lambda _: None)
     files.room = free
-    assert disk.look() == pytest.approx(pause, rel=0.01)
+    assert disk.check() == pytest.approx(pause, rel=0.01)
 
 
-def test_it_looks_every_second_at_least_while_the_alarm_is_set(files: SimulatedFiles) -> None:
+def test_checks_at_least_every_second_while_the_alarm_is_set(files: SimulatedFiles) -> None:
     disk = DiskSpace(files, ROOT, 10**12, 0, 0, lambda _: None)
     files.room = 0
-    assert disk.look() == 1.0
+    assert disk.check() == 1.0
 
 
-def test_a_look_is_due_after_64_mib(files: SimulatedFiles) -> None:
+def test_a_check_is_due_after_64_mib(files: SimulatedFiles) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 0, lambda _: None)
     files.appended = 64 * MIB - 1
-    assert not disk.due
+    assert not disk.check_due
     files.appended += 1
-    assert disk.due
-    disk.look()
-    assert not disk.due
+    assert disk.check_due
+    disk.check()
+    assert not disk.check_due
 
 
 def test_a_write_that_is_refused_sets_the_alarm_whatever_the_system_says(
     files: SimulatedFiles, alarms: list[bool]
 ) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 0, alarms.append)
-    disk.note(refused=True)
-    disk.look()
-    disk.note(refused=False)
+    disk.note_write(refused=True)
+    disk.check()
+    disk.note_write(refused=False)
     assert alarms == [True, False]
 
 
@@ -101,38 +101,38 @@ def test_a_write_that_is_refused_sets_the_alarm_whatever_the_system_says(
 def test_the_ballast_is_made_given_up_and_made_again(files: SimulatedFiles) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 500, lambda _: None)
     files.room = 2000
-    disk.look()
+    disk.check()
     assert (files.size(f"{ROOT}/{BALLAST}"), files.room, disk.free) == (500, 1500, 1500)
     files.room = 0
-    disk.look()
-    assert disk.give_up_ballast()
+    disk.check()
+    assert disk.release_ballast()
     assert files.room == 500
-    assert not disk.give_up_ballast()
-    disk.look()
+    assert not disk.release_ballast()
+    disk.check()
     assert files.list_directory(ROOT) == []
     files.room = 1625
-    disk.look()
+    disk.check()
     assert files.list_directory(ROOT) == [BALLAST]
-    assert disk.give_up_ballast()
+    assert disk.release_ballast()
 
 
 def test_making_the_ballast_does_not_set_the_alarm(files: SimulatedFiles, alarms: list[bool]) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 500, alarms.append)
     for files.room in range(1000, 1700, 50):
-        disk.look()
+        disk.check()
         if files.list_directory(ROOT):
             break
-    disk.look()
+    disk.check()
     assert (alarms, files.list_directory(ROOT)) == ([], [BALLAST])
 
 
 def test_a_ballast_from_before_is_used_and_one_of_another_length_is_not(files: SimulatedFiles) -> None:
-    DiskSpace(files, ROOT, 0, 0, 500, lambda _: None).look()
+    DiskSpace(files, ROOT, 0, 0, 500, lambda _: None).check()
     files.room = 0
-    assert DiskSpace(files, ROOT, 0, 0, 500, lambda _: None).give_up_ballast()
+    assert DiskSpace(files, ROOT, 0, 0, 500, lambda _: None).release_ballast()
     files.room = None
-    DiskSpace(files, ROOT, 0, 0, 500, lambda _: None).look()
-    assert not DiskSpace(files, ROOT, 0, 0, 600, lambda _: None).give_up_ballast()
+    DiskSpace(files, ROOT, 0, 0, 500, lambda _: None).check()
+    assert not DiskSpace(files, ROOT, 0, 0, 600, lambda _: None).release_ballast()
     assert files.list_directory(ROOT) == []
 
 
