@@ -1,1 +1,1 @@
-"""Looking into a running broker from outside."""
+"""Management of a running broker: HTTP API, web pages and command line."""

@@ -1,7 +1,7 @@
-"""The sockets of an HTTP server, which may be made later than they are.
+"""Listening sockets of an HTTP server that may be created later, on the first connection.
 
-What serves HTTP takes longer to import than all the rest of the broker takes to start. A broker inside a test, whose
-HTTP API hardly anybody asks, does it when somebody asks.
+Importing the HTTP server takes longer than starting the rest of the broker. An embedded broker therefore imports it
+only when a client connects.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 
 class HttpListener:
-    """Listens for one HTTP server.
+    """Listener of one HTTP server.
 
     Args:
-        make: Makes the server, and imports what it needs.
-        at_once: Make it when listening begins; otherwise when the first client connects.
+        make: Creates the server and imports its modules.
+        at_once: Create it when listening begins; otherwise when the first client connects.
     """
 
     def __init__(self, make: Callable[[], HttpServer], at_once: bool) -> None:
         self._make = make
         self._at_once = at_once
-        self._made: HttpServer | None = None
+        self._created: HttpServer | None = None
         self._acceptors: list[Acceptor] = []
 
     async def start(self, sock: socket, tls: Tls | None = None) -> None:
-        """Listen, on one more socket if it has been called before.
+        """Listen on a socket. May be called again for further sockets.
 
         Args:
-            sock: Bound, and closed in the end.
-            tls: Encrypts what goes over it; None for no encryption.
+            sock: A bound socket. The listener closes it.
+            tls: TLS of the socket; None for no encryption.
         """
         if self._at_once:
             await self._server().start(sock, tls)
@@ -47,16 +47,16 @@ class HttpListener:
             self._acceptors.append(acceptor)
 
     async def stop(self) -> None:
-        """Listen no more, and end what is under way within the shutdown timeout."""
+        """Stop listening, and end open requests within the shutdown timeout."""
         for acceptor in self._acceptors:
             await acceptor.stop()
-        if self._made is not None:
-            await self._made.stop()
+        if self._created is not None:
+            await self._created.stop()
 
     async def _take(self, tls: Tls | None, sock: socket) -> None:
-        await self._server().take(tls, sock)
+        await self._server().serve(tls, sock)
 
     def _server(self) -> HttpServer:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        if self._created is None:
+            self._created = self._make()
+        return self._created

@@ -1,1 +1,1 @@
-"""The HTTP side of management."""
+"""HTTP server of the management API, the web pages and the metrics."""

@@ -1,4 +1,4 @@
-"""The header Accept: which answers a request takes."""
+"""Checks of the header Accept."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-#: What answers of the API are of. A request that accepts none of these is refused.
+#: Media types that match the responses of the API. A request that accepts none of these is refused.
 _ACCEPTED: Final = frozenset(("application/json", "application/*", "*/*"))
-#: Where RabbitMQ has no answer but a status, and takes requests that want a page.
+#: Paths where RabbitMQ responds with a status only and accepts any Accept header.
 _WITHOUT_ANSWERS: Final = re.compile(
     r"/api/(?:queues/[^/]*/[^/]*/(?:contents|actions)|(?:vhost|user)-limits/[^/]*/[^/]*)/?$"
 )
 
 
 def accepts_json(request: web.Request) -> bool:
-    """Whether a request takes JSON; it does without the header."""
+    """Check whether a request accepts JSON. Without the header it does."""
     accept = request.headers.get(hdrs.ACCEPT)
     if not accept:
         return True
@@ -24,10 +24,10 @@ def accepts_json(request: web.Request) -> bool:
 
 
 def require_json_accepted(request: web.Request) -> None:
-    """Refuse a request that takes no JSON, whatever it asks for, before anything is done.
+    """Refuse a request that does not accept JSON, before anything else is checked.
 
     Raises:
-        HTTPNotAcceptable: It does not.
+        HTTPNotAcceptable: The request does not accept JSON.
     """
     if not accepts_json(request) and _WITHOUT_ANSWERS.search(request.rel_url.raw_path) is None:
         raise web.HTTPNotAcceptable(text="")

@@ -1,4 +1,4 @@
-"""Who may use the HTTP API, and what requests say.
+"""Authentication and authorization of HTTP requests.
 
 Source: https://www.rabbitmq.com/docs/management#permissions
 """
@@ -33,7 +33,7 @@ from leveret.broker.management.http.host_names import check_host
 from leveret.broker.management.http.login_delay import FAILED_LOGIN
 from leveret.broker.management.http.request_bodies import read_body
 
-#: A tag includes the rights of those behind it.
+#: The tags whose rights each tag includes.
 _INCLUDED: Final = {
     "administrator": frozenset(("administrator", "monitoring", "policymaker", "management")),
     "monitoring": frozenset(("monitoring", "management")),
@@ -50,15 +50,15 @@ _VHOST_REFUSAL: Final = "User not authorised to access virtual host"
 
 
 class Access:
-    """Checks who asks, and what they may see.
+    """Authenticates requests and checks permissions.
 
     Args:
-        accounts: Who there is.
-        broker: Has the virtual hosts.
-        allowed_hosts: Further names of this machine, see check_host().
+        accounts: Users and permissions.
+        broker: The broker with its virtual hosts.
+        allowed_hosts: Further host names of this machine, see check_host().
 
     Attributes:
-        sessions: Who is logged in to the pages of the UI.
+        sessions: Sessions of users that are logged in to the web pages.
     """
 
     def __init__(self, accounts: Accounts, broker: Broker, allowed_hosts: Collection[str] = ()) -> None:
@@ -70,15 +70,15 @@ class Access:
     # -- users --------------------------------------------------------------------------------------------
 
     def login(self, request: web.Request) -> User:
-        """The user whose name and password a request carries, or whose session; it has a tag that gives it access.
+        """Return the user of a request, from its name and password or its session cookie.
 
         Raises:
-            HTTPUnauthorized: No login, a wrong one, or one that may not use the HTTP API.
-            HTTPBadRequest: A header that makes no sense.
+            HTTPUnauthorized: No login, a wrong one, or a user without a tag that allows the HTTP API.
+            HTTPBadRequest: The Authorization header is malformed.
         """
         header = request.headers.get("authorization")
         if header is None:
-            return self._in_session(request)
+            return self._session_user(request)
         if header[:7].lower() == "bearer ":
             raise login_failed()
         try:
@@ -87,7 +87,7 @@ class Access:
             raise web.HTTPBadRequest(text="") from None
         return self.authenticate(request, name, password)
 
-    def _in_session(self, request: web.Request) -> User:
+    def _session_user(self, request: web.Request) -> User:
         token = session_token(request)
         user = self.sessions.user(token) if token else None
         if user is None:
@@ -98,7 +98,11 @@ class Access:
         return user
 
     def authenticate(self, request: web.Request, name: str, password: str) -> User:
-        """The user of that name and password; see login()."""
+        """Return the user with a name and password.
+
+        Raises:
+            HTTPUnauthorized: See login().
+        """
         remote = request.remote or ""
         loopback = is_loopback(remote)
         octets = password.encode("utf-8", "surrogateescape")
@@ -119,14 +123,14 @@ class Access:
             check_host(request, self._allowed_hosts)
 
     def require(self, request: web.Request, tag: str) -> User:
-        """The user of a request, if a tag gives it the right.
+        """Return the user of a request if it has the rights of a tag.
 
         Args:
             request: The request.
             tag: administrator, monitoring, policymaker or management.
         Raises:
-            HTTPUnauthorized: It may not.
-            HTTPNotAcceptable: It takes no JSON.
+            HTTPUnauthorized: The user does not have them.
+            HTTPNotAcceptable: The request does not accept JSON.
         """
         user = self.login(request)
         if not has_tag(user, tag):
@@ -152,59 +156,61 @@ class Access:
     # -- virtual hosts ------------------------------------------------------------------------------------
 
     def require_vhost(self, request: web.Request, tag: str = "management") -> tuple[User, VirtualHost]:
-        """The user of a request, and the virtual host that its path names, if the user may see that.
+        """Return the user of a request and the virtual host in its path, for reading.
 
-        For reading: an administrator may see every one; everybody else those it has permissions in.
+        Administrators may see all virtual hosts, other users those in which they have permissions.
 
         Raises:
-            HTTPUnauthorized: It may not.
-            HTTPNotFound: There is no such virtual host.
+            HTTPUnauthorized: The user may not see the virtual host.
+            HTTPNotFound: The virtual host does not exist.
         """
         user = self.require(request, tag)
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise not_found()
-        if not self.sees(user, vhost.name):
+        if not self.can_see(user, vhost.name):
             raise not_authorised(_VHOST_REFUSAL)
         return user, vhost
 
-    def require_vhost_permissions(self, request: web.Request, tag: str = "management") -> tuple[User, VirtualHost]:
-        """Like require_vhost(), for changing; whether the user may is found out object by object.
+    def require_vhost_for_change(self, request: web.Request, tag: str = "management") -> tuple[User, VirtualHost]:
+        """Return the user of a request and the virtual host in its path, for changes.
+
+        The caller checks the user's permissions for each object.
 
         Raises:
-            HTTPUnauthorized: It may not.
-            HTTPNotFound: There is no such virtual host; the reason is ``vhost_not_found`` as for all changes.
+            HTTPUnauthorized: The user may not see the virtual host.
+            HTTPNotFound: The virtual host does not exist; the reason is ``vhost_not_found`` as for all changes.
         """
         user = self.require(request, tag)
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise missing("vhost_not_found") if request.method in ("PUT", "POST") else not_found()
-        if not self.sees(user, vhost.name):
+        if not self.can_see(user, vhost.name):
             raise not_authorised(_VHOST_REFUSAL)
         return user, vhost
 
-    def require_acting(self, request: web.Request) -> tuple[User, VirtualHost]:
-        """Like require_vhost_permissions(), for what RabbitMQ does through a connection in the user's name.
+    def require_connect(self, request: web.Request) -> tuple[User, VirtualHost]:
+        """Return user and virtual host for an operation that RabbitMQ does through a connection of the user.
 
         Raises:
-            HTTPUnauthorized: It may not, or there is no such virtual host.
+            HTTPUnauthorized: The user has no permissions in the virtual host, or it does not exist.
         """
         user = self.require(request, "management")
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise not_authorised("Access refused.")
         if self._accounts.permissions(user.name, vhost.name) is None:
-            raise not_authorised("Access refused." if self.sees(user, vhost.name) else _VHOST_REFUSAL)
+            raise not_authorised("Access refused." if self.can_see(user, vhost.name) else _VHOST_REFUSAL)
         return user, vhost
 
     def listed_vhosts(self, request: web.Request, tag: str = "management") -> tuple[User, list[VirtualHost]]:
-        """The user of a request, and the virtual hosts whose objects it wants listed and may see.
+        """Return the user of a request and the virtual hosts to list, of those that the user may see.
 
-        That is the one that the path names, or the header X-Vhost; all where neither does.
+        The virtual host is named by the path or by the header X-Vhost. Without either, all are listed.
 
         Raises:
-            HTTPUnauthorized: It may not.
-            HTTPNotFound: There is no virtual host of that name.
+            HTTPUnauthorized: The user may not see the virtual host.
+            HTTPNotFound: The virtual host in the path does not exist.
         """
         if "vhost" in request.match_info:
             user, vhost = self.require_vhost(request, tag)
@@ -212,22 +218,22 @@ class Access:
         user = self.require(request, tag)
         name = request.headers.get("x-vhost")
         if not name:
-            return user, [vhost for vhost in self._broker.vhosts.values() if self.sees(user, vhost.name)]
-        if not self.sees(user, name):
+            return user, [vhost for vhost in self._broker.vhosts.values() if self.can_see(user, vhost.name)]
+        if not self.can_see(user, name):
             raise not_authorised(_VHOST_REFUSAL)
         named = self._broker.vhosts.get(name)
         return user, [] if named is None else [named]
 
-    def sees(self, user: User, vhost_name: str) -> bool:
-        """Whether a user may look at the objects of a virtual host."""
+    def can_see(self, user: User, vhost_name: str) -> bool:
+        """Check whether a user may see the objects of a virtual host."""
         return has_tag(user, "administrator") or self._accounts.permissions(user.name, vhost_name) is not None
 
 
 def _read_login(header: str) -> tuple[str, str]:
-    """Name and password in an Authorization header.
+    """Return name and password from an Authorization header.
 
     Raises:
-        ValueError: It is not of HTTP Basic.
+        ValueError: The header is not valid HTTP Basic authentication.
     """
     scheme, _, encoded = header.partition(" ")
     name, colon, password = (
@@ -239,15 +245,15 @@ def _read_login(header: str) -> tuple[str, str]:
 
 
 def has_tag(user: User, tag: str) -> bool:
-    """Whether a user has the rights of a tag: administrator, monitoring, policymaker or management."""
-    return any(tag in _INCLUDED.get(given, ()) for given in user.tags)
+    """Check whether a user has the rights of a tag: administrator, monitoring, policymaker or management."""
+    return any(tag in _INCLUDED.get(user_tag, ()) for user_tag in user.tags)
 
 
 async def read_object(request: web.Request) -> Mapping[str, Any]:
-    """The JSON object in a request's body; an empty body is an empty object.
+    """Return the JSON object in a request's body; an empty body is an empty object.
 
     Raises:
-        HTTPBadRequest: It is no JSON object, or too long.
+        HTTPBadRequest: The body is not a JSON object, or too long.
     """
     body = await read_body(request)
     if not body:

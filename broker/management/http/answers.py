@@ -1,4 +1,4 @@
-"""Answers as JSON, with the columns that were asked for."""
+"""JSON responses, optionally with a selection of columns."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any, Final, TypeAlias
 from aiohttp import Payload, web
 from aiohttp.abc import AbstractStreamWriter
 
-#: A long answer is sent in pieces of about this many characters.
+#: Long responses are sent in pieces of about this many characters.
 _PIECE_SIZE: Final = 131_072
 
-#: What is wanted of an object, key by key; an empty mapping wants all that is below.
+#: Selected keys of an object, nested; an empty mapping selects everything below its key.
 Columns: TypeAlias = "dict[str, Columns]"
 
 
 def encode(document: object) -> str:
-    """A document as JSON, without white space."""
+    """Return a document as JSON without white space."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def json_answer(document: object, status: int = 200) -> web.Response:
-    """An answer with a body."""
+    """Return a response with a document as JSON."""
     return json_text_answer(encode(document), status)
 
 
 def json_text_answer(text: str, status: int = 200) -> web.Response:
-    """An answer whose body is JSON already."""
-    # A name that is not UTF-8 still makes an answer that is.
+    """Return a response whose body is already encoded as JSON."""
+    # Names may not be UTF-8; the response must be.
     return web.Response(
         status=status, body=text.encode("utf-8", "replace"), headers={"content-type": "application/json"}
     )
 
 
 class LongText:
-    """A long JSON text that is put together of many short ones."""
+    """Builder of a long JSON text from many short ones."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -44,29 +44,29 @@ class LongText:
         self._size = 0
 
     def add(self, text: str) -> None:
-        """Add some at the end."""
+        """Append text."""
         self._waiting.append(text)
         self._size += len(text)
         if self._size >= _PIECE_SIZE:
-            self._pieces.append(self._rest())
+            self._pieces.append(self._encode_added())
 
     def answer(self) -> web.Response:
-        """The answer with all of it; it is sent piece by piece if it is long."""
-        rest = self._rest()
-        body = Pieces([*self._pieces, rest]) if self._pieces else rest
+        """Return the response with all text; a long one is sent in pieces."""
+        rest = self._encode_added()
+        body = ChunkedBody([*self._pieces, rest]) if self._pieces else rest
         return web.Response(body=body, headers={"content-type": "application/json"})
 
-    def _rest(self) -> bytes:
+    def _encode_added(self) -> bytes:
         rest = "".join(self._waiting).encode("utf-8", "replace")
         self._waiting, self._size = [], 0
         return rest
 
 
-class Pieces(Payload):
-    """A body that is sent piece by piece, so that others have a turn in between.
+class ChunkedBody(Payload):
+    """A body that is sent in pieces; other connections are served in between.
 
     Args:
-        pieces: All of it.
+        pieces: The body.
     """
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
@@ -75,24 +75,24 @@ class Pieces(Payload):
         self._size = sum(map(len, pieces))
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """All of it as text."""
+        """Return the body as text."""
         return b"".join(self._pieces).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send it."""
+        """Send the body."""
         for piece in self._pieces:
             await writer.write(piece)
             await asyncio.sleep(0)
 
 
 def object_answer(request: web.Request, document: Mapping[str, Any]) -> web.Response:
-    """An answer with one object, or with its columns that the request wants."""
+    """Return a response with one object, or with the columns of it that the request selects."""
     columns = wanted_columns(request)
     return json_answer(document if columns is None else select(document, columns))
 
 
 def wanted_columns(request: web.Request) -> Columns | None:
-    """The columns that a request wants (``columns=a,b.c``); None for all."""
+    """Return the columns that a request selects (``columns=a,b.c``); None for all."""
     text = request.query.get("columns")
     if text is None:
         return None
@@ -105,7 +105,7 @@ def wanted_columns(request: web.Request) -> Columns | None:
 
 
 def select(document: Any, columns: Columns) -> Any:
-    """The columns of an object; of a list, those of its objects. What it does not have is left out."""
+    """Return the selected columns of an object, or of each object in a list. Missing columns are skipped."""
     if not columns:
         return document
     if isinstance(document, Mapping):

@@ -1,4 +1,4 @@
-"""What request bodies hold: keys that have to be there, values of the types that RabbitMQ takes."""
+"""Validation of request bodies: required keys, and values of the types that RabbitMQ accepts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from leveret.broker.management.http.errors import bad_request
 from leveret.protocol.constants import INT64_END, SHORTSTR_MAX
 from leveret.protocol.field_table import FieldTable
 
-#: From here on Erlang prints a list on several lines.
-_LINE: Final = 80
+#: Longer lists are printed on several lines by Erlang.
+_LINE_WIDTH: Final = 80
 _DIGITS_MAX: Final = 1000
 _NEXT_LINE: Final = "\n "
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -23,26 +23,26 @@ _WHITE_SPACE: Final = str.maketrans("", "", " \t\r\n")
 
 
 class IntegerTooLong(ValueError):
-    """An integer of more digits than are read."""
+    """Raised for an integer with too many digits."""
 
 
 def require_keys(document: Mapping[str, Any], *keys: str) -> None:
-    """Refuse a body that lacks keys.
+    """Refuse a body without the required keys.
 
     Raises:
-        HTTPBadRequest: It does; the text names all of them, in the order given.
+        HTTPBadRequest: Keys are missing; the text names all of them, in the order of the arguments.
     """
     lacking = [f"{{key_missing,{key}}}" for key in keys if key not in document]
     if lacking:
         text = ",".join(lacking)
-        raise bad_request(f"[{text if len(text) + 2 <= _LINE else text.replace(',{', ',' + _NEXT_LINE + '{')}]")
+        raise bad_request(f"[{text if len(text) + 2 <= _LINE_WIDTH else text.replace(',{', ',' + _NEXT_LINE + '{')}]")
 
 
 def read_flag(document: Mapping[str, Any], key: str) -> bool:
-    """A boolean, also one written as a string; false where it is missing.
+    """Return a boolean of a body. It may be a string; a missing one is false.
 
     Raises:
-        HTTPBadRequest: It is something else.
+        HTTPBadRequest: The value is not a boolean.
     """
     value = document.get(key, False)
     if value in ("true", "false"):
@@ -53,11 +53,11 @@ def read_flag(document: Mapping[str, Any], key: str) -> bool:
 
 
 def parse_integer(text: str) -> int:
-    """An integer as Erlang reads it: sign and digits, no white space, no underscores.
+    """Return an integer in Erlang's syntax: sign and digits, no white space, no underscores.
 
     Raises:
-        IntegerTooLong: It has so many digits that reading it takes long; no number of ours has.
-        ValueError: It is something else.
+        IntegerTooLong: It has more than 1000 digits, which take long to read.
+        ValueError: It is not an integer.
     """
     if _INTEGER.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not an integer")
@@ -67,10 +67,10 @@ def parse_integer(text: str) -> int:
 
 
 def read_integer(value: Any) -> int:
-    """An integer, also one written as a string.
+    """Return an integer, which may be a string.
 
     Raises:
-        HTTPBadRequest: It is something else.
+        HTTPBadRequest: The value is not an integer.
     """
     if isinstance(value, str):
         try:
@@ -83,10 +83,10 @@ def read_integer(value: Any) -> int:
 
 
 def read_text(document: Mapping[str, Any], key: str) -> str:
-    """A string that has to be there.
+    """Return a required string of a body.
 
     Raises:
-        HTTPBadRequest: It is something else.
+        HTTPBadRequest: The value is missing or not a string.
     """
     value = document.get(key)
     if not isinstance(value, str):
@@ -95,10 +95,10 @@ def read_text(document: Mapping[str, Any], key: str) -> str:
 
 
 def read_as_text(value: Any) -> str:
-    """A value where RabbitMQ takes any that is not made of others for a string: null is ``null``, 1 is ``1``.
+    """Return a scalar as a string, where RabbitMQ accepts any scalar: null is ``null``, 1 is ``1``.
 
     Raises:
-        HTTPBadRequest: It is a list or an object.
+        HTTPBadRequest: The value is a list or an object.
     """
     if isinstance(value, str):
         return value
@@ -108,10 +108,10 @@ def read_as_text(value: Any) -> str:
 
 
 def read_base64(text: Any) -> bytes:
-    """What a text in base 64 stands for; white space in it does not matter.
+    """Decode base64; white space is ignored.
 
     Raises:
-        HTTPBadRequest: It is not text, or not in base 64.
+        HTTPBadRequest: The value is not a string, or not base64.
     """
     try:
         return base64.b64decode(text.translate(_WHITE_SPACE), validate=True)
@@ -120,19 +120,22 @@ def read_base64(text: Any) -> bytes:
 
 
 def read_arguments(document: Mapping[str, Any]) -> FieldTable:
-    """The field ``arguments``; an empty list is an empty table, as some clients have it.
+    """Return the field ``arguments``. An empty list is an empty table, because some clients send one.
 
     Raises:
-        HTTPBadRequest: It is not an object, or has values that no field table has.
+        HTTPBadRequest: It is not an object, or has values that a field table cannot have.
     """
     return read_table(document.get("arguments") or {}, "arguments")
 
 
 def read_table(value: Any, what: str) -> FieldTable:
-    """A field table out of a JSON object.
+    """Return a JSON object as a field table.
 
+    Args:
+        value: The JSON object.
+        what: Its name in the error text.
     Raises:
-        HTTPBadRequest: It is not an object, or has values that no field table has.
+        HTTPBadRequest: It is not an object, or has values that a field table cannot have.
     """
     if not isinstance(value, Mapping):
         raise bad_request(f"{what} must be an object")
@@ -142,10 +145,10 @@ def read_table(value: Any, what: str) -> FieldTable:
 
 
 def check_depth(value: Any) -> None:
-    """Refuse a value with more objects and lists inside of each other than field tables may have.
+    """Refuse a value that is nested deeper than field tables may be.
 
     Raises:
-        HTTPBadRequest: It is nested too deep.
+        HTTPBadRequest: The value is nested too deep.
     """
     try:
         refuse_deep(value)
@@ -169,13 +172,13 @@ def _check_values(value: Any) -> None:
 
 
 def check_length(name: str, what: str = "name") -> str:
-    """Return a name or routing key, if AMQP can carry it.
+    """Return a name or routing key if it fits into a short string.
 
     Args:
         name: The name.
-        what: What the refusal calls it.
+        what: Its name in the error text.
     Raises:
-        HTTPBadRequest: It has more than 255 bytes.
+        HTTPBadRequest: It is longer than 255 bytes.
     """
     size = len(name.encode("utf-8", "surrogateescape"))
     if size > SHORTSTR_MAX:

@@ -1,4 +1,4 @@
-"""Who is logged in to the pages of the UI: random tokens in cookies, held in memory."""
+"""Sessions of users that are logged in to the web pages: random tokens in cookies, kept in memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from aiohttp import web
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.users import User
 from leveret.broker.management.http.cross_origin import is_cross_origin
-from leveret.broker.management.http.methods import READING
+from leveret.broker.management.http.methods import SAFE_METHODS
 
-#: A session ends when it has not been used for this many seconds. A page that refreshes itself uses it.
+#: A session expires when it has not been used for this many seconds. A page that refreshes itself uses it.
 IDLE_SECONDS: Final = 3600.0
-#: Sessions held at most; of the user with the most of them the one that was used least recently ends first.
+#: Maximum number of sessions. Above it, the least recently used one of the user with the most sessions ends.
 _SESSIONS_MAX: Final = 4096
-#: Sessions of one user, likewise.
+#: Maximum number of sessions of one user. Above it, the least recently used one ends.
 _SESSIONS_OF_A_USER: Final = 256
-#: Sent by the UI with every request. A page of another origin cannot, without being asked whether it may.
+#: Sent by the web pages with every request. Browsers do not let pages of another origin send it without a preflight.
 UI_HEADER: Final = "x-leveret-ui"
 
 
@@ -35,23 +35,23 @@ class _Session:
 
 
 class BrowserSessions:
-    """The sessions of one broker. They end with it.
+    """The sessions of one broker. They end when it stops.
 
     Args:
-        accounts: Who there is. A session ends when its user is deleted or gets another password; its rights are
-            those that the user's tags give at the moment.
-        clock: Seconds, of a clock that never goes back.
+        accounts: Users and permissions. A session ends when its user is deleted or gets another password. It has
+            the rights of the user's current tags.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(self, accounts: Accounts, clock: Callable[[], float] = time.monotonic) -> None:
         self._accounts = accounts
         self._clock = clock
-        #: By a hash of the token, so that nothing in memory lets anybody in; the least recently used one first.
+        #: By a hash of the token, so that memory has no valid token; the least recently used session first.
         self._sessions: dict[bytes, _Session] = {}
         self._counts: Counter[str] = Counter()
 
     def start(self, user: User) -> str:
-        """Begin a session; return its token, 43 characters that nobody can guess."""
+        """Start a session; return its token, 43 random characters."""
         token = secrets.token_urlsafe(32)
         self._sessions[_digest(token)] = _Session(user.name, user.password_hash, self._clock())
         self._counts[user.name] += 1
@@ -63,7 +63,7 @@ class BrowserSessions:
         return token
 
     def _end_oldest(self, username: str) -> None:
-        """End the session of a user that was used least recently."""
+        """End the least recently used session of a user."""
         self._pop(next(digest for digest, session in self._sessions.items() if session.username == username))
 
     def _pop(self, digest: bytes) -> _Session | None:
@@ -75,7 +75,7 @@ class BrowserSessions:
         return session
 
     def user(self, token: str) -> User | None:
-        """Whose session it is, as the user is now; None if there is none or it has ended."""
+        """Return the current user of a session; None if the session does not exist or has ended."""
         digest, now = _digest(token), self._clock()
         session = self._pop(digest)
         if session is None or now - session.last_used > IDLE_SECONDS:
@@ -89,7 +89,7 @@ class BrowserSessions:
         return user
 
     def end(self, token: str) -> None:
-        """End a session; fine if there is none."""
+        """End a session, if it exists."""
         self._pop(_digest(token))
 
 
@@ -98,24 +98,24 @@ def _digest(token: str) -> bytes:
 
 
 def cookie_name(request: web.Request) -> str:
-    """The name of the cookie; it has the port in it, since cookies do not tell the ports of a host apart."""
+    """Return the name of the cookie. It includes the port, because cookies are shared by all ports of a host."""
     address = request.transport.get_extra_info("sockname") if request.transport is not None else None
     return f"leveret_session_{address[1]}" if isinstance(address, tuple) else "leveret_session"
 
 
 def session_token(request: web.Request) -> str | None:
-    """The token of a request; None if it has none.
+    """Return the session token of a request; None if it has none or may not use it.
 
-    A request that changes something needs the header of the UI beside it. Pages of other origins log in by themselves,
-    also where they may use the API.
+    A request that changes something also needs the header of the web pages. Pages of other origins cannot use the
+    session, even where they may use the API.
     """
     if is_cross_origin(request):
         return None
-    if request.method not in READING and not is_from_ui(request.headers):
+    if request.method not in SAFE_METHODS and not is_from_ui(request.headers):
         return None
     return request.cookies.get(cookie_name(request))
 
 
 def is_from_ui(headers: Mapping[str, str]) -> bool:
-    """Whether a request comes from the pages of the UI."""
+    """Check whether a request comes from the web pages."""
     return UI_HEADER in headers

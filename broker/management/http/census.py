@@ -1,4 +1,4 @@
-"""Totals for an answer."""
+"""Totals of all counters, for one response."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leveret.broker.core.stats.census import Census
 
 
 async def count_all(broker: Broker) -> Census:
-    """Add up what all objects have counted, without holding anybody up."""
+    """Add up the counters of all objects in slices; other connections are served in between."""
     census = Census(broker)
     async for _ in in_slices(census.steps()):
         pass

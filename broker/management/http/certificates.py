@@ -1,6 +1,6 @@
-"""Until when certificates are valid.
+"""Expiry times of certificates.
 
-The ssl module tells that of a peer's certificate alone, so the few bytes that matter are read here.
+The ssl module reads the expiry time of a peer's certificate only, so the field is parsed here.
 
 Source: RFC 5280 section 4.1 (certificates), ITU-T X.690 (DER)
 """
@@ -17,18 +17,18 @@ from typing import Final
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
-#: Of TBSCertificate, in front of the validity: serial number, signature, issuer.
+#: Fields of TBSCertificate before the validity: serial number, signature, issuer.
 _BEFORE_VALIDITY: Final = 3
 
 
 def valid_until(path: Path) -> list[datetime]:
-    """When the certificates in a file expire, in the order in which they stand there.
+    """Return the expiry times of the certificates in a file, in file order.
 
     Args:
         path: A PEM file; keys in it are skipped.
     Raises:
-        OSError: It cannot be read.
-        ValueError: What is in it is not a certificate.
+        OSError: The file cannot be read.
+        ValueError: A certificate in it is malformed.
     """
     return [_not_after(ssl.PEM_cert_to_DER_cert(pem)) for pem in _PEM.findall(path.read_text("ascii", "replace"))]
 
@@ -41,14 +41,14 @@ def _not_after(certificate: bytes) -> datetime:
     rest = [*([] if tag == _VERSION else [first]), *fields]
     (_, _), (tag, end) = _elements(rest[_BEFORE_VALIDITY][1])
     text = end.decode("ascii")
-    # Years of two digits are those from 1950 to 2049.
+    # Two-digit years are 1950 to 2049.
     if tag == _UTC_TIME:
         text = ("20" if text < "5" else "19") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
 def _elements(octets: bytes) -> Iterator[tuple[int, bytes]]:
-    """The DER elements of a sequence: tag and content."""
+    """Iterate over the DER elements of a sequence: tag and content."""
     at = 0
     while at < len(octets):
         if at + 2 > len(octets):

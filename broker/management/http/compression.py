@@ -1,4 +1,4 @@
-"""Whether a client takes compressed answers."""
+"""Check of the header Accept-Encoding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiohttp import hdrs, web
 
 
 def accepts_gzip(request: web.Request) -> bool:
-    """Whether the header Accept-Encoding names gzip, and not with the weight 0.
+    """Check whether the header Accept-Encoding allows gzip: it is named with a weight other than 0.
 
     Source: RFC 9110 section 12.5.3
     """

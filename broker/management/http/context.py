@@ -1,4 +1,4 @@
-"""What the controllers of the HTTP API work on."""
+"""Context that the controllers of the HTTP API share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from leveret.broker.management.http.access import Access
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The parts of the broker that can be looked into and changed.
+    """The parts of the broker that controllers read and change.
 
     Args:
         broker: Virtual hosts, connections, alarms, statistics.
         accounts: Users and permissions.
         node: Name and addresses of the node.
         settings: The configuration.
-        access: Who may ask for what.
-        save: Makes changes durable; called after every request that may have made some.
+        access: Authentication and authorization.
+        save: Makes changes durable; called after every request that may have changed something.
     """
 
     broker: Broker

@@ -1,4 +1,4 @@
-"""Pages of other origins that may use the API (CORS).
+"""Cross-origin resource sharing (CORS).
 
 Source: https://www.rabbitmq.com/docs/management#cors, and RabbitMQ 3.10.8 observed.
 """
@@ -12,18 +12,18 @@ from leveret.broker.config.options import Cors
 
 
 def allow_origins(options: Cors) -> Middleware:
-    """A middleware that tells browsers which pages of other origins may use the API.
+    """Return a middleware that tells browsers which other origins may use the API.
 
     Args:
-        options: The configuration; without origins nothing is said, and browsers refuse them all.
+        options: The configuration. Without allowed origins no header is set, and browsers refuse all of them.
     """
     allowed = frozenset(options.allow_origins)
 
     @web.middleware
-    async def say_who_may(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def add_cors_headers(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
         origin = request.headers.get(hdrs.ORIGIN)
-        # Every origin by a star is still answered by its name: with credentials browsers want it so.
+        # With credentials, browsers require the name of the origin even if all origins are allowed.
         if origin is None or not (origin in allowed or "*" in allowed):
             return response
         headers = response.headers
@@ -37,4 +37,4 @@ def allow_origins(options: Cors) -> Middleware:
                 headers[hdrs.ACCESS_CONTROL_ALLOW_HEADERS] = wanted
         return response
 
-    return say_who_may
+    return add_cors_headers

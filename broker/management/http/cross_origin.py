@@ -1,4 +1,4 @@
-"""Requests that a page of somebody else's makes a browser send."""
+"""Refuses changes requested by pages of another origin."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.management.http.errors import failure
-from leveret.broker.management.http.methods import READING
+from leveret.broker.management.http.methods import SAFE_METHODS
 
-_OWN: Final = ("same-origin", "none")
+_SAME_ORIGIN: Final = ("same-origin", "none")
 
 
 def refuse_cross_origin_changes(allowed: Collection[str] = ()) -> Middleware:
-    """A middleware that refuses changes asked for by pages of another origin.
+    """Return a middleware that refuses changes requested by pages of another origin.
 
-    Programs that are not browsers send neither Origin nor Sec-Fetch-Site, and are let through.
+    Programs that are not browsers send neither Origin nor Sec-Fetch-Site, and are not refused.
 
     Args:
-        allowed: Origins that may all the same, for example ``https://console.example``; ``*`` for all.
+        allowed: Origins that are allowed, for example ``https://console.example``; ``*`` for all.
     """
 
     @web.middleware
     async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.method not in READING and is_cross_origin(request, allowed):
+        if request.method not in SAFE_METHODS and is_cross_origin(request, allowed):
             reason = "A page of another origin may not change anything here."
             raise failure(web.HTTPForbidden, "foreign_origin", reason)
         return await handler(request)
@@ -35,19 +35,19 @@ def refuse_cross_origin_changes(allowed: Collection[str] = ()) -> Middleware:
 
 
 def is_cross_origin(request: web.Request, allowed: Collection[str] = ()) -> bool:
-    """Whether a browser says that a request is made by a page of another origin."""
+    """Check whether a request was made by a page of another origin, according to the browser's headers."""
     origin = request.headers.get(hdrs.ORIGIN)
     if origin is not None and ("*" in allowed or origin in allowed):
         return False
-    # It is right behind any proxy, but comes only over TLS and from this machine.
+    # Sec-Fetch-Site is correct behind any proxy, but browsers send it only over TLS or to localhost.
     site = request.headers.get("sec-fetch-site")
     if site is not None:
-        return site not in _OWN
+        return site not in _SAME_ORIGIN
     return origin is not None and _host(origin) not in _own_hosts(request)
 
 
 def _host(origin: str) -> str:
-    """Host and port of an origin; "" if it has none, such as ``null``."""
+    """Return host and port of an origin; "" if it has none, such as ``null``."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -55,6 +55,6 @@ def _host(origin: str) -> str:
 
 
 def _own_hosts(request: web.Request) -> set[str]:
-    """What we are called, a proxy's word included: foreign pages cannot send that header without being asked."""
+    """Return the host names of this server. X-Forwarded-Host is trusted: other origins cannot send it."""
     names = (request.headers.get(name, "") for name in (hdrs.HOST, hdrs.X_FORWARDED_HOST))
     return {name.strip().lower() for name in names if name}

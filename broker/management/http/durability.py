@@ -1,4 +1,4 @@
-"""Waiting until something is on disk."""
+"""Waits until changes are on disk."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from leveret.broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
 from leveret.broker.management.http.errors import failure
 
 
-async def durable(broker: Broker) -> None:
-    """Wait until all that queues have taken so far is on disk, as far as it has to be.
+async def wait_until_stored(broker: Broker) -> None:
+    """Wait until all messages published so far are on disk, as far as they are persistent.
 
     Args:
-        broker: Has the queues.
+        broker: The broker with the queues.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
@@ -24,19 +24,19 @@ async def durable(broker: Broker) -> None:
         if not done.done():
             done.set_result(None)
 
-    # What this turn has brought is written at its end, and only then can it be synced.
+    # The messages of this turn are written at its end and can be synced only then.
     loop.call_soon(broker.storage.when_synced, finish)
     await done
-    await written(broker.gate)
+    await wait_until_committed(broker.gate)
 
 
-async def written(gate: DefinitionsGate) -> None:
-    """Wait until all definitions that have been changed so far are on disk.
+async def wait_until_committed(gate: DefinitionsGate) -> None:
+    """Wait until all changes of definitions so far are on disk.
 
     Args:
-        gate: Knows when.
+        gate: Calls back when they are written.
     Raises:
-        HTTPServiceUnavailable: They could not be written for 30 s; they are as soon as that is possible.
+        HTTPServiceUnavailable: They could not be written for 30 s. They are written as soon as possible.
     """
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

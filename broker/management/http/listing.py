@@ -1,4 +1,4 @@
-"""Lists of objects: filter, sort, page, columns; built in slices, so that a long one holds nobody up."""
+"""Lists of objects: filter, sort, page, columns. Built in slices; other connections are served in between."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from leveret.broker.core.slices import in_slices
 from leveret.broker.management.http.answers import LongText, encode, select, wanted_columns
 from leveret.broker.management.http.bodies import parse_integer
 from leveret.broker.management.http.errors import bad_request, failure
-from leveret.broker.management.http.patterns import compile_apart
+from leveret.broker.management.http.patterns import compile_in_thread
 from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 from leveret.policies.patterns import Pattern
 
 Item = TypeVar("Item")
-#: An object behind what it is sorted by: the value asked for, and the order among equals.
+#: Sort key, default order and object. The default order decides among equal sort keys.
 _Keyed: TypeAlias = tuple[tuple[int, Any], Any, Item]
 _key: Final = itemgetter(0, 1)
 _UNRANKED: Final = (0, 0)
 
 _PAGE_SIZE: Final = 100
 _PAGE_SIZE_MAX: Final = 500
-#: Objects that are sorted at once.
-_PIECE: Final = 500
-#: How Erlang orders values of different types.
+#: Objects that are sorted in one step.
+_SORT_STEP: Final = 500
+#: Erlang's order of values of different types.
 _RANKS: Final[Mapping[type, int]] = {int: 1, float: 1, bool: 2, type(None): 2, dict: 3, list: 4, tuple: 4, str: 5}
 
 
 @dataclass(frozen=True)
 class View(Generic[Item]):
-    """How the objects of one kind are listed.
+    """Description of how the objects of one kind are listed.
 
     Args:
-        describe: The document of an object.
-        order: What objects are sorted by if nothing else is asked for, and among equals.
-        keys: Values of the document that can be had without making it, by column; sorting by others makes the
+        describe: Returns the document of an object.
+        order: Returns the default sort key, also used among equal objects.
+        keys: Columns that can be computed without the document, by name. Sorting by other columns creates the
             documents of all objects.
-        name: What the filter ``name`` looks at.
-        alias: What it looks at besides, "" for nothing.
+        name: Returns the text that the filter ``name`` searches.
+        alias: Returns a further text that it searches; "" for none.
     """
 
     describe: Callable[[Item], Mapping[str, Any]]
@@ -52,19 +52,19 @@ class View(Generic[Item]):
     name: Callable[[Item], str] = lambda item: str(getattr(item, "name", ""))
     alias: Callable[[Item], str] | None = None
 
-    def fits(self, item: Item, matches: Callable[[str], object]) -> bool:
-        """Whether an object passes the filter."""
+    def matches_filter(self, item: Item, matches: Callable[[str], object]) -> bool:
+        """Check whether an object passes the filter."""
         return bool(matches(self.name(item)) or (self.alias is not None and matches(self.alias(item))))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The part of a list that is wanted.
+    """The page of a list that a request selects.
 
     Args:
-        number: 1 or more.
-        size: 1..500 objects.
-        matches: Whether a name passes the filter.
+        number: Page number, 1 or more.
+        size: Objects per page, 1..500.
+        matches: Checks whether a name passes the filter.
     """
 
     number: int
@@ -79,24 +79,24 @@ async def list_answer(
     paginated: bool = False,
     extra: Mapping[str, Any] | None = None,
 ) -> web.Response:
-    """Answer with a list.
+    """Return a response with a list.
 
     Args:
-        request: Its query says what is wanted: sort, sort_reverse, columns; page, page_size, name, use_regex.
+        request: Its query has sort, sort_reverse, columns; page, page_size, name, use_regex.
         items: All objects that the user may see.
-        view: How they are shown.
-        paginated: Whether the request may ask for a page.
-        extra: What a page says beside its numbers.
+        view: How the objects are listed.
+        paginated: Whether the request may select a page.
+        extra: Further fields of a page.
     Raises:
-        HTTPBadRequest: The page cannot be.
+        HTTPBadRequest: The page does not exist or its parameters are invalid.
     """
     if paginated and request.query.get("use_regex") == "true":
-        await compile_apart(_caseless(request.query.get("name", "")))
+        await compile_in_thread(_caseless(request.query.get("name", "")))
     page = read_page(request) if paginated else None
     listed = [item async for item in in_slices(items)]
     total = len(listed)
     if page is not None:
-        listed = [item async for item in in_slices(listed) if view.fits(item, page.matches)]
+        listed = [item async for item in in_slices(listed) if view.matches_filter(item, page.matches)]
     ordered = await _sorted(request, listed, view)
     if page is None:
         return await _encode_all(request, ordered, view, "[", "]")
@@ -117,10 +117,10 @@ async def list_answer(
 
 
 def read_page(request: web.Request) -> Page | None:
-    """The page that a request wants; None without ``page``.
+    """Return the page that a request selects; None without ``page``.
 
     Raises:
-        HTTPBadRequest: It is not in range, or no number; the name is not a regular expression.
+        HTTPBadRequest: A number is invalid or out of range, or the name is not a regular expression.
     """
     query = request.query
     if "page" not in query:
@@ -150,10 +150,10 @@ def _caseless(source: str) -> str:
 
 
 def _search(pattern: Pattern, name: str) -> bool:
-    """Whether a pattern matches a name.
+    """Check whether a pattern matches a name.
 
     Raises:
-        HTTPBadRequest: It takes too long, and would for each of the other names.
+        HTTPBadRequest: Matching takes too long. It would for the other names, too.
     """
     try:
         return pattern.search(name)
@@ -185,18 +185,18 @@ async def _sorted(request: web.Request, items: list[Item], view: View[Item]) -> 
 
 
 async def _merge_sort(keyed: list[_Keyed[Item]], backwards: bool) -> Iterable[_Keyed[Item]]:
-    """Sort by the first two parts: pieces at once, what they come to while it is read."""
-    if len(keyed) <= _PIECE:
+    """Sort by key and default order: sort pieces one by one, and merge them while the result is read."""
+    if len(keyed) <= _SORT_STEP:
         keyed.sort(key=_key, reverse=backwards)
         return keyed
-    pieces = [keyed[start : start + _PIECE] for start in range(0, len(keyed), _PIECE)]
+    pieces = [keyed[start : start + _SORT_STEP] for start in range(0, len(keyed), _SORT_STEP)]
     async for piece in in_slices(pieces):
         piece.sort(key=_key, reverse=backwards)
     return merge(*pieces, key=_key, reverse=backwards)
 
 
 def _ranked(value: Any) -> tuple[int, Any]:
-    """A key that orders values of all types, a missing one (...) first."""
+    """Return a sort key for values of all types; a missing value (...) is first."""
     rank = _RANKS.get(type(value), 0)
     if rank == 0:
         return 0, 0
@@ -216,7 +216,7 @@ def _dotted(document: Any, path: Sequence[str]) -> Any:
 async def _encode_all(
     request: web.Request, items: Sequence[Item], view: View[Item], before: str, after: str
 ) -> web.Response:
-    """The documents of some objects with commas in between, as the answer."""
+    """Return the response with the documents of objects, separated by commas."""
     columns = wanted_columns(request)
     text = LongText()
     text.add(before)

@@ -1,4 +1,4 @@
-"""Holding back the answers to failed logins, so that guessing passwords takes time."""
+"""Delays responses to failed logins, so that guessing passwords is slow."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.auth.attempts import LoginThrottle
 
-#: The user whose password was wrong, set by who has found that out.
+#: Name of the user whose login failed; set by Access.authenticate().
 FAILED_LOGIN: Final = web.RequestKey("failed_login", str)
-#: Set while the answer is held back.
-HELD_BACK: Final = web.RequestKey("held_back", bool)
-#: So often it is looked whether the client is still there, in seconds.
-_LOOK_SECONDS: Final = 1.0
+#: Set while the response is delayed.
+DELAYED: Final = web.RequestKey("held_back", bool)
+#: Interval in seconds of the check whether the client is still connected.
+_CHECK_SECONDS: Final = 1.0
 
 
-def slow_logins(throttle: LoginThrottle) -> Middleware:
-    """A middleware that delays the answers to a client whose logins keep failing; other clients are served meanwhile.
+def delay_failed_logins(throttle: LoginThrottle) -> Middleware:
+    """Return a middleware that delays responses to a client whose logins keep failing.
 
     Args:
-        throttle: Says for how long.
+        throttle: Determines the delay.
     """
 
     @web.middleware
-    async def hold_back(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def delay_response(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
         finally:
             username = request.get(FAILED_LOGIN)
             if username is not None:
-                request[HELD_BACK] = True
+                request[DELAYED] = True
                 await _wait(request, throttle.failed(request.remote or "", username, _now()))
 
-    return hold_back
+    return delay_response
 
 
 async def _wait(request: web.Request, seconds: float) -> None:
-    """Wait, as long as the client does."""
+    """Wait, unless the client disconnects."""
     end = _now() + seconds
-    while request.transport is not None and (left := end - _now()) > 0:  # noqa: ASYNC110 - nobody says when it goes
-        await asyncio.sleep(min(left, _LOOK_SECONDS))
+    while request.transport is not None and (left := end - _now()) > 0:  # noqa: ASYNC110 - aiohttp has no event for disconnects
+        await asyncio.sleep(min(left, _CHECK_SECONDS))
 
 
 def _now() -> float:

@@ -1,8 +1,8 @@
-"""The methods of HTTP, by what they are for."""
+"""Groups of HTTP methods."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: They only ask (RFC 9110 section 9.2.1).
-READING: Final = ("GET", "HEAD", "OPTIONS")
+#: Safe methods, which change nothing (RFC 9110 section 9.2.1).
+SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS")

@@ -1,4 +1,4 @@
-"""What every request goes through: errors in RabbitMQ's form, response headers, compression, saving."""
+"""Middlewares of all requests: errors in RabbitMQ's format, response headers, compression, saving."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from leveret.broker.core.definitions_gate import DefinitionsGate
 from leveret.broker.management.http.accepted import require_json_accepted
 from leveret.broker.management.http.browser_sessions import is_from_ui
 from leveret.broker.management.http.compression import accepts_gzip
-from leveret.broker.management.http.durability import written
+from leveret.broker.management.http.durability import wait_until_committed
 from leveret.broker.management.http.errors import failure, from_fault, not_found
-from leveret.broker.management.http.methods import READING
+from leveret.broker.management.http.methods import SAFE_METHODS
 from leveret.protocol.faults import AmqpFault
 
 log = logging.getLogger("leveret.http")
 
 _METHODS: Final = ("HEAD", "GET", "POST", "PUT", "DELETE")
-#: Those of what does not exist.
-_READING: Final = "HEAD, GET, OPTIONS"
+#: Header Allow of paths that do not exist.
+_FILE_METHODS: Final = "HEAD, GET, OPTIONS"
 _JSON: Final = "application/json"
 _POLICY: Final = "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'"
-#: Bodies below are not worth compressing.
+#: Smallest body in bytes that is compressed.
 _COMPRESSED_MIN: Final = 301
 
 
-def saving(save: Callable[[], None]) -> Middleware:
-    """Have the changes of a request written.
+def save_after_changes(save: Callable[[], None]) -> Middleware:
+    """Return a middleware that saves the changes of a request.
 
     Args:
-        save: Does it.
+        save: Starts writing them.
     """
 
     @web.middleware
@@ -41,17 +41,17 @@ def saving(save: Callable[[], None]) -> Middleware:
         try:
             return await handler(request)
         finally:
-            if request.method not in READING:
+            if request.method not in SAFE_METHODS:
                 save()
 
     return save_changes
 
 
-def awaiting(gate: DefinitionsGate) -> Middleware:
-    """Answer a request once its changes are on disk.
+def wait_for_changes(gate: DefinitionsGate) -> Middleware:
+    """Return a middleware that responds when the changes of a request are on disk.
 
     Args:
-        gate: Knows when they are.
+        gate: Calls back when they are.
     """
 
     @web.middleware
@@ -60,21 +60,21 @@ def awaiting(gate: DefinitionsGate) -> Middleware:
         try:
             return await handler(request)
         finally:
-            if gate.changes != changes and request.method not in READING:
-                await written(gate)
+            if gate.changes != changes and request.method not in SAFE_METHODS:
+                await wait_until_committed(gate)
 
     return await_changes
 
 
 @web.middleware
-async def in_form(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer errors as RabbitMQ does, and set the headers of all answers."""
+async def format_responses(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Format errors as RabbitMQ does, and set the headers of all responses."""
     try:
         response = await _answer(request, handler)
     except web.HTTPException as error:
         response = _as_response(error)
     if is_from_ui(request.headers):
-        # The browser would ask for name and password itself.
+        # With this header the browser would show its own login dialog.
         response.headers.popall(hdrs.WWW_AUTHENTICATE, None)
     _set_headers(response)
     if isinstance(response, web.Response) and response.body is not None:
@@ -91,23 +91,23 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPNotFound as error:
         if error.content_type == _JSON:
             raise
-        # That of the router has no JSON.
-        return _nowhere(request)
+        # Raised by the router, without a JSON body.
+        return _unknown_path(request)
     except (web.RequestPayloadError, ConnectionResetError):
-        # Its sender has gone in the middle, or it is not encoded as it says.
+        # The client disconnected while sending, or the body is not encoded as declared.
         raise failure(web.HTTPBadRequest, "bad_request", "the body cannot be read") from None
     except AmqpFault as fault:
         raise from_fault(fault) from None
     except RecursionError:
-        # Headers of some hundred tables, one inside the other: not for Python, and for no client that we know.
+        # Hundreds of nested tables, too deep for Python's stack. No known client sends them.
         raise failure(web.HTTPBadRequest, "bad_request", "nested too deep") from None
     except web.HTTPException:
         raise
     except Exception:
         log.exception("%s %s: internal error", request.method, request.path)
         raise failure(web.HTTPInternalServerError, "internal_server_error", "Internal Server Error") from None
-    if request.method in READING and response.content_type == _JSON:
-        # What needs no login.
+    if request.method in SAFE_METHODS and response.content_type == _JSON:
+        # Paths that need no login have not checked this yet.
         require_json_accepted(request)
     return response
 
@@ -116,26 +116,26 @@ def _allowed(request: web.Request, methods: str) -> web.Response:
     return web.Response(status=200 if request.method == hdrs.METH_OPTIONS else 405, headers={"allow": methods})
 
 
-def _nowhere(request: web.Request) -> web.Response:
-    """The answer below a path that does not exist: RabbitMQ looks for a file there, which can be read only.
+def _unknown_path(request: web.Request) -> web.Response:
+    """Return the response for a path that does not exist. RabbitMQ looks for a read-only file there.
 
     Raises:
-        HTTPNotFound: There is none.
-        HTTPNotAcceptable: The answer could not be read.
+        HTTPNotFound: The usual case.
+        HTTPNotAcceptable: The request does not accept JSON.
     """
     if request.method not in ("GET", "HEAD", "OPTIONS"):
-        return _allowed(request, _READING)
+        return _allowed(request, _FILE_METHODS)
     if "%2f" in request.rel_url.raw_path.lower():
-        # No file is called that.
+        # A file name cannot have a slash.
         return web.Response(status=400)
     if request.method == hdrs.METH_OPTIONS:
-        return _allowed(request, _READING)
+        return _allowed(request, _FILE_METHODS)
     require_json_accepted(request)
     raise not_found()
 
 
 def _as_response(error: web.HTTPException) -> web.Response:
-    """The same answer, without what aiohttp adds to it: RabbitMQ names no character set, and has no bodies of text."""
+    """Return the response of an error without aiohttp's additions: RabbitMQ sends no charset and no text bodies."""
     headers = {name: value for name, value in error.headers.items() if name.lower() != "content-type"}
     if error.content_type != _JSON:
         return web.Response(status=error.status, headers=headers)

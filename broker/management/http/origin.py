@@ -1,4 +1,4 @@
-"""Who publishes and takes messages over HTTP, as traced messages say it."""
+"""Origin of messages that are published and got over HTTP, for tracing."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from leveret.broker.core.tracing import Origin
 
 
 def http_origin(user: User) -> Origin:
-    """The origin of what a user does; RabbitMQ opens a connection of its own for it, and names that by its process."""
+    """Return the origin of a user's requests. RabbitMQ opens a connection for them, named after its process."""
     return Origin("<http>", 1, user.name)

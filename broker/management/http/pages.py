@@ -1,4 +1,4 @@
-"""The pages of the UI: files that a browser is sent as they are."""
+"""Serves the static files of the web pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leveret.broker.management.http.errors import not_found
 
 _ROOT: Final = Path(__file__).parents[1] / "ui"
 _INDEX: Final = "index.html"
-#: Stands in the index for the folder under which the other files are served.
+#: Placeholder in the index for the folder of the other files.
 _PLACEHOLDER: Final = b"{{assets}}"
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -32,43 +32,43 @@ _SECURITY: Final = {
     "cross-origin-opener-policy": "same-origin",
     "vary": "accept-encoding",
 }
-#: The folder's name changes with what is in it.
-_FOR_EVER: Final = "public, max-age=31536000, immutable"
+#: Browsers may cache the files forever, because the folder's name changes with their contents.
+_IMMUTABLE: Final = "public, max-age=31536000, immutable"
 
 
 class Pages:
-    """Serves the index at ``/``, all other files below ``/assets/HASH/``, where HASH is that of all of them.
+    """Serves the index at ``/`` and all other files below ``/assets/HASH/``, where HASH covers all files.
 
     Args:
-        root: Folder of the files; they are read once, when they are first asked for.
+        root: Folder of the files. They are read once, at the first request.
     """
 
     def __init__(self, root: Path = _ROOT) -> None:
         self._root = root
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [web.get("/", self.index), web.get("/assets/{hash:[0-9a-f]+}/{path:.+}", self.asset)]
 
     async def index(self, request: web.Request) -> web.Response:
-        """The one page there is; what it shows is in the part of the address that the server is not sent."""
+        """Serve the only page. What it shows depends on the URL's fragment, which browsers do not send."""
         body = self._files[_INDEX].replace(_PLACEHOLDER, f"assets/{self.hash}".encode())
         return _answer(_INDEX, body, "no-cache")
 
     async def asset(self, request: web.Request) -> web.Response:
-        """One of the other files.
+        """Serve one of the other files.
 
         Raises:
-            HTTPNotFound: There is none of that name, or it is of another version of the UI.
+            HTTPNotFound: The file does not exist, or belongs to another version of the web pages.
         """
         path = request.match_info["path"]
         if request.match_info["hash"] != self.hash or path not in self._files:
             raise not_found()
-        return _answer(path, self._files[path], _FOR_EVER)
+        return _answer(path, self._files[path], _IMMUTABLE)
 
     @cached_property
     def hash(self) -> str:
-        """Of the names and contents of all files, 16 hexadecimal digits."""
+        """Hash of the names and contents of all files, 16 hexadecimal digits."""
         digest = hashlib.sha256()
         for path, content in self._files.items():
             digest.update(f"{path}\0{len(content)}\0".encode())

@@ -1,4 +1,4 @@
-"""Patterns in requests, compiled where they hold nobody up."""
+"""Compiles patterns of requests without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.patterns import Pattern
 
-#: Characters that are compiled in a millisecond or two.
+#: Patterns up to this many characters are compiled in one or two milliseconds.
 _SHORT: Final = 200
 
 
-async def compile_apart(source: object) -> None:
-    """Compile a long pattern in a thread: it takes up to half a second. Who makes a ``Pattern`` of it next has it.
+async def compile_in_thread(source: object) -> None:
+    """Compile a long pattern in a thread, which takes up to half a second. The next ``Pattern`` of it is cached.
 
     Args:
-        source: The pattern, if it is one; what is wrong with it is told when it is used.
+        source: The pattern. An invalid one is reported when it is used.
     """
     if isinstance(source, str) and len(source) > _SHORT:
         with suppress(InvalidPattern):

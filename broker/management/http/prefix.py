@@ -1,4 +1,4 @@
-"""A path in front of all others, for brokers behind a proxy that serves more than them (``management.path_prefix``)."""
+"""Path prefix of all paths, for brokers behind a reverse proxy (``management.path_prefix``)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from aiohttp import web
 from leveret.broker.management.http.errors import not_found
 
 
-def prefixed(app: web.Application, prefix: str) -> web.Application:
-    """An application whose paths have a prefix; without one it is the application itself.
+def with_path_prefix(app: web.Application, prefix: str) -> web.Application:
+    """Return an application whose paths have a prefix; without a prefix, the application itself.
 
     Args:
         app: The application.
-        prefix: The path; slashes at its ends do not matter.
+        prefix: The prefix, with or without slashes at its ends.
     """
     path = prefix.strip("/")
     if not path:
@@ -20,15 +20,15 @@ def prefixed(app: web.Application, prefix: str) -> web.Application:
     outer = web.Application()
     outer.router.add_get(f"/{path}", _add_slash)
     outer.add_subapp(f"/{path}", app)
-    outer.router.add_route("*", "/{path:.*}", _nothing)
+    outer.router.add_route("*", "/{path:.*}", _not_found)
     return outer
 
 
 async def _add_slash(request: web.Request) -> web.Response:
-    """The index; its addresses of other files are relative."""
+    """Redirect to the index with a slash at the end, because its links are relative."""
     return web.Response(status=301, headers={"location": f"{request.path}/"})
 
 
-async def _nothing(request: web.Request) -> web.Response:
+async def _not_found(request: web.Request) -> web.Response:
     error = not_found()
     return web.Response(status=error.status, body=error.body, headers={"content-type": "application/json"})

@@ -1,4 +1,4 @@
-"""What aiohttp says about requests that are none."""
+"""Logger for aiohttp that drops errors caused by clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 
 class _ClientFaults(logging.Filter):
-    """Passes on what is our fault. A client that does not send HTTP could fill the log with tracebacks; it gets 400."""
+    """Filter that drops errors of clients, which get status 400. Otherwise they could fill the log with tracebacks."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         fault = record.exc_info[1] if record.exc_info else None
@@ -17,7 +17,7 @@ class _ClientFaults(logging.Filter):
 
 
 def protocol_log() -> logging.Logger:
-    """The logger for connections of HTTP clients."""
+    """Return the logger for connections of HTTP clients."""
     log = logging.getLogger("leveret.http.protocol")
     if not log.filters:
         log.addFilter(_ClientFaults())

@@ -1,4 +1,4 @@
-"""Counters and gauges with their rates and samples, as the HTTP API shows them."""
+"""Counters and gauges with their rates and samples, in the format of the HTTP API."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from leveret.broker.management.http.bodies import IntegerTooLong, parse_integer
 from leveret.broker.management.http.errors import bad_request
 from leveret.protocol.constants import INT64_END
 
-#: More samples than that are refused.
+#: Maximum number of samples in a request.
 _SAMPLES_MAX: Final = 500
 _KINDS: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
 
-#: Numbers by their name in the API: the places in a row whose sum they are.
+#: Numbers by their name in the API: each is the sum of these positions in a row.
 Numbers: TypeAlias = Mapping[str, tuple[int, ...]]
 
 
 class Range(NamedTuple):
-    """The samples that a request wants.
+    """The samples that a request selects.
 
     Args:
-        age: Seconds that the oldest one lies back.
-        increment: Seconds between them, 1 or more.
+        age: Age of the oldest sample in seconds.
+        increment: Seconds between samples, 1 or more.
     """
 
     age: int
@@ -36,26 +36,26 @@ class Range(NamedTuple):
 
 
 def numbers(fields: Sequence[str], *names: str, **sums: tuple[str, ...]) -> Numbers:
-    """Find numbers in the rows of a kind of object.
+    """Return the positions of numbers in the rows of a kind of object.
 
     Args:
-        fields: What the rows hold.
-        names: Of numbers that are named as they are there.
-        sums: Numbers that are the sum of others.
+        fields: Names of the columns of a row.
+        names: Numbers with the name of their column.
+        sums: Numbers that are sums of columns.
     """
     found = {name: (fields.index(name),) for name in names}
     return found | {name: tuple(fields.index(part) for part in parts) for name, parts in sums.items()}
 
 
 class Rates:
-    """Adds rates, and the samples that a request wants, to numbers.
+    """Adds rates and samples to numbers.
 
     Args:
         request: Its query names ranges: ``lengths_age`` and ``lengths_incr``, and so on for msg_rates, data_rates and
             node_stats.
-        broker: Knows when the last sample was due.
+        broker: Has the time of the last sample.
     Raises:
-        HTTPBadRequest: A range is too long, or has no increment.
+        HTTPBadRequest: A range has too many samples, or no increment.
     """
 
     __slots__ = ("_now", "_ranges")
@@ -70,11 +70,11 @@ class Rates:
         """Add numbers to a document, each with its ``_details``; return the document.
 
         Args:
-            document: To add to.
+            document: The document to extend.
             wanted: The numbers.
-            row: What they are now.
+            row: Their current values.
             followed: Has their history.
-            kind: Of the ranges, the one that counts for them.
+            kind: The range in the query that applies to them, for example ``lengths``.
         """
         history = followed.history
         rates = history.rates(self._now) if history is not None else None
@@ -92,7 +92,7 @@ class Rates:
         return document
 
     def rate(self, followed: Followed, places: Sequence[int]) -> float:
-        """The rate of a sum of numbers."""
+        """Return the rate of a sum of numbers, per second."""
         if followed.history is None:
             return 0.0
         rates = followed.history.rates(self._now)
@@ -120,7 +120,7 @@ class Rates:
 
 
 def _read_ranges(request: web.Request) -> dict[str, Range]:
-    """The ranges that a request names; one that is not complete, or no number, is skipped."""
+    """Return the ranges in a query. An incomplete range, or one that is not a number, is skipped."""
     ranges = {}
     for kind in _KINDS:
         texts = [request.query.get(f"{kind}_{name}") for name in ("age", "incr")]
@@ -141,12 +141,12 @@ def _invalid_range(age: object, increment: object) -> web.HTTPException:
 
 
 def message_stats(rates: Rates, groups: Sequence[Numbers], row: Sequence[int], followed: Followed) -> dict[str, Any]:
-    """The ``message_stats`` of an object: groups of numbers of which any has ever been more than 0.
+    """Return the ``message_stats`` of an object. Groups of numbers that are all 0 are left out.
 
     Args:
-        rates: Of the request.
+        rates: Rates of the request.
         groups: Numbers that are shown together.
-        row: What they are now.
+        row: Their current values.
         followed: Has their history.
     """
     shown: dict[str, Any] = {}
@@ -157,11 +157,11 @@ def message_stats(rates: Rates, groups: Sequence[Numbers], row: Sequence[int], f
 
 
 def delivery_numbers(fields: Sequence[str]) -> Numbers:
-    """The numbers about deliveries, which queues, channels, virtual hosts and the broker have in common."""
+    """Return the numbers about deliveries, common to queues, channels, virtual hosts and the broker."""
     names = ("ack", "deliver", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
     return numbers(fields, *names, deliver_get=("deliver", "deliver_no_ack", "get", "get_no_ack"))
 
 
 def publish_numbers(fields: Sequence[str]) -> Numbers:
-    """The numbers about publishes, which channels, virtual hosts and the broker have in common."""
+    """Return the numbers about publishes, common to channels, virtual hosts and the broker."""
     return numbers(fields, "publish", "confirm", "return_unroutable", "drop_unroutable")

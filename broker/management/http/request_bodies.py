@@ -1,10 +1,10 @@
-"""Reading the bodies of requests: how long they may be, and how long they may take.
+"""Reads request bodies with limits of size and time.
 
-Bodies are read as they come. What a client says of their encoding (Content-Encoding, a charset) is not looked at, as
-in RabbitMQ: a short body that inflates to a long one, or a slow codec, would hold everybody up.
+Content-Encoding and charset are ignored, as in RabbitMQ: a short body that inflates to a long one, or a slow codec,
+would block the event loop.
 
-Source: RabbitMQ 3.10.8 observed: 413 for a form above 64 kB, 400 for another body above 8 MB, 408 for a form that does
-not come within 5 s.
+Source: RabbitMQ 3.10.8 observed: 413 for a form above 64 kB, 400 for another body above 8 MB, 408 for a form that is
+not complete within 5 s.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from aiohttp.multipart import BodyPartReader
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.switches import SETTINGS
 
-#: A form has a name and a password.
+#: Maximum size of a form, which has a name and a password.
 _FORM_BYTES: Final = 64_000
 _FORM_FIELDS: Final = 64
 _FORM_SECONDS: Final = 5.0
-#: What browsers call a form.
+#: Content type of forms.
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-#: Definitions of a large broker have tens of thousands of entries.
+#: Maximum size of definitions; a large broker has tens of thousands of entries.
 _FILE_BYTES: Final = 64 * 1024 * 1024
-#: A body of the longest size that a slow line brings; one that makes no progress is given up much earlier.
+#: Time for a body of maximum size on a slow line. A body that makes no progress is aborted much earlier (watch.py).
 _BODY_SECONDS: Final = 60.0
 _FILE_SECONDS: Final = 600.0
-#: Fields of an upload beside its file.
+#: Maximum size of the other fields of an upload.
 _FIELD_BYTES: Final = 4096
 _TOO_LONG: Final = "Exceeded HTTP request body size limit"
 
 
 async def read_body(request: web.Request) -> bytes:
-    """All of a body that is one JSON document.
+    """Read a body that is one JSON document.
 
     Raises:
         HTTPBadRequest: It has more bytes than ``management.http.max_body_size``.
-        HTTPRequestTimeout: It does not come within a minute.
+        HTTPRequestTimeout: It is not complete within a minute.
     """
     limit = request.config_dict[SETTINGS].management.http.max_body_size
     return await _read_json(request, limit, _BODY_SECONDS)
 
 
 async def read_file(request: web.Request) -> bytes:
-    """All of a body that is a file, up to 64 MiB.
+    """Read a body that is a file of up to 64 MiB.
 
     Raises:
         HTTPBadRequest: It is longer.
-        HTTPRequestTimeout: It does not come within ten minutes.
+        HTTPRequestTimeout: It is not complete within ten minutes.
     """
     limit = max(_FILE_BYTES, request.config_dict[SETTINGS].management.http.max_body_size)
     return await _read_json(request, limit, _FILE_SECONDS)
@@ -67,12 +67,12 @@ async def _read_json(request: web.Request, limit: int, seconds: float) -> bytes:
 
 
 async def read_form(request: web.Request) -> Mapping[str, str]:
-    """The fields of a form, which is UTF-8 whatever the client calls it.
+    """Read the fields of a form. It is always UTF-8.
 
     Raises:
         HTTPRequestEntityTooLarge: It has more than 64,000 bytes.
         HTTPBadRequest: It has more than 64 fields.
-        HTTPRequestTimeout: It does not come within 5 s.
+        HTTPRequestTimeout: It is not complete within 5 s.
     """
     body = await _read(request, _FORM_BYTES, _FORM_SECONDS)
     if body is None:
@@ -85,7 +85,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 
 
 async def _read(request: web.Request, limit: int, seconds: float) -> bytes | None:
-    """A body; None if it is longer than the limit."""
+    """Read a body; return None if it is longer than the limit in bytes."""
     if (request.content_length or 0) > limit:
         return None
     body = bytearray()
@@ -98,11 +98,11 @@ async def _read(request: web.Request, limit: int, seconds: float) -> bytes | Non
 
 
 async def read_upload(request: web.Request) -> Mapping[str, bytes]:
-    """The fields of a form of several parts (multipart/form-data); the one called ``file`` may have up to 64 MiB.
+    """Read the fields of a multipart form (multipart/form-data). The field ``file`` may have up to 64 MiB.
 
     Raises:
-        HTTPBadRequest: It is none, or a field is too long.
-        HTTPRequestTimeout: It does not come within ten minutes.
+        HTTPBadRequest: It is not a multipart form, or a field is too long.
+        HTTPRequestTimeout: It is not complete within ten minutes.
     """
     fields: dict[str, bytes] = {}
     try:
@@ -113,7 +113,7 @@ async def read_upload(request: web.Request) -> Mapping[str, bytes]:
                 name = part.name or ""
                 fields[name] = await _read_part(part, _FILE_BYTES if name == "file" else _FIELD_BYTES)
     except (ValueError, AssertionError, LookupError):
-        # No boundary, or parts that are none.
+        # There is no boundary, or the parts are malformed.
         raise web.HTTPBadRequest(text="") from None
     return fields
 
@@ -129,10 +129,10 @@ async def _read_part(part: BodyPartReader, limit: int) -> bytes:
 
 @asynccontextmanager
 async def _within(seconds: float) -> AsyncIterator[None]:
-    """Give a body so many seconds.
+    """Limit the time for reading a body.
 
     Raises:
-        HTTPRequestTimeout: They are over; the connection is closed, since the rest may still come.
+        HTTPRequestTimeout: The time is over. The connection is closed, because the rest may still arrive.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -49,13 +49,13 @@ from leveret.broker.management.http.controllers.users import Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
 from leveret.broker.management.http.cors import allow_origins
 from leveret.broker.management.http.cross_origin import refuse_cross_origin_changes
-from leveret.broker.management.http.login_delay import slow_logins
-from leveret.broker.management.http.middleware import awaiting, in_form, saving
+from leveret.broker.management.http.login_delay import delay_failed_logins
+from leveret.broker.management.http.middleware import format_responses, save_after_changes, wait_for_changes
 from leveret.broker.management.http.pages import Pages
-from leveret.broker.management.http.prefix import prefixed
+from leveret.broker.management.http.prefix import with_path_prefix
 from leveret.broker.management.http.prometheus.controller import Metrics
 from leveret.broker.management.http.protocol_log import protocol_log
-from leveret.broker.management.http.server_name import NamedHandler, say_who_answers
+from leveret.broker.management.http.server_name import NamedHandler, set_server_header
 from leveret.broker.management.http.switches import SETTINGS
 from leveret.broker.management.http.tools_page import ToolsPage
 from leveret.broker.management.http.watch import KEEP_ALIVE_SECONDS, ConnectionWatch
@@ -66,16 +66,16 @@ log = logging.getLogger("leveret.http")
 
 
 class Controller(Protocol):
-    """What serves one resource of the API."""
+    """Serves one resource of the API."""
 
     def __init__(self, context: RequestContext) -> None:
         pass
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers; see ``routes.resource``."""
+        """Return the paths and their handlers; see ``routes.resource``."""
 
 
-#: All of them, one a line; of two paths that a request fits the first one counts.
+#: All controllers. If two paths match a request, the first one is used.
 CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     HealthChecks,
     Sessions,
@@ -116,7 +116,7 @@ class HttpServer:
     Args:
         app: The application.
         settings: The configuration.
-        clients: Counts what connects.
+        clients: Counts connections and limits their number.
     """
 
     def __init__(self, app: web.Application, settings: Settings, clients: Clients) -> None:
@@ -125,37 +125,37 @@ class HttpServer:
         self._watch = ConnectionWatch()
         others = clients.open
         clients.open = lambda: others() + len(self._watch)
-        # To aiohttp 0 is for ever.
+        # aiohttp waits forever if the timeout is 0.
         timeout = max(settings.shutdown_timeout, 1) / 1000
-        app.on_response_prepare.append(say_who_answers)
+        app.on_response_prepare.append(set_server_header)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=timeout)
-        self._listening: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self._setting_up = asyncio.Lock()
 
     async def start(self, sock: socket, tls: Tls | None = None) -> None:
-        """Listen, on one more socket if it has been called before.
+        """Listen on a socket. May be called again for further sockets.
 
         Args:
-            sock: Bound, and closed in the end.
-            tls: Encrypts what goes over it; None for no encryption.
+            sock: A bound socket. The server closes it.
+            tls: TLS of the socket; None for no encryption.
         """
         if tls is None:
-            make, backlog = await self._ready(), self._settings.tcp_listen_options.backlog
-            self._listening.append(await asyncio.get_running_loop().create_server(make, sock=sock, backlog=backlog))
+            make, backlog = await self._protocol_factory(), self._settings.tcp_listen_options.backlog
+            self._servers.append(await asyncio.get_running_loop().create_server(make, sock=sock, backlog=backlog))
         else:
-            acceptor = Acceptor(partial(self.take, tls))
+            acceptor = Acceptor(partial(self.serve, tls))
             acceptor.start(sock)
             self._acceptors.append(acceptor)
 
-    async def take(self, tls: Tls | None, sock: socket) -> None:
+    async def serve(self, tls: Tls | None, sock: socket) -> None:
         """Serve an accepted connection.
 
         Args:
-            tls: Encrypts what goes over it; None for no encryption.
-            sock: The connection's, closed in the end.
+            tls: TLS of the connection; None for no encryption.
+            sock: The accepted socket. The server closes it.
         """
-        make, peer = await self._ready(), "?"
+        make, peer = await self._protocol_factory(), "?"
         if tls is not None and self._clients.refuse(with_handshake=True):
             sock.close()
             return
@@ -169,13 +169,13 @@ class HttpServer:
         except HandshakeFailed as failure:
             log.error("closing HTTPS connection from %s: TLS: %s", peer, failure)
         except OSError:
-            # It has gone again.
+            # The client has disconnected.
             sock.close()
         finally:
             self._clients.handshakes -= tls is not None
 
-    async def _ready(self) -> Callable[[], asyncio.Protocol]:
-        """What makes the protocols of connections."""
+    async def _protocol_factory(self) -> Callable[[], asyncio.Protocol]:
+        """Set up the server if necessary; return the factory of its protocols."""
         async with self._setting_up:
             if self._runner.server is None:
                 await self._runner.setup()
@@ -192,21 +192,21 @@ class HttpServer:
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]
             logger=protocol_log(),
-            # A small body inflates to a thousand times its size.
+            # A small body could inflate to a thousand times its size.
             auto_decompress=False,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
         )
         return self._watch.protocol(made)
 
     def _is_full(self) -> bool:
-        """Whether there is no room for a client, not even by closing a connection on which nothing goes on."""
+        """Check whether a client must be refused. First tries to close an idle connection to make room."""
         if self._clients.is_full and self._watch.make_room():
             return False
         return self._clients.refuse()
 
     async def stop(self) -> None:
-        """Listen no more, and end what is under way within the shutdown timeout."""
-        for listening in self._listening:
+        """Stop listening, and end open requests within the shutdown timeout."""
+        for listening in self._servers:
             listening.close()
         for acceptor in self._acceptors:
             await acceptor.stop()
@@ -215,10 +215,10 @@ class HttpServer:
 
 
 def management_app(context: RequestContext) -> web.Application:
-    """The application of the management port.
+    """Return the application of the management port.
 
     Args:
-        context: What is asked about, and who may ask.
+        context: The broker, its users and its configuration.
     """
     app = web.Application(middlewares=_middlewares(context))
     for controller in CONTROLLERS:
@@ -226,28 +226,28 @@ def management_app(context: RequestContext) -> web.Application:
     app.add_routes(Pages().routes())
     app.add_routes(ToolsPage().routes())
     app[SETTINGS] = context.settings
-    return prefixed(app, context.settings.management.path_prefix)
+    return with_path_prefix(app, context.settings.management.path_prefix)
 
 
 def _middlewares(context: RequestContext) -> list[Middleware]:
-    """What every request goes through, the outermost first."""
+    """Return the middlewares of all requests, the outermost first."""
     cors = context.settings.management.cors
     foreign = refuse_cross_origin_changes(cors.allow_origins)
     return [
         allow_origins(cors),
-        in_form,
+        format_responses,
         foreign,
-        slow_logins(context.accounts.throttle),
-        awaiting(context.broker.gate),
-        saving(context.save),
+        delay_failed_logins(context.accounts.throttle),
+        wait_for_changes(context.broker.gate),
+        save_after_changes(context.save),
     ]
 
 
 def prometheus_app(context: RequestContext) -> web.Application:
-    """The application of the Prometheus port.
+    """Return the application of the Prometheus port.
 
     Args:
-        context: What is measured.
+        context: The broker that is measured.
     """
     app = web.Application()
     app.add_routes(Metrics(context).routes())

@@ -1,4 +1,4 @@
-"""The header Server of every answer: who answers, but neither with what libraries nor in which version."""
+"""Header Server of all responses. It names neither libraries nor versions."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from aiohttp import hdrs, web
 NAME: Final = "Leveret"
 
 
-async def say_who_answers(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Set the header; for the signal ``on_response_prepare`` of an application."""
+async def set_server_header(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Set the header Server. A handler of the signal ``on_response_prepare`` of an application."""
     response.headers[hdrs.SERVER] = NAME
 
 
 class NamedHandler(web.RequestHandler):
-    """A connection whose answers to what is no HTTP have the header too; no application sees those."""
+    """A connection that sets the header Server in responses to malformed requests, too. No application sees those."""
 
     __slots__ = ()
 
     def handle_error(self, *args: Any, **options: Any) -> web.StreamResponse:
-        """The answer to what is no request."""
+        """Return the response to a malformed request."""
         response = super().handle_error(*args, **options)
         response.headers[hdrs.SERVER] = NAME
         return response

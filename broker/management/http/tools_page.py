@@ -1,4 +1,4 @@
-"""The paths at which RabbitMQ serves its command line tool, which is not ours to serve."""
+"""The paths at which RabbitMQ serves rabbitmqadmin. Leveret explains where to get it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PAGE: Final = f"<!DOCTYPE html>\n<html lang=en>\n<title>Command line tools</tit
 
 
 class ToolsPage:
-    """Says at ``/cli/`` where to get rabbitmqadmin; the script's own path is 404, for it is fetched to be run."""
+    """Explains at ``/cli/`` where to get rabbitmqadmin. The script's path is 404, because programs download it."""
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [web.get("/cli{slash:/?}", self.page), web.get("/cli/rabbitmqadmin", self.script)]
 
     async def page(self, request: web.Request) -> web.Response:
-        """Where to get it."""
+        """Serve the explanation as a page."""
         return web.Response(text=_PAGE, content_type="text/html")
 
     async def script(self, request: web.Request) -> web.Response:
-        """The same, as an error."""
+        """Serve the explanation as an error."""
         return web.Response(status=404, text=_TEXT, content_type="text/plain")

@@ -1,6 +1,6 @@
-"""HTTP connections on which nothing goes on: requests that do not come, bodies that stop, answers that nobody reads.
+"""Closes stalled HTTP connections: incomplete requests, stalled bodies, responses that the client does not read.
 
-aiohttp closes connections that wait for their next request. What is half sent or half read it waits for without end.
+aiohttp closes connections that wait for their next request. It never closes those that are half sent or half read.
 
 Source: RabbitMQ 3.10.8 observed: 408 after 5 s without a whole request, 60 s for the next one.
 """
@@ -17,50 +17,48 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from leveret.broker.management.http.login_delay import HELD_BACK
+from leveret.broker.management.http.login_delay import DELAYED
 
-#: Time for the head of a first request, and for that of a later one from its first byte on; in seconds.
+#: Time in seconds for the head of the first request, and of a later request from its first byte.
 HEAD_SECONDS: Final = 5.0
-#: Time without a byte of a body, or without one that is taken of an answer.
+#: Time in seconds without a byte of a request body, or without a byte of a response being read.
 STALL_SECONDS: Final = 5.0
-#: Time to the next request.
+#: Time in seconds to the next request.
 KEEP_ALIVE_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 1.0
+_CHECK_SECONDS: Final = 1.0
 _TIMEOUT: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 _Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 
 
 class _Connection(asyncio.Protocol):
-    """Hands everything to aiohttp's protocol, and notes when something was going on last."""
-
-    # What asyncio calls is described there.
+    """Protocol that passes all calls to aiohttp's protocol and records the time of the last activity."""
 
     def __init__(self, watch: ConnectionWatch, inner: asyncio.Protocol) -> None:
         self._watch = watch
         self._inner = inner
         self._transport: asyncio.Transport | None = None
         self._request: web.BaseRequest | None = None
-        self._has_asked = False
-        #: Part of a request has come.
-        self._has_begun = False
+        self._has_requested = False
+        #: Part of a request has been received.
+        self._has_partial_request = False
         self._unread = 0
-        self.since = 0.0
+        self.last_activity = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Those of other loops than asyncio's are no subclasses of it.
+        # Transports of uvloop are not subclasses of asyncio.Transport.
         made = self._transport = cast("asyncio.Transport", transport)
-        self.since = time.monotonic()
+        self.last_activity = time.monotonic()
         self._watch.add(made, self)
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._request is not None:
-            self.since = time.monotonic()
-        elif not self._has_begun:
-            self._has_begun = True
-            if self._has_asked:
-                self.since = time.monotonic()
+            self.last_activity = time.monotonic()
+        elif not self._has_partial_request:
+            self._has_partial_request = True
+            if self._has_requested:
+                self.last_activity = time.monotonic()
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -78,60 +76,64 @@ class _Connection(asyncio.Protocol):
         self._inner.connection_lost(error)
 
     def begin(self, request: web.BaseRequest) -> None:
-        """A request is being handled."""
-        self._request, self._has_asked, self.since = request, True, time.monotonic()
+        """Record that a request is being handled."""
+        self._request, self._has_requested, self.last_activity = request, True, time.monotonic()
 
     def end(self) -> None:
-        """It has an answer, which may still have to be sent."""
-        self._request, self._has_begun, self.since = None, False, time.monotonic()
+        """Record that the request has been handled. Its response may still have to be sent."""
+        self._request, self._has_partial_request, self.last_activity = None, False, time.monotonic()
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is neither a request nor an answer under way, or just the answer to a wrong login."""
-        return (self._request is None or HELD_BACK in self._request) and self._unread == 0
+        """Whether there is no open request or response, except for the delayed response to a failed login."""
+        return (self._request is None or DELAYED in self._request) and self._unread == 0
 
-    def look(self, now: float) -> None:
-        """Close the connection if nothing has gone on for too long."""
+    def check(self, now: float) -> None:
+        """Close the connection if it has been inactive for too long.
+
+        Args:
+            now: Monotonic time in seconds.
+        """
         assert self._transport is not None
         before, self._unread = self._unread, self._count_unread()
-        if self._unread != before or self._waits_for_us():
-            self.since = now
-        waited = now - self.since
+        if self._unread != before or self._waits_for_broker():
+            self.last_activity = now
+        waited = now - self.last_activity
         if self._unread or self._request is not None:
             if waited > STALL_SECONDS:
                 self._transport.abort()
-        elif waited > HEAD_SECONDS and not self._has_asked:
-            if self._has_begun:
+        elif waited > HEAD_SECONDS and not self._has_requested:
+            if self._has_partial_request:
                 self._transport.write(_TIMEOUT)
             self._transport.close()
-        elif waited > HEAD_SECONDS and self._has_begun:
+        elif waited > HEAD_SECONDS and self._has_partial_request:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _waits_for_us(self) -> bool:
-        """Whether it is not the client whom the request waits for."""
+    def _waits_for_broker(self) -> bool:
+        """Check whether the request waits for the broker and not for the client."""
         assert self._transport is not None
         request = self._request
         return request is not None and (request.content.is_eof() or not self._transport.is_reading())
 
     def _count_unread(self) -> int:
-        """Bytes of answers that have not arrived at the client."""
+        """Return the bytes of responses that the client has not received."""
         assert self._transport is not None
         waiting, sock = self._transport.get_write_buffer_size(), self._transport.get_extra_info("socket")
         try:
             in_system: int = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
         except (OSError, ValueError, AttributeError):
-            # It is closed, or the system does not tell.
+            # The socket is closed, or the system does not support this.
             return waiting
         return waiting + in_system
 
 
 class ConnectionWatch:
-    """The connections of an HTTP server, looked at once a second while there are some."""
+    """The connections of an HTTP server. While there are any, they are checked once a second."""
 
     def __init__(self) -> None:
         self._connections: dict[asyncio.Transport, _Connection] = {}
@@ -142,13 +144,13 @@ class ConnectionWatch:
         return len(self._connections)
 
     def protocol(self, inner: asyncio.Protocol) -> asyncio.Protocol:
-        """A protocol that does what another one does, and is watched."""
+        """Return a protocol that wraps another one and is watched."""
         return _Connection(self, inner)
 
     def handler(self, handle: _Handler) -> _Handler:
-        """A handler that does what another one does, and lets it be known while it does."""
+        """Return a handler that wraps another one and records its start and end."""
 
-        async def note_and_handle(request: web.BaseRequest) -> web.StreamResponse:
+        async def track_and_handle(request: web.BaseRequest) -> web.StreamResponse:
             transport = request.transport
             connection = None if transport is None else self._connections.get(transport)
             if connection is None:
@@ -159,42 +161,42 @@ class ConnectionWatch:
             finally:
                 connection.end()
 
-        return note_and_handle
+        return track_and_handle
 
     def make_room(self) -> bool:
-        """Close the connection that has been idle for the longest time; tell whether there was one."""
+        """Close the connection that has been idle longest; return whether there was one."""
         idle = [connection for connection in self._connections.values() if connection.is_idle]
         if idle:
-            min(idle, key=lambda connection: connection.since).abort()
+            min(idle, key=lambda connection: connection.last_activity).abort()
         return bool(idle)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
     def add(self, transport: asyncio.Transport, connection: _Connection) -> None:
-        """A connection has come."""
+        """Add a new connection."""
         self._connections[transport] = connection
         if self._timer is None:
-            self._look_later()
+            self._schedule_check()
 
     def discard(self, transport: asyncio.Transport) -> None:
-        """A connection has gone."""
+        """Remove a closed connection."""
         self._connections.pop(transport, None)
 
-    def _look_later(self) -> None:
-        self._due = time.monotonic() + _LOOK_SECONDS
-        self._timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+    def _schedule_check(self) -> None:
+        self._due = time.monotonic() + _CHECK_SECONDS
+        self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check_all)
 
-    def _look(self) -> None:
+    def _check_all(self) -> None:
         now = time.monotonic()
         late = now - self._due
         for connection in list(self._connections.values()):
-            # While we were held up ourselves nobody could get on.
-            if late > _LOOK_SECONDS:
-                connection.since += late
-            connection.look(now)
+            # If the event loop was blocked, clients could make no progress meanwhile.
+            if late > _CHECK_SECONDS:
+                connection.last_activity += late
+            connection.check(now)
         self._timer = None
         if self._connections:
-            self._look_later()
+            self._schedule_check()

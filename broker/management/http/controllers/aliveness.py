@@ -41,7 +41,7 @@ class Aliveness:
         self._access.require(request, "management")
         if request.match_info["vhost"] not in self._vhosts:
             raise not_found()
-        user, vhost = self._access.require_acting(request)
+        user, vhost = self._access.require_connect(request)
         self._access.check(user, vhost.name, "configure", "queue", _QUEUE)
         self._access.check(user, vhost.name, "write", "exchange", "")
         self._access.check(user, vhost.name, "read", "queue", _QUEUE)

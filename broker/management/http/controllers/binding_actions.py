@@ -12,7 +12,7 @@ from leveret.broker.core.bindings import Binding, Destination
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.binding_keys import is_named, properties_key
+from leveret.broker.management.http.binding_keys import matches_properties_key, properties_key
 from leveret.broker.management.http.bodies import check_length, read_arguments, read_as_text
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
@@ -42,7 +42,7 @@ class BindingActions:
 
     async def bind(self, request: web.Request) -> web.Response:
         """Bind: routing_key and arguments come in the body; both may be missing."""
-        user, vhost = self._access.require_vhost_permissions(request)
+        user, vhost = self._access.require_vhost_for_change(request)
         document = await read_object(request)
         key = check_length(read_as_text(document.get("routing_key", "")), "routing_key")
         arguments = read_arguments(document)
@@ -60,7 +60,7 @@ class BindingActions:
 
     async def unbind(self, request: web.Request) -> web.Response:
         """Undo the binding that the properties key names."""
-        user, vhost = self._access.require_vhost_permissions(request)
+        user, vhost = self._access.require_vhost_for_change(request)
         source_name, destination_name, to_queue = _names(request)
         self._refuse_default(vhost, source_name, destination_name, to_queue)
         binding = _find(vhost, source_name, destination_name, to_queue, request.match_info["props"])
@@ -104,6 +104,6 @@ def _find(vhost: VirtualHost, source: str, destination: str, to_queue: bool, pro
     end = cast("Destination | None", table.get(destination))
     if end is not None:
         for binding in vhost.topology.bindings_of(end):
-            if binding.source.name == source and is_named(properties_key(binding), props):
+            if binding.source.name == source and matches_properties_key(properties_key(binding), props):
                 return binding
     raise not_found()

@@ -11,7 +11,7 @@ from aiohttp import web
 from leveret.broker.core.bindings import Binding
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.answers import object_answer
-from leveret.broker.management.http.binding_keys import is_named
+from leveret.broker.management.http.binding_keys import matches_properties_key
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
 from leveret.broker.management.http.documents.topology import binding_document, default_binding
@@ -83,7 +83,7 @@ class Bindings:
         _, vhost = self._access.require_vhost(request)
         for binding in _between(request, vhost):
             document = binding_document(binding)
-            if is_named(document["properties_key"], request.match_info["props"]):
+            if matches_properties_key(document["properties_key"], request.match_info["props"]):
                 return object_answer(request, document)
         raise not_found()
 

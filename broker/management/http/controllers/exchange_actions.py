@@ -25,7 +25,7 @@ from leveret.broker.management.http.bodies import (
     require_keys,
 )
 from leveret.broker.management.http.context import RequestContext
-from leveret.broker.management.http.durability import durable
+from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.origin import http_origin
 from leveret.broker.management.http.routes import resource
@@ -60,7 +60,7 @@ class ExchangeActions:
 
     async def declare(self, request: web.Request) -> web.Response:
         """Declare an exchange: type, durable, auto_delete, internal and arguments come in the body."""
-        user, vhost = self._access.require_vhost_permissions(request)
+        user, vhost = self._access.require_vhost_for_change(request)
         name = strip_line_ends(check_length(exchange_name(request.match_info["name"]), "exchange"))
         document = await read_object(request)
         flags = [read_flag(document, key) for key in ("durable", "auto_delete", "internal")]
@@ -78,7 +78,7 @@ class ExchangeActions:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an exchange; with if-unused only if it is the source of no binding."""
-        user, vhost = self._access.require_vhost_permissions(request)
+        user, vhost = self._access.require_vhost_for_change(request)
         name = exchange_name(request.match_info["name"])
         if name not in vhost.topology.exchanges and not vhost.unrestored.has("exchange", name):
             raise not_found()
@@ -90,7 +90,7 @@ class ExchangeActions:
 
     async def publish(self, request: web.Request) -> web.Response:
         """Publish a message, and say whether a queue has taken it."""
-        user, vhost = self._access.require_acting(request)
+        user, vhost = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "routing_key", "properties", "payload", "payload_encoding")
         body, properties = _read_payload(document), document["properties"] or {}
@@ -102,7 +102,7 @@ class ExchangeActions:
             routed = self._publish(user, vhost, exchange_name(request.match_info["name"]), routing_key, header, body)
         except AmqpFault as fault:
             raise bad_request(str(fault)) from None
-        await durable(self._broker)
+        await wait_until_stored(self._broker)
         return json_answer({"routed": routed})
 
     def _publish(

@@ -55,7 +55,7 @@ class Overview:
             document["object_totals"] = {name: totals[name] for name in ("queues", "exchanges", "connections")}
         else:
             rates = Rates(request, broker)
-            vhosts = None if sees_all else [name for name in broker.vhosts if self._access.sees(user, name)]
+            vhosts = None if sees_all else [name for name in broker.vhosts if self._access.can_see(user, name)]
             document |= overview_stats(broker, await count_all(broker), vhosts, rates)
             document["object_totals"] = totals
         if sees_all:
@@ -78,7 +78,7 @@ class Overview:
         return json_answer([{"javascript": "dispatcher.js"}])
 
     def _object_totals(self, user: User, sees_all: bool) -> dict[str, Any]:
-        vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.sees(user, vhost.name)]
+        vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.can_see(user, vhost.name)]
         connections: Iterable[ClientConnection] = [
             connection for connection in self._broker.connections if sees_all or connection.username == user.name
         ]

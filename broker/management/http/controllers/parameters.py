@@ -21,7 +21,7 @@ from leveret.broker.management.http.bodies import check_depth, check_length, req
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from leveret.broker.management.http.listing import View, list_answer
-from leveret.broker.management.http.patterns import compile_apart
+from leveret.broker.management.http.patterns import compile_in_thread
 from leveret.broker.management.http.routes import resource
 from leveret.policies.keys import format_json_term
 from leveret.policies.limits import VHOST_LIMITS, refuse_limits
@@ -60,7 +60,7 @@ class Parameters:
         """All parameters, or those of one component; policies only if they are asked for."""
         user = self._access.require(request, "policymaker")
         component = request.match_info.get("component")
-        vhosts = [vhost for vhost in self._broker.vhosts.values() if self._access.sees(user, vhost.name)]
+        vhosts = [vhost for vhost in self._broker.vhosts.values() if self._access.can_see(user, vhost.name)]
         found = [entry for vhost in vhosts for entry in _entries(vhost, component)]
         return await list_answer(request, found, _VIEW)
 
@@ -91,7 +91,7 @@ class Parameters:
         if component == "policy":
             raise bad_request("policies may not be set using this method")
         if component == "operator_policy":
-            await compile_apart(value.get("pattern") if isinstance(value, Mapping) else None)
+            await compile_in_thread(value.get("pattern") if isinstance(value, Mapping) else None)
             created, steps = vhost.policies.set_in_steps(_read_operator_policy(name, value), operator=True)
             await take_slowly(steps)
         elif component == "vhost-limits":
@@ -124,7 +124,7 @@ class Parameters:
         return user, vhost
 
     def _check(self, user: User, vhost: VirtualHost) -> None:
-        if not self._access.sees(user, vhost.name):
+        if not self._access.can_see(user, vhost.name):
             raise not_authorised(_REFUSAL)
 
     def _set_limits(self, vhost: VirtualHost, name: str, value: Any) -> bool:

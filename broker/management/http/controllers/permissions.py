@@ -13,7 +13,7 @@ from leveret.broker.management.http.bodies import read_text, require_keys
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.listing import View, list_answer
-from leveret.broker.management.http.patterns import compile_apart
+from leveret.broker.management.http.patterns import compile_in_thread
 from leveret.broker.management.http.routes import resource
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import Permissions as Granted
@@ -76,7 +76,7 @@ class Permissions:
         require_keys(document, "configure", "write", "read")
         patterns = [read_text(document, key) for key in ("configure", "write", "read")]
         for pattern in patterns:
-            await compile_apart(pattern)
+            await compile_in_thread(pattern)
         existed = self._accounts.permissions(user, vhost) is not None
         try:
             self._accounts.set_permissions(user, vhost, *patterns)
@@ -115,7 +115,7 @@ class Permissions:
         require_keys(document, "exchange", "write", "read")
         exchange, write, read = (read_text(document, key) for key in ("exchange", "write", "read"))
         for pattern in (write, read):
-            await compile_apart(pattern)
+            await compile_in_thread(pattern)
         existed = bool(self._topic(user, vhost))
         try:
             self._accounts.set_topic_permissions(user, vhost, exchange, write, read)

@@ -18,7 +18,7 @@ from leveret.broker.management.http.answers import encode, json_text_answer, obj
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from leveret.broker.management.http.listing import View, list_answer
-from leveret.broker.management.http.patterns import compile_apart
+from leveret.broker.management.http.patterns import compile_in_thread
 from leveret.broker.management.http.routes import resource
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
@@ -73,7 +73,7 @@ class Policies:
         """Add or replace a policy; with dry_run=true only tell what that would do."""
         operator, vhost = self._open(request)
         document = await read_object(request)
-        await compile_apart(document.get("pattern"))
+        await compile_in_thread(document.get("pattern"))
         try:
             policy = read_policy(request.match_info["name"], document, operator)
         except PolicyError as error:
@@ -105,7 +105,7 @@ class Policies:
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise missing("vhost_not_found") if request.method == "PUT" else not_found()
-        if not self._access.sees(user, vhost.name):
+        if not self._access.can_see(user, vhost.name):
             raise not_authorised("User not authorised to access object")
         return operator, vhost
 

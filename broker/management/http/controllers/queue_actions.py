@@ -41,7 +41,7 @@ class QueueActions:
 
     async def declare(self, request: web.Request) -> web.Response:
         """Declare a queue: durable, auto_delete, arguments and node come in the body; all may be missing."""
-        user, vhost = self._access.require_vhost_permissions(request)
+        user, vhost = self._access.require_vhost_for_change(request)
         name = strip_line_ends(check_length(request.match_info["name"], "queue")) or generate_name("amq.gen")
         document = await read_object(request)
         durable, auto_delete = read_flag(document, "durable"), read_flag(document, "auto_delete")
@@ -84,7 +84,7 @@ class QueueActions:
 
     async def act(self, request: web.Request) -> web.Response:
         """Accept what makes mirrors of a queue alike: there are none."""
-        _, vhost = self._access.require_vhost_permissions(request, "administrator")
+        _, vhost = self._access.require_vhost_for_change(request, "administrator")
         document = await read_object(request)
         require_keys(document, "action")
         if document["action"] not in ("sync", "cancel_sync"):
@@ -95,7 +95,7 @@ class QueueActions:
 
     def _delete_unrestored(self, request: web.Request, if_empty: bool) -> bool:
         """Delete the queue that the path names if the start could not restore it; return whether that is so."""
-        user, vhost = self._access.require_vhost_permissions(request)
+        user, vhost = self._access.require_vhost_for_change(request)
         name = request.match_info["name"]
         if not vhost.unrestored.has("queue", name):
             return False
@@ -106,7 +106,7 @@ class QueueActions:
 
     def _open(self, request: web.Request, kind: str) -> tuple[VirtualHost, Queue]:
         """The queue that the path names, if the user may do something to it."""
-        user, vhost = self._access.require_vhost_permissions(request)
+        user, vhost = self._access.require_vhost_for_change(request)
         queue = vhost.queues.get(request.match_info["name"])
         if queue is None:
             raise not_found()

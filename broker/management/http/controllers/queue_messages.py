@@ -22,7 +22,7 @@ from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.answers import encode, json_answer, json_text_answer
 from leveret.broker.management.http.bodies import read_integer, read_text, require_keys
 from leveret.broker.management.http.context import RequestContext
-from leveret.broker.management.http.durability import durable
+from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.origin import http_origin
 from leveret.broker.management.http.routes import resource
@@ -53,7 +53,7 @@ class QueueMessages:
 
     async def get(self, request: web.Request) -> web.Response:
         """Get messages; count, ackmode and encoding come in the body, optionally truncate."""
-        user, vhost = self._access.require_acting(request)
+        user, vhost = self._access.require_connect(request)
         document = await read_object(request)
         mode = document.get("ackmode", document.get("ack_mode"))
         require_keys({**document, **({} if mode is None else {"ackmode": mode})}, "ackmode", "count", "encoding")
@@ -76,7 +76,7 @@ class QueueMessages:
 
     async def move(self, request: web.Request) -> web.Response:
         """Move messages to another queue; to comes in the body, optionally limit and filter."""
-        user, vhost = self._access.require_acting(request)
+        user, vhost = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "to")
         target_name, source_name = read_text(document, "to"), request.match_info["name"]
@@ -109,7 +109,7 @@ class QueueMessages:
         try:
             while move.end is None:
                 move.step()
-                await durable(self._broker)
+                await wait_until_stored(self._broker)
                 move.settle()
         finally:
             move.finish()

@@ -51,7 +51,7 @@ class Queues:
         """The queues of the virtual host ``/`` by the path ``/api/queues//``, which Celery Flower takes for it."""
         user = self._access.require(request, "management")
         vhost = self._broker.vhosts.get("/")
-        if vhost is None or not self._access.sees(user, vhost.name):
+        if vhost is None or not self._access.can_see(user, vhost.name):
             raise not_found()
         return await self._answer(request, [vhost])
 

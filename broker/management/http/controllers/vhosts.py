@@ -49,7 +49,7 @@ class VirtualHosts:
         """The virtual hosts that the user may see: with the tag monitoring all of them."""
         user = self._access.require(request, "management")
         sees_all = has_tag(user, "monitoring")
-        vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.sees(user, vhost.name)]
+        vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.can_see(user, vhost.name)]
         view = View[VirtualHost](
             describe=await self._descriptions(request),
             order=lambda vhost: vhost.name,

@@ -26,7 +26,7 @@ from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT
 from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
 
 _PREFIX: Final = "rabbitmq_"
-#: Pieces are sent together until they are as long as this, in bytes.
+#: ChunkedBody are sent together until they are as long as this, in bytes.
 _CHUNK: Final = 65_536
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from leveret.broker.core.bindings import Binding
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
-from leveret.broker.management.http.binding_keys import is_named, properties_key
+from leveret.broker.management.http.binding_keys import matches_properties_key, properties_key
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
 X = EXCHANGE_TYPES["direct"]("v", "x")
@@ -49,4 +49,4 @@ def test_their_order_does_not_matter() -> None:
     ],
 )
 def test_what_a_path_may_say(routing_key: str, segment: str, expected: bool) -> None:
-    assert is_named(key(routing_key), segment) is expected
+    assert matches_properties_key(key(routing_key), segment) is expected

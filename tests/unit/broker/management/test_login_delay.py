@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from leveret.broker.auth.attempts import LoginThrottle
 from leveret.broker.management.http.errors import CHALLENGE, login_failed, not_authorised
-from leveret.broker.management.http.login_delay import FAILED_LOGIN, slow_logins
+from leveret.broker.management.http.login_delay import FAILED_LOGIN, delay_failed_logins
 
 RIGHT, WRONG = "Basic right", "Basic wrong"
 
@@ -45,7 +45,7 @@ async def throttle() -> CountingThrottle:
 
 @pytest.fixture
 async def url(throttle: CountingThrottle) -> AsyncIterator[str]:
-    app = web.Application(middlewares=[slow_logins(throttle)])
+    app = web.Application(middlewares=[delay_failed_logins(throttle)])
     app.router.add_get("/{any}", answer)
     async with TestServer(app) as server:
         yield str(server.make_url("/"))
@@ -71,7 +71,7 @@ async def test_who_waits_holds_nobody_up(url: str, throttle: CountingThrottle) -
             held.set()
             return 60.0
 
-    app = web.Application(middlewares=[slow_logins(Slow())])
+    app = web.Application(middlewares=[delay_failed_logins(Slow())])
     app.router.add_get("/{any}", answer)
     async with TestServer(app) as server:
         slow_url = str(server.make_url("/"))

@@ -111,14 +111,14 @@ def test_reading_takes_a_permission_or_an_administrator(access: Access) -> None:
 
 
 def test_changing_tells_of_a_virtual_host_that_is_missing(access: Access) -> None:
-    assert access.require_vhost_permissions(request("administrator", vhost="/"))[1].name == "/"
+    assert access.require_vhost_for_change(request("administrator", vhost="/"))[1].name == "/"
     with pytest.raises(web.HTTPUnauthorized):
-        access.require_vhost_permissions(request("management", vhost="/"))
+        access.require_vhost_for_change(request("management", vhost="/"))
     for sent, said in (("PUT", "vhost_not_found"), ("DELETE", "Not Found")):
         asked = request("administrator", vhost="nosuch")
         asked._method = sent
         with pytest.raises(web.HTTPNotFound) as refusal:
-            access.require_vhost_permissions(asked)
+            access.require_vhost_for_change(asked)
         assert reason(refusal) == said
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from leveret.broker.management.http.answers import LongText, Pieces, object_answer, select, wanted_columns
+from leveret.broker.management.http.answers import ChunkedBody, LongText, object_answer, select, wanted_columns
 
 DOCUMENT = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "f": [{"g": 4, "h": 5}, {"h": 6}], "i": None}
 
@@ -53,6 +53,6 @@ def test_long_texts_are_pieces() -> None:
     for part in parts:
         text.add(part)
     body = text.answer().body
-    assert isinstance(body, Pieces)
+    assert isinstance(body, ChunkedBody)
     assert body.decode() == "".join(parts)
     assert body.size == len("".join(parts).encode())

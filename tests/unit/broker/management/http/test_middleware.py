@@ -14,7 +14,7 @@ from yarl import URL
 
 from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.errors import bad_request
-from leveret.broker.management.http.middleware import in_form, saving
+from leveret.broker.management.http.middleware import format_responses, save_after_changes
 from leveret.broker.management.http.routes import resource
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 
@@ -51,7 +51,7 @@ def saved() -> list[int]:
 @pytest_asyncio.fixture
 async def client(saved: list[int]) -> AsyncIterator[Client]:
     """A server with some resources."""
-    app = web.Application(middlewares=[in_form, saving(lambda: saved.append(1))])
+    app = web.Application(middlewares=[format_responses, save_after_changes(lambda: saved.append(1))])
     app.add_routes(resource("things/{vhost}", GET=echo))
     app.add_routes(resource("things/{vhost}/{name}", GET=echo))
     app.add_routes(resource("things/{vhost}/{name}", PUT=echo, DELETE=echo))

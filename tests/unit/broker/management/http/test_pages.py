@@ -10,7 +10,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from leveret.broker.management.http.middleware import in_form
+from leveret.broker.management.http.middleware import format_responses
 from leveret.broker.management.http.pages import Pages
 
 Client = TestClient[web.Request, web.Application]
@@ -32,7 +32,7 @@ def pages(tmp_path: Path) -> Pages:
 
 @pytest_asyncio.fixture
 async def client(pages: Pages) -> AsyncIterator[Client]:
-    app = web.Application(middlewares=[in_form])
+    app = web.Application(middlewares=[format_responses])
     app.add_routes(pages.routes())
     async with TestClient(TestServer(app)) as made:
         yield made
