@@ -1,1 +1,1 @@
-"""What the HTTP API offers, one file a resource."""
+"""Controllers of the HTTP API, one file per resource."""

@@ -1,4 +1,4 @@
-"""The aliveness test: a message goes into a queue and comes out of it."""
+"""The aliveness test: publishes a message to a queue and gets it back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Aliveness:
     """The resource ``/api/aliveness-test``.
 
     Args:
-        context: Has the virtual hosts.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -33,11 +33,11 @@ class Aliveness:
         self._vhosts = context.broker.vhosts
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return resource("aliveness-test/{vhost}", GET=self.test)
 
     async def test(self, request: web.Request) -> web.Response:
-        """Declare a queue, publish to it and get the message back, as the user who asks."""
+        """Declare a queue, publish to it and get the message back, with the permissions of the user."""
         self._access.require(request, "management")
         if request.match_info["vhost"] not in self._vhosts:
             raise not_found()
@@ -45,15 +45,13 @@ class Aliveness:
         self._access.check(user, vhost.name, "configure", "queue", _QUEUE)
         self._access.check(user, vhost.name, "write", "exchange", "")
         self._access.check(user, vhost.name, "read", "queue", _QUEUE)
-        found = _send_and_get(user, vhost)
-        if found != _BODY:
-            return json_answer(
-                {"status": "failed", "reason": "the message that was published is not there"}, status=503
-            )
+        body = _publish_and_get(user, vhost)
+        if body != _BODY:
+            return json_answer({"status": "failed", "reason": "the published message is not in the queue"}, status=503)
         return json_answer({"status": "ok"})
 
 
-def _send_and_get(user: User, vhost: VirtualHost) -> bytes | None:
+def _publish_and_get(user: User, vhost: VirtualHost) -> bytes | None:
     declaration = QueueDeclaration(_QUEUE, False, False, None, None, ())
     queue = vhost.declare_queue(declaration, lambda _: None)
     publish(vhost, "", _QUEUE, encode_content_header(len(_BODY)), _BODY, http_origin(user), lambda: None)

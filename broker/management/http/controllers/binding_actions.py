@@ -1,4 +1,4 @@
-"""What is done to bindings: making and undoing them."""
+"""Creates and deletes bindings."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from leveret.broker.management.http.routes import resource
 
 
 class BindingActions:
-    """The resource ``/api/bindings``, where it changes something.
+    """Changing methods of the resource ``/api/bindings``.
 
     Args:
-        context: Whose bindings, and who may change them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -32,7 +32,7 @@ class BindingActions:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         routes: list[web.RouteDef] = []
         for kind in ("q", "e"):
             path = f"bindings/{{vhost}}/e/{{source}}/{{kind:{kind}}}/{{destination}}"
@@ -41,7 +41,7 @@ class BindingActions:
         return routes
 
     async def bind(self, request: web.Request) -> web.Response:
-        """Bind: routing_key and arguments come in the body; both may be missing."""
+        """Create a binding. The body may have routing_key and arguments."""
         user, vhost = self._access.require_vhost_for_change(request)
         document = await read_object(request)
         key = check_length(read_as_text(document.get("routing_key", "")), "routing_key")
@@ -59,7 +59,7 @@ class BindingActions:
         return web.Response(status=201, headers={"location": location})
 
     async def unbind(self, request: web.Request) -> web.Response:
-        """Undo the binding that the properties key names."""
+        """Delete the binding with a properties key."""
         user, vhost = self._access.require_vhost_for_change(request)
         source_name, destination_name, to_queue = _names(request)
         self._refuse_default(vhost, source_name, destination_name, to_queue)
@@ -70,13 +70,13 @@ class BindingActions:
         return web.Response(status=204)
 
     def _check(self, user: User, vhost: VirtualHost, source: str, destination: str, to_queue: bool) -> None:
-        """Refuse ends that may not be bound at all, or not by this user."""
+        """Refuse the default exchange, and a source or destination that the user may not bind."""
         self._refuse_default(vhost, source, destination, to_queue)
         self._access.check(user, vhost.name, "write", "queue" if to_queue else "exchange", destination)
         self._access.check(user, vhost.name, "read", "exchange", source)
 
     def _check_topic(self, user: User, vhost: VirtualHost, source: Exchange, key: str) -> None:
-        """Refuse routing keys that this user may not read from a topic exchange."""
+        """Refuse a routing key that the user may not read from a topic exchange."""
         if source.type_name == "topic":
             self._accounts.check_topic(user, vhost.name, "read", source.name, key)
 
@@ -87,7 +87,7 @@ class BindingActions:
 
 
 def _names(request: web.Request) -> tuple[str, str, bool]:
-    """Names of source and destination, and whether the latter is a queue."""
+    """Return the names of source and destination, and whether the destination is a queue."""
     match = request.match_info
     to_queue = match["kind"] == "q"
     destination = match["destination"] if to_queue else exchange_name(match["destination"])
@@ -95,10 +95,10 @@ def _names(request: web.Request) -> tuple[str, str, bool]:
 
 
 def _find(vhost: VirtualHost, source: str, destination: str, to_queue: bool, props: str) -> Binding:
-    """The binding between two ends that a properties key names.
+    """Return the binding between a source and a destination with a properties key.
 
     Raises:
-        HTTPNotFound: There is none.
+        HTTPNotFound: It does not exist.
     """
     table = vhost.queues if to_queue else vhost.topology.exchanges
     end = cast("Destination | None", table.get(destination))

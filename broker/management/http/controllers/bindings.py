@@ -1,4 +1,4 @@
-"""Bindings, where they are looked at."""
+"""Lists and shows bindings."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from leveret.broker.management.http.listing import View, list_answer
 from leveret.broker.management.http.routes import resource
 
 
-def _place(binding: Binding) -> tuple[str, ...]:
-    """Where a binding stands in a list: queues and exchanges are not told apart."""
+def _default_order(binding: Binding) -> tuple[str, ...]:
+    """Return the default sort key. The destination's type comes last."""
     source, destination_type, destination, routing_key = binding.identity[:4]
     return binding.source.vhost_name, source, destination, routing_key, destination_type
 
 
 _VIEW: Final[View[Binding]] = View(
     binding_document,
-    order=_place,
+    order=_default_order,
     keys={
         "source": lambda binding: binding.identity.source,
         "vhost": lambda binding: binding.source.vhost_name,
@@ -37,23 +37,23 @@ _VIEW: Final[View[Binding]] = View(
         "routing_key": lambda binding: binding.identity.routing_key,
     },
 )
-#: What the filter looks at: the end that is not known, and the routing key.
+#: The filter searches the routing key and the end that the path does not name.
 _FROM: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.destination} {binding.identity.routing_key}")
 _TO: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.source} {binding.identity.routing_key}")
 
 
 class Bindings:
-    """The resource ``/api/bindings``, where it changes nothing, and the bindings of one queue or exchange.
+    """Reading methods of the resource ``/api/bindings``, and the bindings of one queue or exchange.
 
     Args:
-        context: Whose bindings, and who may ask.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         between = "bindings/{vhost}/e/{source}"
         exchange = "exchanges/{vhost}/{name}"
         return [
@@ -69,17 +69,17 @@ class Bindings:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All bindings, or those of one virtual host."""
+        """List all bindings, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
         return await list_answer(request, (binding for vhost in vhosts for binding in _all_bindings(vhost)), _VIEW)
 
     async def list_between(self, request: web.Request) -> web.Response:
-        """The bindings between an exchange and a queue, or another exchange."""
+        """List the bindings between an exchange and a queue or another exchange."""
         vhost = self._vhost(request)
         return await list_answer(request, () if vhost is None else _between(request, vhost), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
-        """The one binding that a properties key names."""
+        """Show the binding with a properties key."""
         _, vhost = self._access.require_vhost(request)
         for binding in _between(request, vhost):
             document = binding_document(binding)
@@ -88,22 +88,22 @@ class Bindings:
         raise not_found()
 
     async def list_of_queue(self, request: web.Request) -> web.Response:
-        """The bindings of a queue."""
+        """List the bindings of a queue."""
         bindings = _bindings_to(self._vhost(request), "q", request.match_info["name"])
         return await list_answer(request, bindings, _TO, paginated=True)
 
     async def list_of_source(self, request: web.Request) -> web.Response:
-        """The bindings that start at an exchange."""
+        """List the bindings whose source is an exchange."""
         bindings = _bindings_from(self._vhost(request), exchange_name(request.match_info["name"]))
         return await list_answer(request, bindings, _FROM, paginated=True)
 
     async def list_of_destination(self, request: web.Request) -> web.Response:
-        """The bindings that lead to an exchange."""
+        """List the bindings whose destination is an exchange."""
         bindings = _bindings_to(self._vhost(request), "e", exchange_name(request.match_info["name"]))
         return await list_answer(request, bindings, _TO, paginated=True)
 
     def _vhost(self, request: web.Request) -> VirtualHost | None:
-        """The virtual host that the path names; None for one that does not exist: its ends have no bindings."""
+        """Return the virtual host in the path. None if it does not exist: the list is then empty."""
         try:
             return self._access.require_vhost(request)[1]
         except web.HTTPNotFound:
@@ -111,7 +111,7 @@ class Bindings:
 
 
 def _default_bindings(vhost: VirtualHost) -> Iterator[Binding]:
-    # Others have their turn while they are being made: the dictionary may change.
+    # A copy, because other connections may change the dictionary between slices.
     return (default_binding(vhost, queue) for queue in list(vhost.queues.values()))
 
 
@@ -129,7 +129,7 @@ def _between(request: web.Request, vhost: VirtualHost) -> list[Binding]:
 
 
 def _bindings_from(vhost: VirtualHost | None, name: str) -> Iterable[Binding]:
-    """The bindings that start at an exchange; none if it does not exist."""
+    """Return the bindings whose source is an exchange; none if it does not exist."""
     if vhost is None:
         return ()
     if not name:
@@ -139,7 +139,7 @@ def _bindings_from(vhost: VirtualHost | None, name: str) -> Iterable[Binding]:
 
 
 def _bindings_to(vhost: VirtualHost | None, kind: str, name: str) -> list[Binding]:
-    """The bindings that lead to a queue (q) or an exchange (e); none if it does not exist."""
+    """Return the bindings whose destination is a queue (q) or an exchange (e); none if it does not exist."""
     if vhost is None:
         return []
     topology = vhost.topology

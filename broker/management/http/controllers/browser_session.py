@@ -1,4 +1,4 @@
-"""Logging in to the pages of the UI, and out again."""
+"""Login and logout of the web pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BrowserSession:
     """The resource ``/api/session``, which RabbitMQ does not have.
 
     Args:
-        context: Has the users and the sessions.
+        context: The users and the sessions.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -25,11 +25,11 @@ class BrowserSession:
         self._sessions = context.access.sessions
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [*resource("session", GET=self.show, POST=self.start, DELETE=self.end)]
 
     async def show(self, request: web.Request) -> web.Response:
-        """Who is logged in by a cookie; an empty object if nobody is."""
+        """Show the user of the session cookie; an empty object without a session."""
         token = session_token(request)
         user = self._sessions.user(token) if token else None
         if user is None or not has_tag(user, "management"):
@@ -37,9 +37,9 @@ class BrowserSession:
         return json_answer({"name": user.name, "tags": list(user.tags)})
 
     async def start(self, request: web.Request) -> web.Response:
-        """Check a name and a password that come as a form; the answer sets a cookie with a new token.
+        """Check the name and password of a form, and set a cookie with a new session token.
 
-        The one that the request has is of no use from then on.
+        The previous session of the cookie ends.
         """
         form = await read_form(request)
         name, password = form.get("username"), form.get("password")
@@ -52,7 +52,7 @@ class BrowserSession:
         return answer
 
     async def end(self, request: web.Request) -> web.Response:
-        """Log out; fine if nobody is logged in."""
+        """Log out, if logged in."""
         token = session_token(request)
         if token:
             self._sessions.end(token)

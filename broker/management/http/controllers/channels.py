@@ -1,4 +1,4 @@
-"""Channels, and the consumers there."""
+"""Lists and shows channels and consumers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from leveret.broker.management.http.controllers.connections import find_connecti
 from leveret.broker.management.http.documents.clients import (
     channel_document,
     channel_name,
+    client_provided_name,
     consumer_document,
-    given_name,
 )
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.listing import View, list_answer
@@ -28,7 +28,7 @@ class Channels:
     """The resources ``/api/channels`` and ``/api/consumers``.
 
     Args:
-        context: Whose channels, and who may ask.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -38,7 +38,7 @@ class Channels:
         self._consumer_timeout = context.settings.consumer_timeout
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("channels", GET=self.list),
             *resource("channels/{name}", GET=self.show),
@@ -49,24 +49,24 @@ class Channels:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All channels, or those of the user's own connections where that is all that it may see."""
+        """List all channels. Without the tag monitoring, those of the user's own connections."""
         user = self._access.require(request, "management")
         return await self._answer(request, visible_connections(self._broker.connections, user, request))
 
     async def list_of_connection(self, request: web.Request) -> web.Response:
-        """The channels of a connection."""
+        """List the channels of a connection."""
         user = self._access.require(request, "management")
         connection = find_connection(self._broker.connections, user, request.match_info["name"])
         return await self._answer(request, [connection])
 
     async def list_of_vhost(self, request: web.Request) -> web.Response:
-        """The channels of all connections to a virtual host."""
+        """List the channels of all connections to a virtual host."""
         user, vhost = self._access.require_vhost(request)
         connections = visible_connections(self._broker.connections, user, request)
         return await self._answer(request, [each for each in connections if each.vhost_name == vhost.name])
 
     async def show(self, request: web.Request) -> web.Response:
-        """One channel by its name, with its consumers."""
+        """Show the channel of a name, with its consumers."""
         user = self._access.require(request, "management")
         require_stats(request)
         name = request.match_info["name"]
@@ -81,7 +81,7 @@ class Channels:
         return object_answer(request, {**document, "consumer_details": consumers, "deliveries": [], "publishes": []})
 
     async def list_consumers(self, request: web.Request) -> web.Response:
-        """All consumers, or those of one virtual host; the user's own where that is all that it may see."""
+        """List all consumers, or those of one virtual host. Without the tag monitoring, the user's own."""
         user = self._access.require(request, "management")
         require_stats(request)
         name = request.match_info.get("vhost")
@@ -116,7 +116,7 @@ class Channels:
                 "messages_unacknowledged": lambda channel: channel.unacked_count,
             },
             name=channel_name,
-            alias=lambda channel: given_name(channel.connection),
+            alias=lambda channel: client_provided_name(channel.connection),
         )
         return await list_answer(request, channels, view, paginated=True)
 

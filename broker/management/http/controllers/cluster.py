@@ -1,4 +1,4 @@
-"""The cluster, which is one node: its name, and what keeps clusters in balance."""
+"""The cluster, which has one node: its name, and rebalancing of queues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Cluster:
     """The resources ``/api/cluster-name`` and ``/api/rebalance/queues``.
 
     Args:
-        context: Which broker, and who may change it.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -24,19 +24,19 @@ class Cluster:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("cluster-name", GET=self.show_name, PUT=self.put_name),
             *resource("rebalance/queues", POST=self.rebalance),
         ]
 
     async def show_name(self, request: web.Request) -> web.Response:
-        """The cluster's name."""
+        """Show the cluster's name."""
         self._access.require(request, "management")
         return json_answer({"name": self._broker.cluster_name})
 
     async def put_name(self, request: web.Request) -> web.Response:
-        """Give the cluster another name, for the connections it gets from now on."""
+        """Set the cluster's name. New connections see it."""
         self._access.require(request, "administrator")
         document = await read_object(request)
         require_keys(document, "name")
@@ -44,6 +44,6 @@ class Cluster:
         return web.Response(status=204)
 
     async def rebalance(self, request: web.Request) -> web.Response:
-        """Nothing is to be done: all queues are on this node."""
+        """Do nothing: all queues are on this node."""
         self._access.require(request, "administrator")
         return web.Response(status=204)

@@ -1,4 +1,4 @@
-"""The configuration that is in force."""
+"""Shows the effective configuration."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | 
 
 
 class Configuration:
-    """The resource ``/api/config/effective``: every option by its dotted name; secrets are masked.
+    """The resource ``/api/config/effective``: every option by its dotted name, with secrets masked.
 
     Args:
-        context: Has the configuration, and who may ask.
+        context: The configuration and the users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -29,11 +29,11 @@ class Configuration:
         self._settings = context.settings
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return resource("config/effective", GET=self.show)
 
     async def show(self, request: web.Request) -> web.Response:
-        """All options with their values, as they were at the start."""
+        """Show all options with their values at startup."""
         self._access.require(request, "administrator")
         return json_answer({name: self._value(name, option.secret) for name, option in OPTIONS.items()})
 

@@ -1,4 +1,4 @@
-"""What is done to connections: closing all of a user."""
+"""Lists and closes the connections of a user."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REASON: Final = "Closed via management plugin"
 
 
 class ConnectionActions:
-    """The connections of one user: ``/api/connections/username/{user}``.
+    """The resource ``/api/connections/username/{user}``.
 
     Args:
-        context: Whose connections, and who may close them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -31,21 +31,21 @@ class ConnectionActions:
         self._node_name = context.node.name
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return resource("connections/username/{user}", GET=self.show, DELETE=self.close)
 
     async def show(self, request: web.Request) -> web.Response:
-        """The connections of a user, in short."""
-        return json_answer([self._describe(connection) for connection in self._of(request)])
+        """List the connections of a user, with few columns."""
+        return json_answer([self._describe(connection) for connection in self._find(request)])
 
     async def close(self, request: web.Request) -> web.Response:
-        """Close the connections of a user, if there are any; the header X-Reason says why."""
+        """Close the connections of a user, if any. The header X-Reason has the reason."""
         reason = request.headers.get("x-reason") or _REASON
-        for connection in self._of(request):
+        for connection in self._find(request):
             connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
         return web.Response(status=204)
 
-    def _of(self, request: web.Request) -> list[ClientConnection]:
+    def _find(self, request: web.Request) -> list[ClientConnection]:
         user, name = self._access.require(request, "management"), request.match_info["user"]
         if user.name != name and not has_tag(user, "monitoring"):
             raise not_authorised("User not authorised to access object")
@@ -63,13 +63,13 @@ class ConnectionActions:
 
 
 def close_connections(broker: Broker, reason: str, user: str | None = None, vhost: str | None = None) -> None:
-    """Close connections because what they depend on has gone.
+    """Close connections because their user or virtual host was deleted.
 
     Args:
-        broker: Has them.
-        reason: Why.
-        user: Those of this user; None for any.
-        vhost: Those to this virtual host; None for any.
+        broker: The broker with the connections.
+        reason: The text of connection.close.
+        user: Close the connections of this user; None for any.
+        vhost: Close the connections to this virtual host; None for any.
     """
     for connection in list(broker.connections):
         if user in (None, connection.username) and vhost in (None, connection.vhost_name):

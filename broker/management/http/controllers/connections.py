@@ -1,4 +1,4 @@
-"""Connections: listing and closing them."""
+"""Lists, shows and closes connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.context import RequestContext
-from leveret.broker.management.http.documents.clients import connection_document, given_name, short_connection
+from leveret.broker.management.http.documents.clients import client_provided_name, connection_document, short_connection
 from leveret.broker.management.http.errors import not_authorised, not_found
 from leveret.broker.management.http.listing import View, list_answer
 from leveret.broker.management.http.rates import Rates
@@ -27,7 +27,7 @@ class Connections:
     """The resource ``/api/connections``.
 
     Args:
-        context: Whose connections, and who may ask.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -36,7 +36,7 @@ class Connections:
         self._node = context.node.name
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("connections", GET=self.list),
             *resource("connections/{name}", GET=self.show, DELETE=self.close),
@@ -44,23 +44,23 @@ class Connections:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All connections, or the user's own where that is all that it may see."""
+        """List all connections. Without the tag monitoring, the user's own."""
         user = self._access.require(request, "management")
         return await self._answer(request, visible_connections(self._broker.connections, user, request))
 
     async def list_of_vhost(self, request: web.Request) -> web.Response:
-        """The connections to a virtual host."""
+        """List the connections to a virtual host."""
         user, vhost = self._access.require_vhost(request)
         connections = visible_connections(self._broker.connections, user, request)
         return await self._answer(request, [each for each in connections if each.vhost_name == vhost.name])
 
     async def show(self, request: web.Request) -> web.Response:
-        """One connection by its name."""
+        """Show the connection of a name."""
         _, connection = self._find(request)
         return object_answer(request, self._describe(request)(connection))
 
     async def close(self, request: web.Request) -> web.Response:
-        """Close a connection; the header X-Reason says why."""
+        """Close a connection. The header X-Reason has the reason."""
         user, connection = self._find(request)
         if user.name != connection.username and not has_tag(user, "administrator"):
             raise not_authorised("User not authorised to access object")
@@ -79,7 +79,7 @@ class Connections:
                 "channels": lambda connection: len(connection.channels),
                 "connected_at": lambda connection: connection.connected_at,
             },
-            alias=given_name,
+            alias=client_provided_name,
         )
         return await list_answer(request, connections, view, paginated=True)
 
@@ -98,7 +98,7 @@ class Connections:
 def visible_connections(
     connections: Iterable[ClientConnection], user: User, request: web.Request
 ) -> list[ClientConnection]:
-    """The connections that a user may see, of the virtual host that the header X-Vhost names."""
+    """Return the connections that a user may see; with the header X-Vhost, those of that virtual host."""
     vhost = request.headers.get("x-vhost")
     sees_all = has_tag(user, "monitoring")
     return [
@@ -109,10 +109,10 @@ def visible_connections(
 
 
 def find_connection(connections: Iterable[ClientConnection], user: User, name: str) -> ClientConnection:
-    """A connection by its name.
+    """Return the connection of a name.
 
     Raises:
-        HTTPNotFound: There is none.
+        HTTPNotFound: It does not exist.
         HTTPUnauthorized: The user may not see it.
     """
     for connection in connections:

@@ -1,4 +1,4 @@
-"""Definitions: all that there is besides messages, exported and imported as one document."""
+"""Exports and imports definitions: everything except messages, as one document."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from leveret.broker.management.http.request_bodies import read_file, read_upload
 from leveret.broker.management.http.routes import resource
 
 _MALFORMED: Final = "failed_to_parse_json"
-#: A path of this host, whole or relative. Browsers take "//a", "/\\a", "http:a" for other hosts, and drop white space.
+#: An absolute or relative path of this host. Browsers take "//a", "/\\a", "http:a" for other hosts, and drop blanks.
 _OWN_PATH: Final = re.compile(r"(?!.*//)(?:/|\.{1,2}/|#)[!-\[\]-~]*")
-#: What no header may have (RFC 9110 section 5.5), and what would end the name of a file.
+#: Characters that headers may not have (RFC 9110 section 5.5) or that would end the file name.
 _NOT_IN_FILE_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f;\"\\/\ud800-\udfff]+")
 
 
 class Definitions:
-    """The resource ``/api/definitions``; administrators only.
+    """The resource ``/api/definitions``, for administrators only.
 
     Args:
-        context: Which broker.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -42,21 +42,21 @@ class Definitions:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("definitions", GET=self.export, POST=self.load),
-            # Its name of old.
+            # The old name of the resource.
             *resource("all-configuration", GET=self.export, POST=self.load),
             *resource("definitions/{vhost}", GET=self.export_vhost, POST=self.load_vhost),
         ]
 
     async def export(self, request: web.Request) -> web.Response:
-        """All definitions of the broker."""
+        """Export all definitions of the broker."""
         self._require(request)
         return await _document(request, export_steps(self._broker, self._accounts))
 
     async def export_vhost(self, request: web.Request) -> web.Response:
-        """The definitions of one virtual host."""
+        """Export the definitions of one virtual host."""
         self._require(request)
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
@@ -64,7 +64,7 @@ class Definitions:
         return await _document(request, vhost_export_steps(vhost))
 
     async def load(self, request: web.Request) -> web.Response:
-        """Add definitions to what is there."""
+        """Import definitions. Existing objects stay."""
         user = self._require(request)
         document, redirect = await _read(request)
         new = _names(document, "vhosts") - set(self._broker.vhosts)
@@ -75,7 +75,7 @@ class Definitions:
         return _done(redirect)
 
     async def load_vhost(self, request: web.Request) -> web.Response:
-        """Add definitions to what is there in one virtual host, wherever they come from."""
+        """Import definitions into one virtual host, whichever virtual host they were exported from."""
         self._require(request)
         name = request.match_info["vhost"]
         if name not in self._broker.vhosts:
@@ -92,13 +92,13 @@ class Definitions:
             raise bad_request(error.reason) from None
 
     def _permit(self, user: User, vhosts: Iterable[str]) -> None:
-        """Give a user all permissions in virtual hosts that it has made, unless the document gives it others."""
+        """Give a user all permissions in the virtual hosts that it created, unless the document has others."""
         for name in vhosts:
             if name in self._broker.vhosts and self._accounts.permissions(user.name, name) is None:
                 self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
 
     def _require(self, request: web.Request) -> User:
-        """Refuse users who are not administrators. A browser that downloads or uploads a file logs in by the query."""
+        """Refuse users that are not administrators. Downloads and uploads by a browser may log in by the query."""
         login = request.query.get("auth")
         if login is None or "authorization" in request.headers:
             return self._access.require(request, "administrator")
@@ -113,14 +113,14 @@ class Definitions:
 
 
 def _names(document: Mapping[str, Any], section: str) -> set[str]:
-    """What the entries of a section are called; those that are malformed are skipped."""
+    """Return the names of the entries of a section; malformed entries are skipped."""
     entries = document.get(section)
     names = (entry.get("name") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict))
     return {name for name in names if isinstance(name, str)}
 
 
 async def _document(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> web.Response:
-    """The document as an answer, encoded a little at a time."""
+    """Return the response with the document, encoded in slices."""
     parts = []
     for key, value in pieces:
         if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
@@ -136,10 +136,10 @@ async def _document(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> 
 
 
 async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
-    """The document of a request, and where a browser wants to go afterwards.
+    """Return the document of a request, and the path to which a browser is redirected afterwards.
 
     Raises:
-        HTTPBadRequest: There is none.
+        HTTPBadRequest: The body is not a JSON object.
     """
     redirect = None
     if request.content_type == "multipart/form-data":

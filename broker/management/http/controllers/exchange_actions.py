@@ -1,4 +1,4 @@
-"""What is done to exchanges: declaring and deleting them, and publishing to them."""
+"""Declares and deletes exchanges, and publishes to them."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from leveret.protocol.faults import AmqpFault, precondition_failed
 from leveret.protocol.field_table import FieldTable, as_text, find
 from leveret.protocol.properties import FLAGS, encode_content_header, encode_headers, encode_text
 
-#: Numbers among the properties, with the bytes that they take.
+#: Numeric properties with their size in bytes.
 _NUMBERS: Final = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
 
 
 class ExchangeActions:
-    """The resource ``/api/exchanges``, where it changes something.
+    """Changing methods of the resource ``/api/exchanges``.
 
     Args:
-        context: Whose exchanges, and who may change them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -51,7 +51,7 @@ class ExchangeActions:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         path = "exchanges/{vhost}/{name}"
         return [
             *resource(path, PUT=self.declare, DELETE=self.delete),
@@ -59,7 +59,7 @@ class ExchangeActions:
         ]
 
     async def declare(self, request: web.Request) -> web.Response:
-        """Declare an exchange: type, durable, auto_delete, internal and arguments come in the body."""
+        """Declare an exchange. The body has type, durable, auto_delete, internal and arguments."""
         user, vhost = self._access.require_vhost_for_change(request)
         name = strip_line_ends(check_length(exchange_name(request.match_info["name"]), "exchange"))
         document = await read_object(request)
@@ -77,7 +77,7 @@ class ExchangeActions:
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
-        """Delete an exchange; with if-unused only if it is the source of no binding."""
+        """Delete an exchange; with if-unused only if no binding has it as its source."""
         user, vhost = self._access.require_vhost_for_change(request)
         name = exchange_name(request.match_info["name"])
         if name not in vhost.topology.exchanges and not vhost.unrestored.has("exchange", name):
@@ -89,7 +89,7 @@ class ExchangeActions:
         return web.Response(status=204)
 
     async def publish(self, request: web.Request) -> web.Response:
-        """Publish a message, and say whether a queue has taken it."""
+        """Publish a message; respond whether it was routed to a queue."""
         user, vhost = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "routing_key", "properties", "payload", "payload_encoding")
@@ -123,7 +123,7 @@ class ExchangeActions:
 
 
 def exchange_name(segment: str) -> str:
-    """The exchange that a path segment means: the default one has a name there."""
+    """Return the exchange that a path segment names. The default exchange has a name in paths."""
     return "" if segment == DEFAULT_EXCHANGE else segment
 
 
@@ -139,7 +139,7 @@ def _read_payload(document: Mapping[str, Any]) -> bytes:
 
 
 def _encode_properties(properties: Mapping[str, Any], body_size: int) -> tuple[bytes, str | None]:
-    """The content header for properties written as JSON, unknown ones left out; and the user-id among them."""
+    """Return the content header of properties given as JSON, and their user-id. Unknown properties are ignored."""
     values: dict[int, bytes] = {}
     for flag, name in FLAGS:
         if name not in properties:

@@ -1,4 +1,4 @@
-"""Exchanges, where they are looked at."""
+"""Lists and shows exchanges."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from leveret.broker.management.http.switches import stats_are_disabled
 
 
 class Exchanges:
-    """The resource ``/api/exchanges``, where it changes nothing.
+    """Reading methods of the resource ``/api/exchanges``.
 
     Args:
-        context: Whose exchanges, and who may ask.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -28,7 +28,7 @@ class Exchanges:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("exchanges", GET=self.list),
             *resource("exchanges/{vhost}", GET=self.list),
@@ -36,7 +36,7 @@ class Exchanges:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All exchanges, or those of one virtual host."""
+        """List all exchanges, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
         rates = self._rates(request)
         exchanges = [exchange for vhost in vhosts for exchange in vhost.topology.exchanges.values()]
@@ -53,7 +53,7 @@ class Exchanges:
         return await list_answer(request, exchanges, view, paginated=True)
 
     async def show(self, request: web.Request) -> web.Response:
-        """One exchange."""
+        """Show one exchange."""
         _, vhost = self._access.require_vhost(request)
         exchange = vhost.topology.exchanges.get(exchange_name(request.match_info["name"]))
         if exchange is None:

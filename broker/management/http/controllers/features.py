@@ -1,4 +1,4 @@
-"""Feature flags, and resetting of statistics: what RabbitMQ's tools ask for, though nothing changes here."""
+"""Feature flags and reset of statistics: accepted for RabbitMQ's tools, without an effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leveret.broker.management.http.listing import View, list_answer
 from leveret.broker.management.http.routes import resource
 
 _QUORUM: Final = "https://www.rabbitmq.com/quorum-queues.html"
-#: Flags of 3.10 whose feature is there: name, description, page, application.
+#: Flags of 3.10 whose features exist: name, description, page, application.
 _FLAGS: Final = (
     ("classic_mirrored_queue_version", "Support setting version for classic mirrored queues", "", "rabbit"),
     ("drop_unroutable_metric", "Count unroutable publishes to be dropped in stats", "", "rabbitmq_management_agent"),
@@ -35,7 +35,7 @@ class Features:
     """The resources ``/api/feature-flags``, ``/api/deprecated-features`` and ``/api/reset``.
 
     Args:
-        context: Who may ask.
+        context: The node and the users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -43,7 +43,7 @@ class Features:
         self._node = context.node.name
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("feature-flags", GET=self.list),
             *resource("feature-flags/{flag}/enable", PUT=self.enable),
@@ -54,7 +54,7 @@ class Features:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """The flags, all of which are enabled for good."""
+        """List the flags. All of them are always enabled."""
         self._access.require(request, "administrator")
         flags = [
             {
@@ -71,19 +71,19 @@ class Features:
         return await list_answer(request, flags, view)
 
     async def enable(self, request: web.Request) -> web.Response:
-        """Enable a flag: it is, or there is none of that name."""
+        """Accept enabling an existing flag, which always is enabled."""
         self._access.require(request, "administrator")
         if request.match_info["flag"] not in {flag[0] for flag in _FLAGS}:
             raise bad_request("unsupported")
         return web.Response(status=204)
 
     async def list_deprecated(self, request: web.Request) -> web.Response:
-        """Features that are to go: none."""
+        """List deprecated features, of which there are none."""
         self._access.require(request, "management")
         return json_answer([])
 
     async def reset(self, request: web.Request) -> web.Response:
-        """Reset statistics: accepted for the sake of RabbitMQ's pages; what was counted stays."""
+        """Accept a reset of statistics, as RabbitMQ's pages send it. Counters are not reset."""
         self._access.require(request, "administrator")
         if request.match_info.get("node", self._node) != self._node:
             raise not_found()

@@ -1,4 +1,4 @@
-"""Health checks, with RabbitMQ's paths and answers.
+"""Health checks with RabbitMQ's paths and responses.
 
 Source: https://www.rabbitmq.com/docs/monitoring#health-checks
 """
@@ -18,12 +18,12 @@ from leveret.broker.management.http.documents.overview import listeners
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.routes import resource
 
-#: Names that people give protocols, by the name of the listener.
+#: Names of protocols that clients use, with the protocol name of the listener.
 _PROTOCOLS: Final = {
     **dict.fromkeys(("amqp", "amqp091", "amqp0.9.1", "amqp0-9-1", "amqp-0-9-1", "amqp10", "amqp1.0"), "amqp"),
     **dict.fromkeys(("amqps", "amqp/ssl", "amqp/tls", "amqp091/ssl", "amqp0.9.1/ssl"), "amqp/ssl"),
 }
-#: In days.
+#: Units of time in days.
 _UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 _ENCRYPTED: Final = frozenset(("amqp/ssl", "https"))
 _OK: Final = {"status": "ok"}
@@ -31,10 +31,10 @@ _SINGLE: Final = {"status": "ok", "reason": "single node cluster"}
 
 
 class HealthChecks:
-    """Answers whether the broker is well, to every user.
+    """The resources below ``/api/health/checks``, for all users.
 
     Args:
-        context: The broker that is asked.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -44,7 +44,7 @@ class HealthChecks:
         self._ssl_options = context.settings.ssl_options
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         checks = "health/checks"
         return [
             *resource(f"{checks}/alarms", GET=self.alarms),
@@ -52,20 +52,20 @@ class HealthChecks:
             *resource(f"{checks}/certificate-expiration/{{within}}/{{unit}}", GET=self.certificates),
             *resource(f"{checks}/port-listener/{{port}}", GET=self.port),
             *resource(f"{checks}/protocol-listener/{{protocol:.+?}}", GET=self.protocol),
-            *resource(f"{checks}/virtual-hosts", GET=self.always_well),
+            *resource(f"{checks}/virtual-hosts", GET=self.always_ok),
             *resource(f"{checks}/node-is-quorum-critical", GET=self.single_node),
             *resource(f"{checks}/node-is-mirror-sync-critical", GET=self.single_node),
-            # Of newer releases.
-            *resource(f"{checks}/is-in-service", GET=self.always_well),
-            *resource(f"{checks}/ready-to-serve-clients", GET=self.always_well),
-            *resource(f"{checks}/below-node-connection-limit", GET=self.always_well),
-            # Of older ones.
+            # Checks of newer releases.
+            *resource(f"{checks}/is-in-service", GET=self.always_ok),
+            *resource(f"{checks}/ready-to-serve-clients", GET=self.always_ok),
+            *resource(f"{checks}/below-node-connection-limit", GET=self.always_ok),
+            # Checks of older releases.
             *resource("healthchecks/node", GET=self.node),
             *resource("healthchecks/node/{node}", GET=self.node),
         ]
 
     async def alarms(self, request: web.Request) -> web.Response:
-        """Status 200 while no resource alarm is set, 503 otherwise."""
+        """Respond with 200 if no resource alarm is set, 503 otherwise."""
         self._access.login(request)
         resources = sorted(self._broker.alarms.resources)
         if not resources:
@@ -74,7 +74,7 @@ class HealthChecks:
         return _failed("There are alarms in effect in the cluster", alarms=alarms)
 
     async def certificates(self, request: web.Request) -> web.Response:
-        """Status 200 if no certificate of a listener expires within a time."""
+        """Respond with 200 if no certificate of a listener expires within a time, 503 otherwise."""
         self._access.login(request)
         days = _UNITS.get(request.match_info["unit"])
         if days is None:
@@ -87,7 +87,7 @@ class HealthChecks:
         return _failed("Certificates expiring", expired=expired) if expired else json_answer(_OK)
 
     def _expiring(self, limit: datetime) -> list[dict[str, Any]]:
-        """The encrypted listeners with a certificate that expires before a time, or cannot be read."""
+        """Return the encrypted listeners if one of their certificates expires before a time."""
         encrypted = [each for each in listeners(self._node) if each["protocol"] in _ENCRYPTED]
         options = self._ssl_options
         files = {"certfile": options.certfile, "cacertfile": options.cacertfile} if encrypted else {}
@@ -101,7 +101,7 @@ class HealthChecks:
         return [{**each, **found} for each in encrypted] if soonest < limit else []
 
     async def port(self, request: web.Request) -> web.Response:
-        """Status 200 if the broker listens on a port."""
+        """Respond with 200 if the broker listens on a port, 503 otherwise."""
         self._access.login(request)
         try:
             port = int(request.match_info["port"])
@@ -113,7 +113,7 @@ class HealthChecks:
         return _failed("No active listener", missing=port, ports=ports)
 
     async def protocol(self, request: web.Request) -> web.Response:
-        """Status 200 if the broker listens for a protocol."""
+        """Respond with 200 if the broker has a listener for a protocol, 503 otherwise."""
         self._access.login(request)
         asked = request.match_info["protocol"]
         protocol = _PROTOCOLS.get(asked.lower(), asked)
@@ -122,18 +122,18 @@ class HealthChecks:
             return json_answer({"status": "ok", "protocol": protocol})
         return _failed("No active listener", missing=protocol, protocols=protocols)
 
-    async def always_well(self, request: web.Request) -> web.Response:
-        """Status 200: it is so as long as the broker answers."""
+    async def always_ok(self, request: web.Request) -> web.Response:
+        """Respond with 200: the check holds while the broker responds."""
         self._access.login(request)
         return json_answer(_OK)
 
     async def single_node(self, request: web.Request) -> web.Response:
-        """Status 200: no other node can be missing."""
+        """Respond with 200: the check is about other nodes, and there are none."""
         self._access.login(request)
         return json_answer(_SINGLE)
 
     async def node(self, request: web.Request) -> web.Response:
-        """Status 200: the node answers."""
+        """Respond with 200: the node responds."""
         self._access.login(request)
         if request.match_info.get("node", self._node.name) != self._node.name:
             raise not_found()

@@ -21,7 +21,7 @@ class Limits:
     """The resources ``/api/vhost-limits`` and ``/api/user-limits``.
 
     Args:
-        context: Whose limits, and who may see and change them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -30,7 +30,7 @@ class Limits:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("vhost-limits", with_head=False, GET=self.list_vhosts),
             *resource("vhost-limits/{vhost}", with_head=False, GET=self.list_vhosts),
@@ -43,21 +43,21 @@ class Limits:
     # -- virtual hosts ------------------------------------------------------------------------------------
 
     async def list_vhosts(self, request: web.Request) -> web.Response:
-        """The limits of all virtual hosts that have any, or of one."""
+        """List the limits of all virtual hosts that have limits, or of one."""
         _, vhosts = self._access.listed_vhosts(request)
         limits = [(vhost, vhost_limits(vhost)) for vhost in vhosts]
-        # In the list of all RabbitMQ shows those that have been lifted, too: as an empty list.
-        of_all = "vhost" not in request.match_info
+        # In the list of all virtual hosts, RabbitMQ shows removed limits as an empty list.
+        lists_all = "vhost" not in request.match_info
         return json_answer(
             [
                 {"vhost": vhost.name, "value": value or []}
                 for vhost, value in limits
-                if value or (of_all and vhost.has_limits)
+                if value or (lists_all and vhost.has_limits)
             ]
         )
 
     async def put_vhost(self, request: web.Request) -> web.Response:
-        """Set a limit to ``value``; a negative number is none."""
+        """Set a limit to ``value``. A negative number means no limit."""
         self._access.require(request, "administrator")
         name, limit = request.match_info["vhost"], request.match_info["limit"]
         if name not in self._broker.vhosts:
@@ -71,12 +71,12 @@ class Limits:
         return web.Response(status=204)
 
     async def delete_vhost(self, request: web.Request) -> web.Response:
-        """Lift a limit, if it is set."""
+        """Remove a limit, if it is set."""
         self._access.require(request, "administrator")
         name, limit = request.match_info["vhost"], request.match_info["limit"]
         if name not in self._broker.vhosts:
             raise not_found()
-        # One that does not exist makes RabbitMQ keep that there are limits, too.
+        # As in RabbitMQ, the virtual host then counts as having limits even if the limit was not set.
         self._set_vhost_limit(name, limit, None)
         return web.Response(status=204)
 
@@ -89,7 +89,7 @@ class Limits:
     # -- users --------------------------------------------------------------------------------------------
 
     async def list_users(self, request: web.Request) -> web.Response:
-        """The limits of all users that have any, or of one."""
+        """List the limits of all users that have limits, or of one."""
         self._access.require(request, "management")
         name = request.match_info.get("user")
         if name is not None and name not in self._accounts.users:
@@ -98,7 +98,7 @@ class Limits:
         return json_answer([{"user": user, "value": value} for user, value in limits if value])
 
     async def put_user(self, request: web.Request) -> web.Response:
-        """Set a limit to ``value``; a negative number is none. It counts for the user's open connections, too."""
+        """Set a limit to ``value``. A negative number means no limit. It applies to open connections, too."""
         self._access.require(request, "administrator")
         name, limit = request.match_info["user"], request.match_info["limit"]
         document = await read_object(request)
@@ -112,7 +112,7 @@ class Limits:
         return web.Response(status=204)
 
     async def delete_user(self, request: web.Request) -> web.Response:
-        """Lift a limit, if it is set."""
+        """Remove a limit, if it is set."""
         self._access.require(request, "administrator")
         name, limit = request.match_info["user"], request.match_info["limit"]
         if name not in self._accounts.users:
@@ -129,6 +129,6 @@ class Limits:
 
 
 def user_limits(user: User) -> dict[str, Any]:
-    """The limits that are set on a user, negative ones included."""
+    """Return the limits of a user, including negative ones."""
     values = {"max-connections": user.limits.max_connections, "max-channels": user.limits.max_channels}
     return {name: value for name, value in values.items() if value is not None}

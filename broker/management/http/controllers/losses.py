@@ -1,4 +1,4 @@
-"""What has been lost, over all queues and exchanges; beyond what RabbitMQ offers."""
+"""Lists lost messages of all queues and exchanges. RabbitMQ does not have this resource."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Losses:
     """The resource ``/api/losses``.
 
     Args:
-        context: Whose queues and exchanges, and who may ask.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -42,19 +42,19 @@ class Losses:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [*resource("losses", GET=self.list), *resource("losses/{vhost}", GET=self.list)]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All queues and exchanges that have lost messages, those that have lost most first.
+        """List all queues and exchanges that have lost messages, those with the most losses first.
 
-        The query may name a window (``age``, in seconds) and a ``kind``; a page also has the totals.
+        The query may have a window (``age``, in seconds) and a ``kind``. A page also has the totals.
         """
         _, vhosts = self._access.listed_vhosts(request)
         age, kinds = _read_age(request), _read_kinds(request)
         now, rates = int(time.time()), Rates(request, self._broker)
         found = [loss async for loss in in_slices(_losses(vhosts, kinds, now, age)) if loss is not None]
-        losses = [loss for loss in found if loss.matters]
+        losses = [loss for loss in found if loss.has_losses]
         view = View[Loss](
             lambda loss: loss_document(loss, rates, age),
             order=lambda loss: (-loss.lost, loss.vhost, loss.kind, loss.name or "", loss.deleted_at),
@@ -87,7 +87,7 @@ def _read_kinds(request: web.Request) -> Sequence[str]:
 
 
 def _losses(vhosts: Sequence[VirtualHost], kinds: Sequence[str], now: int, age: int | None) -> Iterator[Loss | None]:
-    """The losses of all objects, None for one that has none; a step is one object."""
+    """Yield the losses of each object, one object per step; None for an object without losses."""
     for vhost in vhosts:
         if "queue" in kinds:
             for queue in list(vhost.queues.values()):
@@ -110,7 +110,7 @@ def _deleted(
     for each in list(deleted.recent):
         yield _loss(kind, "deleted", vhost, each.name, each.counters, now, age, each.deleted_at)
     rows = [counters.loss_row() for counters in (deleted.others, deleted.earlier)]
-    # What was deleted earlier than a day ago is in no window.
+    # Objects deleted more than a day ago are outside every window.
     window = None if age is None else losses_within(deleted.others, rows[0], now, age)
     row = tuple(map(sum, zip(*rows, strict=True)))
     yield Loss(kind, "sum of deleted", vhost, None, deleted.others, row, window)

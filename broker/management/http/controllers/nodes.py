@@ -1,4 +1,4 @@
-"""The node: what it takes of the machine, and its memory."""
+"""Shows the node: its use of resources and its memory breakdown."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from leveret.broker.management.http.switches import stats_are_disabled
 
 
 class Nodes:
-    """The resource ``/api/nodes``: there is one node.
+    """The resource ``/api/nodes``. There is one node.
 
     Args:
-        context: The broker and its node, and who may ask.
+        context: The broker, its node and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -32,7 +32,7 @@ class Nodes:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("nodes", GET=self.list),
             *resource("nodes/{node}", GET=self.show),
@@ -41,14 +41,14 @@ class Nodes:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All nodes."""
+        """List all nodes."""
         self._access.require(request, "monitoring")
         document = await self._describe(request)
         view = View[dict[str, Any]](lambda each: each, order=lambda each: each["name"])
         return await list_answer(request, [document], view)
 
     async def show(self, request: web.Request) -> web.Response:
-        """One node; ``memory=true`` adds where its memory is."""
+        """Show the node; with ``memory=true`` also its memory breakdown."""
         self._require_node(request)
         document = await self._describe(request)
         if request.query.get("memory") == "true":
@@ -56,12 +56,12 @@ class Nodes:
         return object_answer(request, document)
 
     async def memory(self, request: web.Request) -> web.Response:
-        """Where its memory is, in bytes."""
+        """Show the memory breakdown in bytes."""
         self._require_node(request)
         return object_answer(request, {"memory": (await self._break_down()).document()})
 
     async def memory_shares(self, request: web.Request) -> web.Response:
-        """Where its memory is, in per cent."""
+        """Show the memory breakdown in per cent."""
         self._require_node(request)
         return object_answer(request, {"memory": (await self._break_down()).shares()})
 

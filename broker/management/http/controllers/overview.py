@@ -1,4 +1,4 @@
-"""The broker as a whole: versions, totals, listeners."""
+"""Overview of the broker: versions, totals, listeners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Overview:
     """The resources ``/api/overview``, ``/api/version`` and ``/api/extensions``.
 
     Args:
-        context: The broker that is shown, and who may ask.
+        context: The broker, its node and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -32,7 +32,7 @@ class Overview:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("overview", GET=self.show),
             *resource("version", GET=self.version),
@@ -40,7 +40,7 @@ class Overview:
         ]
 
     async def show(self, request: web.Request) -> web.Response:
-        """Versions, totals and listeners; without the tag monitoring, of the user's own virtual hosts."""
+        """Show versions, totals and listeners. Without the tag monitoring, totals of the user's virtual hosts."""
         user = self._access.require(request, "management")
         disabled = stats_are_disabled(request)
         context, broker = self._context, self._broker
@@ -68,12 +68,12 @@ class Overview:
         return object_answer(request, document)
 
     async def version(self, request: web.Request) -> web.Response:
-        """What newer clients ask before all else: the version of the API."""
+        """Show the version of the API, which newer clients request first."""
         self._access.require(request, "management")
         return json_answer(overview_document(self._broker, self._context.node)["rabbitmq_version"])
 
     async def extensions(self, request: web.Request) -> web.Response:
-        """What is loaded into RabbitMQ's own pages."""
+        """List the extensions of RabbitMQ's web pages."""
         self._access.require(request, "management")
         return json_answer([{"javascript": "dispatcher.js"}])
 

@@ -1,7 +1,7 @@
 """Runtime parameters and global parameters.
 
-Without plugins RabbitMQ knows no parameters but those that are something else, too: operator policies and the limits
-of virtual hosts. They are shown and set here in their raw form.
+Without plugins, RabbitMQ's only runtime parameters are operator policies and the limits of virtual hosts. Both also
+have resources. Here they are shown and set in their raw form.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from leveret.policies.limits import VHOST_LIMITS, refuse_limits
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
 _REFUSAL: Final = "User not authorised to access object"
-#: Of an operator policy in its raw form.
+#: Required keys of an operator policy in its raw form.
 _REQUIRED: Final = ("definition", "pattern", "priority")
 
 
 class Parameters:
-    """The resources ``/api/parameters`` and ``/api/global-parameters``; policymakers only.
+    """The resources ``/api/parameters`` and ``/api/global-parameters``, for policymakers only.
 
     Args:
-        context: Whose parameters, and who may see and change them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -44,7 +44,7 @@ class Parameters:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("parameters", GET=self.list),
             *resource("parameters/{component}", GET=self.list),
@@ -57,7 +57,7 @@ class Parameters:
     # -- parameters ---------------------------------------------------------------------------------------
 
     async def list(self, request: web.Request) -> web.Response:
-        """All parameters, or those of one component; policies only if they are asked for."""
+        """List all parameters, or those of one component. Policies are listed only if the path names them."""
         user = self._access.require(request, "policymaker")
         component = request.match_info.get("component")
         vhosts = [vhost for vhost in self._broker.vhosts.values() if self._access.can_see(user, vhost.name)]
@@ -65,12 +65,12 @@ class Parameters:
         return await list_answer(request, found, _VIEW)
 
     async def list_vhost(self, request: web.Request) -> web.Response:
-        """The parameters of one component in one virtual host."""
+        """List the parameters of one component in one virtual host."""
         _, vhost = self._open(request)
         return await list_answer(request, _entries(vhost, request.match_info["component"]), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
-        """One parameter."""
+        """Show one parameter."""
         _, vhost = self._open(request)
         for entry in _entries(vhost, request.match_info["component"]):
             if entry["name"] == request.match_info["name"]:
@@ -135,7 +135,7 @@ class Parameters:
             raise bad_request(f"Validation failed\n\n{name} not a list {value}\n")
         refusal = refuse_limits(value, VHOST_LIMITS, "limits")
         if refusal is not None:
-            # RabbitMQ escapes markup in texts about parameters.
+            # RabbitMQ escapes markup in errors about parameters.
             raise bad_request(f"Validation failed\n\n{_escaped(refusal)}\n")
         created = not vhost.has_limits
         vhost.set_limits(value.get("max-connections"), value.get("max-queues"))
@@ -145,13 +145,13 @@ class Parameters:
     # -- global parameters --------------------------------------------------------------------------------
 
     async def list_global(self, request: web.Request) -> web.Response:
-        """All global parameters."""
+        """List all global parameters."""
         self._access.require(request, "policymaker")
         found = [{"name": name, "value": value} for name, value in self._broker.global_parameters.values.items()]
         return await list_answer(request, found, _GLOBAL_VIEW)
 
     async def show_global(self, request: web.Request) -> web.Response:
-        """One global parameter."""
+        """Show one global parameter."""
         self._access.require(request, "policymaker")
         name, values = request.match_info["name"], self._broker.global_parameters.values
         if name not in values:
@@ -177,7 +177,7 @@ class Parameters:
 
 
 def _entries(vhost: VirtualHost, component: str | None) -> Sequence[dict[str, Any]]:
-    """The parameters of a virtual host; of one component if it is named. Policies have to be named."""
+    """Return the parameters of a virtual host, or of one component. Policies are included only if named."""
     if component == "policy":
         return [
             {"value": policy_value(policy), "vhost": vhost.name, "component": component, "name": policy.name}
@@ -187,7 +187,7 @@ def _entries(vhost: VirtualHost, component: str | None) -> Sequence[dict[str, An
 
 
 def _read_operator_policy(name: str, value: Any) -> Policy:
-    """An operator policy in its raw form, in which nothing has a default."""
+    """Return an operator policy given in its raw form, in which all keys are required."""
     if not isinstance(value, Mapping):
         raise bad_request(_escaped(f"Validation failed\n\n{name} not a list {format_json_term(value)}\n"))
     unknown = [

@@ -21,10 +21,10 @@ from leveret.policies.permissions import TopicPermissions
 
 
 class Permissions:
-    """The resources ``/api/permissions`` and ``/api/topic-permissions``; administrators only.
+    """The resources ``/api/permissions`` and ``/api/topic-permissions``, for administrators only.
 
     Args:
-        context: Whose users and virtual hosts.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -33,7 +33,7 @@ class Permissions:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         one, topic = "permissions/{vhost}/{user}", "topic-permissions/{vhost}/{user}"
         return [
             *resource("permissions", GET=self.list),
@@ -44,24 +44,24 @@ class Permissions:
             *resource("users/{user}/topic-permissions", GET=self.list_topic),
             *resource("vhosts/{vhost}/topic-permissions", GET=self.list_topic),
             *resource(topic, GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
-            # Only for deleting it matters which exchange the path names.
+            # Only DELETE uses the exchange in the path.
             *resource(f"{topic}/{{exchange}}", GET=self.show_topic, PUT=self.put_topic, DELETE=self.delete_topic),
         ]
 
     # -- permissions --------------------------------------------------------------------------------------
 
     async def list(self, request: web.Request) -> web.Response:
-        """All permissions, those of a user, or those in a virtual host."""
+        """List all permissions, those of a user, or those in a virtual host."""
         user, vhost = self._named(request)
         found = [
-            _describe(whose, where, granted)
-            for (whose, where), granted in self._accounts.all_permissions.items()
-            if user in (None, whose) and vhost in (None, where)
+            _describe(user_name, vhost_name, granted)
+            for (user_name, vhost_name), granted in self._accounts.all_permissions.items()
+            if user in (None, user_name) and vhost in (None, vhost_name)
         ]
         return await list_answer(request, found, _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
-        """What a user may do in a virtual host."""
+        """Show the permissions of a user in a virtual host."""
         user, vhost = self._both(request)
         granted = self._accounts.permissions(user, vhost)
         if granted is None:
@@ -69,7 +69,7 @@ class Permissions:
         return object_answer(request, _describe(user, vhost, granted))
 
     async def put(self, request: web.Request) -> web.Response:
-        """Set what a user may do in a virtual host: configure, write and read come in the body."""
+        """Set the permissions of a user in a virtual host. The body has configure, write and read."""
         user, vhost = self._both(request)
         document = await read_object(request)
         self._check_exist(user, vhost)
@@ -85,7 +85,7 @@ class Permissions:
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
-        """Take a user's permissions in a virtual host; its connections stay, and may do nothing more there."""
+        """Clear the permissions of a user in a virtual host. Its connections stay open without permissions."""
         user, vhost = self._both(request)
         if self._accounts.permissions(user, vhost) is None:
             raise not_found()
@@ -95,12 +95,12 @@ class Permissions:
     # -- topic permissions --------------------------------------------------------------------------------
 
     async def list_topic(self, request: web.Request) -> web.Response:
-        """All topic permissions, those of a user, or those in a virtual host."""
+        """List all topic permissions, those of a user, or those in a virtual host."""
         user, vhost = self._named(request)
         return await list_answer(request, self._topic(user, vhost), _VIEW)
 
     async def show_topic(self, request: web.Request) -> web.Response:
-        """The topic permissions of a user in a virtual host; a list, one entry for each exchange."""
+        """List the topic permissions of a user in a virtual host, one entry for each exchange."""
         user, vhost = self._both(request)
         found = self._topic(user, vhost)
         if not found:
@@ -108,7 +108,7 @@ class Permissions:
         return await list_answer(request, found, _VIEW)
 
     async def put_topic(self, request: web.Request) -> web.Response:
-        """Set which routing keys a user may use on a topic exchange: exchange, write and read come in the body."""
+        """Set the routing keys that a user may use on a topic exchange. The body has exchange, write and read."""
         user, vhost = self._both(request)
         document = await read_object(request)
         self._check_exist(user, vhost)
@@ -124,24 +124,24 @@ class Permissions:
         return web.Response(status=204 if existed else 201)
 
     async def delete_topic(self, request: web.Request) -> web.Response:
-        """Take a user's topic permissions in a virtual host, on one exchange or on all."""
+        """Clear the topic permissions of a user in a virtual host, on one exchange or on all."""
         user, vhost = self._both(request)
         if not self._topic(user, vhost):
             raise not_found()
         self._accounts.clear_topic_permissions(user, vhost, request.match_info.get("exchange"))
         return web.Response(status=204)
 
-    # -- inside -------------------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------------------
 
     def _topic(self, user: str | None, vhost: str | None) -> Sequence[dict[str, Any]]:
         return [
-            _describe_topic(whose, where, exchange, granted)
-            for (whose, where, exchange), granted in self._accounts.all_topic_permissions.items()
-            if user in (None, whose) and vhost in (None, where)
+            _describe_topic(user_name, vhost_name, exchange, granted)
+            for (user_name, vhost_name, exchange), granted in self._accounts.all_topic_permissions.items()
+            if user in (None, user_name) and vhost in (None, vhost_name)
         ]
 
     def _named(self, request: web.Request) -> tuple[str | None, str | None]:
-        """The user and the virtual host that the path names, which must exist; None for all."""
+        """Return the user and the virtual host in the path, which must exist; None for all."""
         self._access.require(request, "administrator")
         user, vhost = request.match_info.get("user"), request.match_info.get("vhost")
         if (user is not None and user not in self._accounts.users) or (

@@ -27,7 +27,7 @@ class Policies:
     """The resources ``/api/policies`` and ``/api/operator-policies``.
 
     Args:
-        context: Whose policies, and who may see and change them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -35,7 +35,7 @@ class Policies:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         routes: list[web.RouteDef] = []
         for kind in ("policies", "operator-policies"):
             path = f"{{kind:{kind}}}"
@@ -47,9 +47,9 @@ class Policies:
         return routes
 
     async def list(self, request: web.Request) -> web.Response:
-        """All policies, or those of one virtual host; ascending by priority.
+        """List all policies, or those of one virtual host, ascending by priority.
 
-        With counts=true each one says on how many queues and exchanges it is in force.
+        With counts=true each policy has the number of queues and exchanges on which it is in force.
         """
         _, vhosts = self._access.listed_vhosts(request)
         operator = _operator(request)
@@ -62,7 +62,7 @@ class Policies:
         return await list_answer(request, policies, view)
 
     async def show(self, request: web.Request) -> web.Response:
-        """One policy; unlike the list it is only for those who may change it."""
+        """Show one policy, to users that may change it. The list is for all users."""
         operator, vhost = self._open(request)
         policy = vhost.policies.table(operator).get(request.match_info["name"])
         if policy is None:
@@ -70,14 +70,14 @@ class Policies:
         return object_answer(request, _describe((vhost, policy)))
 
     async def put(self, request: web.Request) -> web.Response:
-        """Add or replace a policy; with dry_run=true only tell what that would do."""
+        """Add or replace a policy; with dry_run=true only preview the effect."""
         operator, vhost = self._open(request)
         document = await read_object(request)
         await compile_in_thread(document.get("pattern"))
         try:
             policy = read_policy(request.match_info["name"], document, operator)
         except PolicyError as error:
-            # RabbitMQ escapes markup in these texts, though not in those of operator policies.
+            # RabbitMQ escapes markup in errors about policies, but not about operator policies.
             text = str(error)
             raise bad_request(text if operator else text.replace("<", "&lt;").replace(">", "&gt;")) from None
         if request.query.get("dry_run") == "true":
@@ -90,9 +90,9 @@ class Policies:
         """Clear a policy."""
         operator, vhost = self._open(request)
         name = request.match_info["name"]
-        was_kept = vhost.unrestored.delete("operator_policy" if operator else "policy", name)
+        was_unrestored = vhost.unrestored.delete("operator_policy" if operator else "policy", name)
         steps = vhost.policies.clear_in_steps(name, operator)
-        if steps is None and was_kept:
+        if steps is None and was_unrestored:
             return web.Response(status=204)
         if steps is None:
             raise not_found()
@@ -111,7 +111,7 @@ class Policies:
 
 
 async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Response:
-    """What a policy would do, queue by queue, and in all."""
+    """Return the response with the effect of a policy on each queue, and the totals."""
     previews = [preview async for preview in in_slices(preview_policy(vhost, policy, operator))]
     queues = [encode(_describe_preview(preview)) async for preview in in_slices(previews)]
     summary = {

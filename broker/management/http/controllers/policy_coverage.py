@@ -1,4 +1,4 @@
-"""What policies are in force on; beyond what RabbitMQ offers."""
+"""Lists the queues and exchanges of a policy. RabbitMQ does not have these resources."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class PolicyCoverage:
     """The resources below one policy: ``queues`` and ``exchanges``.
 
     Args:
-        context: Whose policies, and who may see them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("{kind:policies}/{vhost}/{name}/queues", GET=self.queues),
             *resource("{kind:operator-policies}/{vhost}/{name}/queues", GET=self.queues),
@@ -38,9 +38,9 @@ class PolicyCoverage:
         ]
 
     async def queues(self, request: web.Request) -> web.Response:
-        """The queues that a policy's pattern matches: whether it is in force, and if not, why.
+        """List the queues that match a policy's pattern: whether it is in force, and if not, the reason.
 
-        The query may ask for those with ``in_force=true`` or ``in_force=false`` only.
+        The query may restrict the list with ``in_force=true`` or ``in_force=false``.
         """
         _, vhost = self._access.require_vhost(request)
         operator = request.match_info["kind"] == "operator-policies"
@@ -50,7 +50,7 @@ class PolicyCoverage:
         return await _answer(request, covered_queues(vhost, policy, operator))
 
     async def exchanges(self, request: web.Request) -> web.Response:
-        """The exchanges that a policy's pattern matches, likewise."""
+        """List the exchanges that match a policy's pattern, with the same fields."""
         _, vhost = self._access.require_vhost(request)
         policy = vhost.policies.policies.get(request.match_info["name"])
         if policy is None:
@@ -58,13 +58,13 @@ class PolicyCoverage:
         return await _answer(request, covered_exchanges(vhost, policy))
 
 
-async def _answer(request: web.Request, looks: Iterator[Covered | None]) -> web.Response:
+async def _answer(request: web.Request, candidates: Iterator[Covered | None]) -> web.Response:
     wanted = request.query.get("in_force")
     if wanted is not None and wanted not in _FLAGS:
         raise bad_request(f"Invalid in_force: {wanted}, must be true or false")
     found = [
         covered
-        async for covered in in_slices(looks)
+        async for covered in in_slices(candidates)
         if covered is not None and (wanted is None or covered.in_force is _FLAGS[wanted])
     ]
     return await list_answer(request, found, View(_describe, order=_name, name=_name), paginated=True)

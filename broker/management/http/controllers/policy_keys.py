@@ -1,4 +1,4 @@
-"""Which policy keys and queue arguments there are, for forms; beyond what RabbitMQ offers."""
+"""Lists policy keys and queue arguments, for forms. RabbitMQ does not have these resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leveret.policies.keys import KEYS, Merge, PolicyKey, operator_replaces
 from leveret.policies.settings import QueueSettings
 from leveret.policies.values import Values
 
-#: Queue types in the order in which people look for them.
+#: Queue types in the order of the web pages.
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
@@ -23,23 +23,23 @@ class PolicyKeys:
     """The resources ``/api/policy-keys`` and ``/api/queue-arguments``.
 
     Args:
-        context: Who may ask.
+        context: The users.
     """
 
     def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [*resource("policy-keys", GET=self.keys), *resource("queue-arguments", GET=self.arguments)]
 
     async def keys(self, request: web.Request) -> web.Response:
-        """The keys that policies may hold."""
+        """List the keys of policies."""
         self._access.require(request, "management")
         return await list_answer(request, KEYS.values(), View[PolicyKey](_describe_key, order=lambda key: key.name))
 
     async def arguments(self, request: web.Request) -> web.Response:
-        """The arguments that queues may be declared with."""
+        """List the arguments of queues."""
         self._access.require(request, "management")
         view = View[Argument](_describe_argument, order=lambda argument: argument.name)
         return await list_answer(request, ARGUMENTS.values(), view)
@@ -63,7 +63,7 @@ def _describe_key(key: PolicyKey) -> dict[str, Any]:
 
 
 def _operator_merge(key: PolicyKey) -> str | None:
-    """How the value of an operator policy meets that of a policy."""
+    """Return how the value of an operator policy is combined with that of a policy; None if it cannot have one."""
     if not key.operator:
         return None
     return "the operator policy comes before the policy" if operator_replaces(key.name) else Merge.MIN.value
@@ -92,5 +92,4 @@ def _describe_values(values: Values) -> dict[str, Any]:
 
 
 def _ordered(queue_types: Iterable[str]) -> list[str]:
-    there = frozenset(queue_types)
-    return [name for name in _QUEUE_TYPES if name in there]
+    return [name for name in _QUEUE_TYPES if name in frozenset(queue_types)]

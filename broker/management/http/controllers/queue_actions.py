@@ -1,4 +1,4 @@
-"""What is done to queues: declaring, deleting and purging them."""
+"""Declares, deletes and purges queues."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from leveret.protocol.faults import not_implemented, precondition_failed
 
 
 class QueueActions:
-    """The resource ``/api/queues``, where it changes something.
+    """Changing methods of the resource ``/api/queues``.
 
     Args:
-        context: Whose queues, and who may change them.
+        context: The broker, its node and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -31,16 +31,16 @@ class QueueActions:
         self._node_name = context.node.name
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         path = "queues/{vhost}/{name}"
         return [
             *resource(path, PUT=self.declare, DELETE=self.delete),
             *resource(f"{path}/contents", DELETE=self.purge),
-            *resource(f"{path}/actions", POST=self.act),
+            *resource(f"{path}/actions", POST=self.run_action),
         ]
 
     async def declare(self, request: web.Request) -> web.Response:
-        """Declare a queue: durable, auto_delete, arguments and node come in the body; all may be missing."""
+        """Declare a queue. The body may have durable, auto_delete, arguments and node."""
         user, vhost = self._access.require_vhost_for_change(request)
         name = strip_line_ends(check_length(request.match_info["name"], "queue")) or generate_name("amq.gen")
         document = await read_object(request)
@@ -58,7 +58,7 @@ class QueueActions:
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
-        """Delete a queue; with if-empty and if-unused only if it is that."""
+        """Delete a queue; with if-empty only if it is empty, with if-unused only if it has no consumers."""
         if_empty = request.query.get("if-empty") == "true"
         if self._delete_unrestored(request, if_empty):
             return web.Response(status=204)
@@ -82,8 +82,8 @@ class QueueActions:
         queue.purge()
         return web.Response(status=204)
 
-    async def act(self, request: web.Request) -> web.Response:
-        """Accept what makes mirrors of a queue alike: there are none."""
+    async def run_action(self, request: web.Request) -> web.Response:
+        """Accept the actions sync and cancel_sync, which do nothing: there are no mirrors."""
         _, vhost = self._access.require_vhost_for_change(request, "administrator")
         document = await read_object(request)
         require_keys(document, "action")
@@ -94,7 +94,7 @@ class QueueActions:
         return web.Response(status=204)
 
     def _delete_unrestored(self, request: web.Request, if_empty: bool) -> bool:
-        """Delete the queue that the path names if the start could not restore it; return whether that is so."""
+        """Delete the queue in the path if it could not be restored at startup; return whether that is the case."""
         user, vhost = self._access.require_vhost_for_change(request)
         name = request.match_info["name"]
         if not vhost.unrestored.has("queue", name):
@@ -105,7 +105,7 @@ class QueueActions:
         return vhost.unrestored.delete("queue", name)
 
     def _open(self, request: web.Request, kind: str) -> tuple[VirtualHost, Queue]:
-        """The queue that the path names, if the user may do something to it."""
+        """Return the queue in the path if the user has a permission on it."""
         user, vhost = self._access.require_vhost_for_change(request)
         queue = vhost.queues.get(request.match_info["name"])
         if queue is None:

@@ -1,4 +1,4 @@
-"""Why a queue is as it is; beyond what RabbitMQ offers."""
+"""Explains the effective settings of a queue. RabbitMQ does not have this resource."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class QueueExplanations:
     """The resource ``/api/queues/{vhost}/{name}/explain``.
 
     Args:
-        context: Whose queues, and who may ask.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return resource("queues/{vhost}/{name}/explain", GET=self.explain)
 
     async def explain(self, request: web.Request) -> web.Response:
-        """Every setting with argument, policy, operator policy, what is in force and why; and how full the queue is."""
+        """Show each setting with argument, policy, operator policy, effective value and reason, and the fill level."""
         _, vhost = self._access.require_vhost(request)
         queue = vhost.queues.get(request.match_info["name"])
         if queue is None:

@@ -1,4 +1,4 @@
-"""What is in a queue: getting messages, and moving them to another queue."""
+"""Gets messages of a queue, and moves messages to another queue."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from leveret.protocol.faults import AmqpFault, ReplyCode, resource_locked
 from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
 
-#: What becomes of messages that were got.
+#: How messages are settled after they were got.
 _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 
 
 class QueueMessages:
-    """The messages of a queue: ``/api/queues/{vhost}/{name}/get`` and ``/move-messages``.
+    """The resources ``/api/queues/{vhost}/{name}/get`` and ``/move-messages``.
 
     Args:
-        context: Whose queues, and who may take from them.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -47,12 +47,12 @@ class QueueMessages:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         path = "queues/{vhost}/{name}"
         return [*resource(f"{path}/get", POST=self.get), *resource(f"{path}/move-messages", POST=self.move)]
 
     async def get(self, request: web.Request) -> web.Response:
-        """Get messages; count, ackmode and encoding come in the body, optionally truncate."""
+        """Get messages. The body has count, ackmode and encoding, optionally truncate."""
         user, vhost = self._access.require_connect(request)
         document = await read_object(request)
         mode = document.get("ackmode", document.get("ack_mode"))
@@ -70,12 +70,12 @@ class QueueMessages:
             raise _refusal(fault) from None
         if truncate is not None and truncate < 0:
             raise bad_request(f"truncate must be 0 or more, is {truncate}")
-        note = partial(_note, vhost, user, queue, mode == "ack_requeue_false")
-        shown = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, note)
-        return json_text_answer(f"[{','.join(shown)}]")
+        record = partial(_record, vhost, user, queue, mode == "ack_requeue_false")
+        messages = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, record)
+        return json_text_answer(f"[{','.join(messages)}]")
 
     async def move(self, request: web.Request) -> web.Response:
-        """Move messages to another queue; to comes in the body, optionally limit and filter."""
+        """Move messages to another queue. The body has to, optionally limit and filter."""
         user, vhost = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "to")
@@ -127,14 +127,14 @@ def _open(vhost: VirtualHost, name: str) -> Queue:
 
 
 def _refusal(fault: AmqpFault) -> web.HTTPException:
-    """The answer to what RabbitMQ's own connection was refused, which differs from answers elsewhere."""
+    """Return the error of a refused get. RabbitMQ uses a connection for it, so its texts differ from others."""
     if fault.code is ReplyCode.ACCESS_REFUSED:
         return not_authorised(fault.text)
     return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
 
 
-def _note(vhost: VirtualHost, user: User, queue: Queue, no_ack: bool, entry: Entry | None) -> None:
-    """Count and trace a message that was got, or that there was none."""
+def _record(vhost: VirtualHost, user: User, queue: Queue, no_ack: bool, entry: Entry | None) -> None:
+    """Count and trace a message that was got; with None, count that the queue was empty."""
     counters = vhost.statistics.channels
     if entry is None:
         counters.get_empty += 1
@@ -149,9 +149,9 @@ def _note(vhost: VirtualHost, user: User, queue: Queue, no_ack: bool, entry: Ent
 
 
 async def _get(
-    queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None, note: Callable[[Entry | None], None]
+    queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None, record: Callable[[Entry | None], None]
 ) -> list[str]:
-    """Take messages, then settle them all; return them as JSON."""
+    """Take messages, then settle all of them; return them as JSON."""
     holder = None if mode == "ack_requeue_false" else Holder(queue)
     taken: list[Entry] = []
     shown: list[str] = []
@@ -159,7 +159,7 @@ async def _get(
     def steps() -> Iterator[None]:
         while (count < 0 or len(shown) < count) and not queue.deleted:
             entry = queue.get(holder)
-            note(entry)
+            record(entry)
             if entry is None:
                 break
             taken.append(entry)
@@ -191,7 +191,7 @@ def _describe(entry: Entry, left: int, as_base64: bool, truncate: int | None) ->
         "exchange": exchange,
         "routing_key": routing_key,
         "message_count": left,
-        # As Erlang has it: no properties are a list.
+        # As in RabbitMQ, no properties are an empty list.
         "properties": properties or [],
         "payload": payload,
         "payload_encoding": encoding,

@@ -1,4 +1,4 @@
-"""Queues: what is in them, and what is in force on them."""
+"""Lists and shows queues."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from leveret.broker.management.http.switches import stats_are_disabled, totals_a
 
 
 class Queues:
-    """The resource ``/api/queues``, where it changes nothing.
+    """Reading methods of the resource ``/api/queues``.
 
     Args:
-        context: Whose queues, and who may ask.
+        context: The broker, its node and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -34,7 +34,7 @@ class Queues:
         self._consumer_timeout = context.settings.consumer_timeout
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("queues", GET=self.list),
             *resource("queues/", GET=self.list_default),
@@ -43,12 +43,12 @@ class Queues:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All queues, or those of one virtual host."""
+        """List all queues, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
         return await self._answer(request, vhosts)
 
     async def list_default(self, request: web.Request) -> web.Response:
-        """The queues of the virtual host ``/`` by the path ``/api/queues//``, which Celery Flower takes for it."""
+        """List the queues of the virtual host ``/`` at ``/api/queues//``, which Celery Flower requests."""
         user = self._access.require(request, "management")
         vhost = self._broker.vhosts.get("/")
         if vhost is None or not self._access.can_see(user, vhost.name):
@@ -56,7 +56,7 @@ class Queues:
         return await self._answer(request, [vhost])
 
     async def show(self, request: web.Request) -> web.Response:
-        """One queue."""
+        """Show one queue."""
         _, vhost = self._access.require_vhost(request)
         queue = vhost.queues.get(request.match_info["name"])
         if queue is None:
@@ -70,11 +70,11 @@ class Queues:
         queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
         describe = self._describe(request)
         if stats_are_disabled(request):
-            # What is not shown does not order them.
-            return await list_answer(request, queues, View(describe, order=_place), paginated=True)
+            # Columns that are not shown cannot be sorted by.
+            return await list_answer(request, queues, View(describe, order=_default_order), paginated=True)
         view = View(
             describe,
-            order=_place,
+            order=_default_order,
             keys={
                 "name": lambda queue: queue.name,
                 "vhost": lambda queue: queue.vhost_name,
@@ -103,11 +103,11 @@ class Queues:
         return lambda queue: queue_document(queue, self._node, rates)
 
 
-def _place(queue: Queue) -> tuple[str, str]:
+def _default_order(queue: Queue) -> tuple[str, str]:
     return queue.vhost_name, queue.name
 
 
 def _fill(queue: Queue) -> Any:
-    """How full a queue is; missing without limits, so that those come last when the fullest one comes first."""
+    """Return the fill level in per cent; missing (...) without limits, so that descending order shows these last."""
     percent = fill_percent(queue)
     return ... if percent is None else percent

@@ -1,4 +1,4 @@
-"""Who someone is to the HTTP API: logging in, and how often that was tried."""
+"""Login, the current user, and counts of login attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Sessions:
     """The resources ``/api/whoami``, ``/api/login`` and ``/api/auth``.
 
     Args:
-        context: Has the users.
+        context: The node and the users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -26,7 +26,7 @@ class Sessions:
         self._node = context.node.name
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("whoami", GET=self.whoami),
             *resource("login", POST=self.login),
@@ -36,14 +36,14 @@ class Sessions:
         ]
 
     async def whoami(self, request: web.Request) -> web.Response:
-        """The user who asks."""
+        """Show the user of the request."""
         user = self._access.require(request, "management")
         return json_answer({"name": user.name, "tags": list(user.tags)})
 
     async def login(self, request: web.Request) -> web.Response:
-        """Check a name and a password that come as a form.
+        """Check the name and password of a form.
 
-        RabbitMQ's answer sets a cookie with both, which neither its pages nor ours read.
+        RabbitMQ's response sets a cookie with both, which neither its web pages nor Leveret's read.
         """
         form = await read_form(request)
         name, password = form.get("username"), form.get("password")
@@ -51,16 +51,16 @@ class Sessions:
             raise login_failed()
         self._access.authenticate(request, name, password)
         if request.content_type != FORM_TYPE:
-            # RabbitMQ finds that out last.
+            # As in RabbitMQ, this is checked last.
             raise web.HTTPUnsupportedMediaType(text="")
         return json_answer("ok")
 
     async def settings(self, request: web.Request) -> web.Response:
-        """How to log in; needs no login."""
+        """Show how to log in. This needs no login."""
         return json_answer({"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False})
 
     async def attempts(self, request: web.Request) -> web.Response:
-        """How often a login was tried, by protocol."""
+        """List the number of login attempts by protocol."""
         self._require_node(request, "monitoring")
         counted = self._accounts.attempts.by_protocol.items()
         found: list[dict[str, Any]] = [
@@ -75,12 +75,12 @@ class Sessions:
         return json_answer(found)
 
     async def attempts_by_source(self, request: web.Request) -> web.Response:
-        """The same by address and user: not counted, as in RabbitMQ unless it is told to."""
+        """List login attempts by address and user: always empty, as in RabbitMQ by default."""
         self._require_node(request, "monitoring")
         return json_answer([])
 
     async def forget_attempts(self, request: web.Request) -> web.Response:
-        """Count from 0 again."""
+        """Reset the counts of login attempts."""
         self._require_node(request, "administrator")
         self._accounts.attempts.reset()
         return web.Response(status=204)

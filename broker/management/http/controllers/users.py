@@ -1,4 +1,4 @@
-"""Users."""
+"""Lists, shows, creates, changes and deletes users."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from leveret.broker.management.http.listing import View, list_answer
 from leveret.broker.management.http.routes import resource
 from leveret.policies.limits import USER_LIMITS, refuse_limits
 
-#: Any name but those of the other resources here.
+#: Any name except those of the other resources below.
 _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=.)[^/]*}"
 
 
 class Users:
-    """The resource ``/api/users``; administrators only.
+    """The resource ``/api/users``, for administrators only.
 
     Args:
-        context: Whose users.
+        context: The broker and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -37,7 +37,7 @@ class Users:
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("users", GET=self.list),
             *resource("users/without-permissions", GET=self.list_without_permissions),
@@ -47,19 +47,19 @@ class Users:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """All users."""
+        """List all users."""
         self._access.require(request, "administrator")
         return await list_answer(request, self._accounts.users.values(), _VIEW, paginated=True)
 
     async def list_without_permissions(self, request: web.Request) -> web.Response:
-        """The users that may not open any virtual host."""
+        """List the users without permissions in any virtual host."""
         self._access.require(request, "administrator")
         permitted = {user for user, _ in self._accounts.all_permissions}
         users = [user for user in self._accounts.users.values() if user.name not in permitted]
         return await list_answer(request, users, _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
-        """One user."""
+        """Show one user."""
         self._access.require(request, "administrator")
         user = self._accounts.users.get(request.match_info["user"])
         if user is None:
@@ -67,7 +67,7 @@ class Users:
         return object_answer(request, dump_user(user))
 
     async def put(self, request: web.Request) -> web.Response:
-        """Make a user, or replace its password and tags; its permissions, limits and connections stay."""
+        """Create a user, or replace its password and tags. Its permissions, limits and connections stay."""
         self._access.require(request, "administrator")
         name = check_length(request.match_info["user"], "user")
         document = await read_object(request)
@@ -86,7 +86,7 @@ class Users:
         return web.Response(status=204)
 
     async def delete_several(self, request: web.Request) -> web.Response:
-        """Delete users one after the other, up to the first that does not exist."""
+        """Delete users in order, up to the first that does not exist."""
         self._access.require(request, "administrator")
         document = await read_object(request)
         require_keys(document, "users")
@@ -99,7 +99,7 @@ class Users:
         return web.Response(status=204)
 
     async def hash(self, request: web.Request) -> web.Response:
-        """Hash a password as PUT takes it, as of RabbitMQ 4."""
+        """Hash a password in the format of PUT. RabbitMQ 4 has this resource."""
         self._access.require(request, "administrator")
         return json_answer({"ok": hash_password(request.match_info["password"])})
 
@@ -115,7 +115,7 @@ def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:
     if "tags" not in document:
         if "administrator" not in document:
             raise bad_request("tags_not_present")
-        # So were users written before there were tags.
+        # The format of old RabbitMQ releases without tags.
         return ("administrator",) if read_flag(document, "administrator") else ()
     tags = document["tags"]
     if isinstance(tags, str):
@@ -126,7 +126,7 @@ def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _read_limits(document: Mapping[str, Any], limits: UserLimits) -> UserLimits:
-    """Put the limits of a request, if it has any, into those of the user."""
+    """Update the limits of a user with those of a request."""
     wanted = document.get("limits", {})
     if not isinstance(wanted, Mapping):
         raise bad_request("limits must be an object")
@@ -139,7 +139,7 @@ def _read_limits(document: Mapping[str, Any], limits: UserLimits) -> UserLimits:
 
 
 def _read_password(document: Mapping[str, Any]) -> tuple[str, str]:
-    """The password hash of a request ("" for none) and its algorithm."""
+    """Return the password hash of a request ("" for none) and its algorithm."""
     password, password_hash = document.get("password"), document.get("password_hash")
     if password is not None and not isinstance(password, str):
         raise bad_request(["not_string", "password"])

@@ -1,4 +1,4 @@
-"""Virtual hosts."""
+"""Lists, shows, creates, changes and deletes virtual hosts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class VirtualHosts:
     """The resource ``/api/vhosts``.
 
     Args:
-        context: Whose virtual hosts, and who may see and change them.
+        context: The broker, its node and its users.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -38,7 +38,7 @@ class VirtualHosts:
         self._node_name = context.node.name
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         return [
             *resource("vhosts", GET=self.list),
             *resource("vhosts/{vhost}", GET=self.show, PUT=self.put, DELETE=self.delete),
@@ -46,7 +46,7 @@ class VirtualHosts:
         ]
 
     async def list(self, request: web.Request) -> web.Response:
-        """The virtual hosts that the user may see: with the tag monitoring all of them."""
+        """List the virtual hosts that the user may see: with the tag monitoring all of them."""
         user = self._access.require(request, "management")
         sees_all = has_tag(user, "monitoring")
         vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.can_see(user, vhost.name)]
@@ -58,7 +58,7 @@ class VirtualHosts:
         return await list_answer(request, vhosts, view, paginated=True)
 
     async def show(self, request: web.Request) -> web.Response:
-        """One virtual host."""
+        """Show one virtual host."""
         self._access.require(request, "administrator")
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
@@ -66,7 +66,7 @@ class VirtualHosts:
         return object_answer(request, (await self._descriptions(request))(vhost))
 
     async def put(self, request: web.Request) -> web.Response:
-        """Make a virtual host, or change its metadata; who makes it gets all permissions there."""
+        """Create a virtual host, or change its metadata. Its creator gets all permissions in it."""
         user = self._access.require(request, "administrator")
         name = check_length(request.match_info["vhost"], "vhost")
         document = await read_object(request)
@@ -83,7 +83,7 @@ class VirtualHosts:
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
-        """Delete a virtual host with all that is in it, and close its connections."""
+        """Delete a virtual host with all its objects, and close its connections."""
         self._access.require(request, "administrator")
         name = request.match_info["vhost"]
         vhost, reason = self._broker.vhosts.get(name), f"vhost '{name}' is deleted"
@@ -93,14 +93,14 @@ class VirtualHosts:
         await take_slowly(map(vhost.delete_queue, list(vhost.queues.values())))
         if self._broker.vhosts.get(name) is not vhost:
             raise not_found()
-        # Some may have come meanwhile.
+        # Clients may have connected meanwhile.
         close_connections(self._broker, reason, vhost=name)
         self._broker.delete_vhost(name)
         self._accounts.forget_vhost(name)
         return web.Response(status=204)
 
     async def start(self, request: web.Request) -> web.Response:
-        """Start a virtual host that has failed on this node: none does."""
+        """Accept starting a virtual host, which does nothing: virtual hosts do not fail."""
         self._access.require(request, "administrator")
         node = request.match_info["node"]
         if node != self._node_name:
@@ -110,7 +110,7 @@ class VirtualHosts:
         return web.Response(status=204)
 
     async def _descriptions(self, request: web.Request) -> Callable[[VirtualHost], dict[str, Any]]:
-        """What makes the document of a virtual host; its numbers are added up once for all of them."""
+        """Return a function that describes a virtual host. Counters are added up once for all of them."""
         if stats_are_disabled(request):
             return self._describe
         rates, counted = Rates(request, self._broker), (await count_all(self._broker)).vhosts

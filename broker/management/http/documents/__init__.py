@@ -1,1 +1,1 @@
-"""What objects of the broker look like in the HTTP API, one file a kind."""
+"""JSON documents of the broker's objects, one file per kind."""

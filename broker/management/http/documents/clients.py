@@ -17,14 +17,14 @@ _DATA: Final = numbers(ConnectionCounters.FIELDS, "recv_oct", "send_oct")
 _MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))
 
 
-def given_name(connection: ClientConnection) -> str:
-    """What the client calls its connection; "" if it does not say."""
+def client_provided_name(connection: ClientConnection) -> str:
+    """Return the client-provided connection name; "" if there is none."""
     name = find(connection.client_properties, "connection_name")
     return as_text(name) if name is not None and name.kind == "S" else ""
 
 
 def short_connection(connection: ClientConnection, node: str) -> dict[str, Any]:
-    """What names a connection."""
+    """Return the fields that identify a connection."""
     return {
         "name": connection.name,
         "vhost": connection.vhost_name,
@@ -34,13 +34,13 @@ def short_connection(connection: ClientConnection, node: str) -> dict[str, Any]:
 
 
 def connection_document(connection: ClientConnection, node: str, rates: Rates, alarmed: bool) -> dict[str, Any]:
-    """A connection with all that is known of it.
+    """Return a connection with all fields.
 
     Args:
         connection: The connection.
         node: Name of the node.
-        rates: Of the request.
-        alarmed: Whether a resource alarm is set: it blocks the connection once that publishes.
+        rates: Rates of the request.
+        alarmed: Whether a resource alarm is set, which blocks the connection when it publishes.
     """
     properties = table_to_json(connection.client_properties)
     counters = connection.output.counters
@@ -78,7 +78,7 @@ def _encryption(tls: ClientTls | None) -> dict[str, Any]:
         "ssl": tls is not None,
         "ssl_protocol": None if tls is None else tls.protocol,
         "ssl_cipher": None if tls is None else tls.cipher,
-        # They are part of the cipher suite, or in TLS 1.3 of none.
+        # Part of the cipher's name, or with TLS 1.3 not part of the cipher suite.
         "ssl_key_exchange": None,
         "ssl_hash": None,
         "peer_cert_subject": None if tls is None else tls.subject,
@@ -88,19 +88,19 @@ def _encryption(tls: ClientTls | None) -> dict[str, Any]:
 
 
 def connection_details(connection: ClientConnection) -> dict[str, Any]:
-    """What names a connection in the documents of other objects."""
+    """Return the fields that identify a connection in the documents of other objects."""
     return {"name": connection.name, "peer_host": connection.peer[0], "peer_port": connection.peer[1]}
 
 
 def channel_name(channel: ClientChannel) -> str:
-    """The name of a channel: that of its connection, and its number in brackets."""
+    """Return the name of a channel: its connection's name and its number in brackets."""
     return f"{channel.connection.name} ({channel.number})"
 
 
 def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[str, Any]:
-    """A channel with all that is known of it, but for its consumers."""
+    """Return a channel with all fields except its consumers."""
     connection, counters = channel.connection, channel.counters
-    given = given_name(connection)
+    provided_name = client_provided_name(connection)
     messages, acks = channel.uncommitted
     document = {
         "name": channel_name(channel),
@@ -123,8 +123,8 @@ def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[st
         "pending_raft_commands": 0,
         **PROCESS,
     }
-    if given:
-        document["user_provided_name"] = given
+    if provided_name:
+        document["user_provided_name"] = provided_name
     if counters.idle_since:
         document["idle_since"] = iso_time(counters.idle_since)
     stats = message_stats(rates, _MESSAGES, counters.row(), counters)
@@ -134,12 +134,12 @@ def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[st
 
 
 def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int | None) -> dict[str, Any]:
-    """A consumer.
+    """Return a consumer.
 
     Args:
         consumer: The consumer.
         node: Name of the node.
-        consumer_timeout: Milliseconds that it may take to acknowledge a delivery; None for any time.
+        consumer_timeout: Acknowledgement timeout in milliseconds; None for no timeout.
     """
     channel, queue = consumer.channel, consumer.queue
     connection = channel.connection
@@ -162,7 +162,7 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
         "active": active,
         "activity_status": status,
         "arguments": table_to_json(consumer.arguments),
-        # Newer clients take its absence for a fault; 0 is none.
+        # Newer clients fail if it is missing; 0 means no timeout.
         "consumer_timeout": consumer_timeout or 0,
     }
 

@@ -1,17 +1,17 @@
-"""What documents hold because tools look for it, though it has no meaning here."""
+"""Constant fields that tools of RabbitMQ expect but that have no meaning in Leveret."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: How far histories reach back, in seconds.
+#: Retention of histories in seconds.
 RETENTION: Final[Mapping[str, list[int]]] = {
     "global": [600, 3600, 28800, 86400],
     "basic": [600, 3600],
     "detailed": [600],
 }
-#: Of Erlang processes, of which there are none.
+#: Figures of Erlang processes.
 GARBAGE_COLLECTION: Final[Mapping[str, int]] = {
     "fullsweep_after": 0,
     "max_heap_size": 0,
@@ -24,5 +24,5 @@ PROCESS: Final[Mapping[str, Any]] = {
     "reductions": 0,
     "reductions_details": {"rate": 0.0},
 }
-#: Rates are those of objects, not those between each two of them.
+#: Rates are per object, not per pair of objects (for example channel and queue).
 RATES_MODE: Final = "basic"

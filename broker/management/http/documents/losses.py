@@ -1,4 +1,4 @@
-"""What has been lost, as JSON: dropped, refused, dead-lettered and unroutable messages, by reason."""
+"""Losses as JSON: dropped, refused, dead-lettered and unroutable messages by reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leveret.broker.core.stats.losses import LosingCounters, LossHistory
 from leveret.broker.management.http.rates import Rates, numbers
 from leveret.policies.dead_letter import REASONS
 
-#: Why messages leave a queue otherwise than by being acknowledged.
+#: Reasons why messages leave a queue without being acknowledged.
 _DROPS: Final = (*REASONS, "purged", "deleted")
 _UNROUTABLE: Final = ("dropped", "returned")
 
@@ -21,7 +21,7 @@ _NUMBERS: Final = {
     QueueCounters: numbers(QueueCounters.LOSS_FIELDS, *QueueCounters.LOSS_FIELDS),
     ExchangeCounters: numbers(ExchangeCounters.LOSS_FIELDS, *ExchangeCounters.LOSS_FIELDS),
 }
-_NOTHING: Final = {
+_ZEROS: Final = {
     "queue": (0,) * len(QueueCounters.LOSS_FIELDS),
     "exchange": (0,) * len(ExchangeCounters.LOSS_FIELDS),
 }
@@ -32,12 +32,12 @@ State = Literal["present", "deleted", "sum of deleted"]
 
 
 def loss_stats(counters: QueueCounters | ExchangeCounters, rates: Rates, retained: int = 0) -> dict[str, Any]:
-    """The losses of one object with rates and samples, like ``message_stats``; empty without any.
+    """Return the losses of one object with rates and samples, like ``message_stats``; empty without losses.
 
     Args:
-        counters: Of the object.
-        rates: Of the request; the range for message rates counts.
-        retained: Dead letters that wait for somebody to take them.
+        counters: Counters of the object.
+        rates: Rates of the request. The range of message rates applies.
+        retained: Number of dead letters that wait for a queue that accepts them.
     """
     if not counters.has_losses:
         return {}
@@ -49,12 +49,12 @@ def loss_stats(counters: QueueCounters | ExchangeCounters, rates: Rates, retaine
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was lost within some time.
+    """The losses within a time window.
 
     Args:
-        row: The losses, by the LOSS_FIELDS of the kind.
-        start: Since when, in seconds since 1970: that of counting, if that is later than was asked for.
-        step: How exact the start is, in seconds.
+        row: The losses, in the order of LOSS_FIELDS.
+        start: Start of the window in seconds since 1970. If counting started later, that time.
+        step: Resolution of the start in seconds.
     """
 
     row: tuple[int, ...]
@@ -64,17 +64,17 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One row: the losses of an object, or of deleted objects together.
+    """One row of the list: the losses of an object, or the sum of deleted objects.
 
     Args:
-        kind: What it is.
-        state: Whether it is still there.
+        kind: Kind of the object.
+        state: Whether the object exists.
         vhost: Its virtual host.
         name: Its name; None for a sum.
-        counters: Have the history.
-        row: The losses, by the LOSS_FIELDS of the kind.
-        window: Those of the window that was asked for, if any.
-        deleted_at: When it was deleted, in seconds since 1970; 0 if it was not, or for a sum.
+        counters: Its counters, which have the history.
+        row: The losses, in the order of LOSS_FIELDS.
+        window: The losses within the requested window, if any.
+        deleted_at: Time of deletion in seconds since 1970; 0 if it exists, or for a sum.
     """
 
     kind: Kind
@@ -87,41 +87,41 @@ class Loss:
     deleted_at: int = 0
 
     @property
-    def matters(self) -> bool:
+    def has_losses(self) -> bool:
         """Whether anything was lost, in the window if there is one."""
         return any(self.row if self.window is None else self.window.row)
 
     @property
     def lost(self) -> int:
-        """The sum of what was lost for good, in the window if there is one."""
+        """Number of messages that were permanently lost, in the window if there is one."""
         return self.row[0] if self.window is None else self.window.row[0]
 
 
 def losses_within(counters: LosingCounters, row: Sequence[int], now: int, age: int) -> Window:
-    """The losses of a window that reaches until now.
+    """Return the losses within a window that ends now.
 
     Args:
-        counters: Have the history.
-        row: What the losses are now.
-        now: Seconds since 1970.
-        age: Seconds that the window reaches back.
+        counters: The counters, which have the history.
+        row: The current losses.
+        now: Current time in seconds since 1970.
+        age: Length of the window in seconds.
     """
     history = None if counters.losses is None else counters.losses.history
     if history is None:
         return Window(tuple(row), max(counters.since, now - age), STEP)
     start = history.start(now, age)
-    # What is retained may be lost in the end, and a sample may have seen less of it.
+    # Retained dead letters count as losses while they wait, so a number may also decrease.
     within = tuple(max(0, value - before) for value, before in zip(row, start.row, strict=True))
     return Window(within, max(counters.since, start.time), start.step)
 
 
 def loss_document(loss: Loss, rates: Rates, age: int | None) -> dict[str, Any]:
-    """One row as JSON.
+    """Return one row as JSON.
 
     Args:
         loss: The row.
-        rates: Of the request.
-        age: Seconds of the window that was asked for, if any.
+        rates: Rates of the request.
+        age: Length of the requested window in seconds, if any.
     """
     document = {
         "kind": loss.kind,
@@ -144,15 +144,15 @@ def loss_document(loss: Loss, rates: Rates, age: int | None) -> dict[str, Any]:
 
 
 def loss_totals(losses: Iterable[Loss], since: int, now: int, age: int | None) -> dict[str, Any]:
-    """The sum of many rows as JSON.
+    """Return the sum of rows as JSON.
 
     Args:
         losses: The rows.
-        since: When counting began, in seconds since 1970.
-        now: Seconds since 1970.
-        age: Seconds of the window that was asked for, if any.
+        since: Start of counting in seconds since 1970.
+        now: Current time in seconds since 1970.
+        age: Length of the requested window in seconds, if any.
     """
-    rows, windows = dict(_NOTHING), dict(_NOTHING)
+    rows, windows = dict(_ZEROS), dict(_ZEROS)
     for loss in losses:
         rows[loss.kind] = _sum(rows[loss.kind], loss.row)
         if loss.window is not None:
@@ -163,10 +163,8 @@ def loss_totals(losses: Iterable[Loss], since: int, now: int, age: int | None) -
     return document
 
 
-def _amounts(
-    queue: Sequence[int] = _NOTHING["queue"], exchange: Sequence[int] = _NOTHING["exchange"]
-) -> dict[str, Any]:
-    """Rows of losses as JSON, by the LOSS_FIELDS of queues and of exchanges."""
+def _amounts(queue: Sequence[int] = _ZEROS["queue"], exchange: Sequence[int] = _ZEROS["exchange"]) -> dict[str, Any]:
+    """Return rows of losses as JSON. They have the order of the LOSS_FIELDS of queues and of exchanges."""
     letters = 2 + len(_DROPS)
     return {
         "lost": queue[0] + exchange[0],

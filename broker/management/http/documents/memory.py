@@ -1,4 +1,4 @@
-"""Where the memory of the node is, as JSON: RabbitMQ's parts, most of which an Erlang node alone has."""
+"""Memory breakdown of the node as JSON. It has RabbitMQ's parts, most of which only exist in Erlang."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.memory import used_memory
 from leveret.broker.core.queues.queue import Queue
 
-#: Parts in RabbitMQ's order. Those that are not worked out below are 0.
+#: Parts in RabbitMQ's order. Those that are not computed below are 0.
 _PARTS: Final = (
     "connection_readers",
     "connection_writers",
@@ -38,16 +38,16 @@ _PARTS: Final = (
     "allocated_unused",
     "reserved_unallocated",
 )
-#: What a connection and a channel take, in bytes, by measurement.
+#: Measured memory of a connection and a channel in bytes.
 _CONNECTION: Final = 12_000
 _CHANNEL: Final = 3_000
 
 
 class MemoryBreakdown:
-    """Adds up where memory is.
+    """Adds up the memory of the broker's objects.
 
     Args:
-        broker: Whose memory.
+        broker: The broker.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -58,14 +58,14 @@ class MemoryBreakdown:
         self._parts["connection_writers"] = sum(connection.output.pending_bytes() for connection in broker.connections)
 
     def add(self, queue: Queue) -> None:
-        """Count a queue: its own memory, and the bodies in it."""
+        """Add the memory of a queue and of the message bodies in it."""
         figures = queue.figures()
         part = "quorum_queue_procs" if queue.queue_type == "quorum" else "queue_procs"
         self._parts[part] += 4096 + figures.messages_ram * 128
         self._parts["binary"] += figures.message_bytes_ram
 
     def document(self) -> dict[str, Any]:
-        """All parts in bytes; what is in none of them is the interpreter's."""
+        """Return all parts in bytes. Memory in none of them belongs to the interpreter."""
         total = used_memory()
         known = sum(self._parts.values())
         parts = {**self._parts, "other_system": max(0, total - known)}
@@ -76,7 +76,7 @@ class MemoryBreakdown:
         }
 
     def shares(self) -> dict[str, Any]:
-        """All parts in per cent, rounded up."""
+        """Return all parts in per cent, rounded up."""
         absolute = self.document()
         total = max(1, absolute["total"]["rss"])
         return {"total": 100, **{part: min(100, -(-absolute[part] * 100 // total)) for part in _PARTS}}

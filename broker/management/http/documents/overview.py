@@ -1,4 +1,4 @@
-"""The broker as a whole, and its node, as JSON."""
+"""The overview of the broker, its virtual hosts and its node as JSON."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NODE: Final = numbers(
     "gc_bytes_reclaimed",
     "context_switches",
 )
-#: What RabbitMQ counts of its parts that have no counterpart here, or are not counted.
+#: Counters of RabbitMQ that have no counterpart in Leveret or are not counted. They are 0.
 _ABSENT_NODE: Final = (
     *(f"io_{work}_{figure}" for work in ("read", "write") for figure in ("count", "bytes", "avg_time")),
     *(f"io_{work}_{figure}" for work in ("sync", "seek") for figure in ("count", "avg_time")),
@@ -62,7 +62,7 @@ _ABSENT_NODE: Final = (
     *(f"mnesia_{kind}_tx_count" for kind in ("ram", "disk")),
     *(f"{part}_{work}_count" for part in ("msg_store", "queue_index") for work in ("read", "write")),
 )
-#: Listeners by the name of their address: protocol, and what the web contexts among them are for.
+#: Listeners by the name of their address: protocol, and description of web contexts.
 _LISTENERS: Final = {
     "amqp": ("amqp", None),
     "amqps": ("amqp/ssl", None),
@@ -82,7 +82,7 @@ _METRICS_GC: Final = {
 
 
 def versions() -> dict[str, Any]:
-    """What the broker says it is."""
+    """Return the names and versions of the broker and its runtime."""
     python = platform.python_version()
     return {
         "management_version": RABBITMQ_VERSION,
@@ -96,7 +96,7 @@ def versions() -> dict[str, Any]:
 
 
 def overview_document(broker: Broker, node: Node) -> dict[str, Any]:
-    """The part of the overview that everybody sees, with or without statistics."""
+    """Return the part of the overview without statistics, which all users may see."""
     return {
         **versions(),
         "cluster_name": broker.cluster_name,
@@ -110,19 +110,19 @@ def overview_document(broker: Broker, node: Node) -> dict[str, Any]:
 
 
 def overview_stats(broker: Broker, census: Census, vhosts: Sequence[str] | None, rates: Rates) -> dict[str, Any]:
-    """The part of the overview that counts.
+    """Return the statistics of the overview.
 
     Args:
         broker: The broker.
-        census: Complete.
-        vhosts: Those whose messages the user may see; None for all, and those that have been.
-        rates: Of the request.
+        census: The complete totals.
+        vhosts: Virtual hosts that the user may see; None for all, including deleted ones.
+        rates: Rates of the request.
     """
     statistics, total = broker.statistics, census.total()
-    seen = [census.vhosts[name] for name in vhosts or () if name in census.vhosts]
-    totals = total if vhosts is None else _sum(seen)
+    visible = [census.vhosts[name] for name in vhosts or () if name in census.vhosts]
+    totals = total if vhosts is None else _sum(visible)
     row = statistics.row(totals)
-    # The history is that of all virtual hosts.
+    # The only history is that of all virtual hosts together.
     followed = statistics if vhosts is None else BrokerStatistics()
     churn = statistics.row(total)
     return {
@@ -134,12 +134,12 @@ def overview_stats(broker: Broker, census: Census, vhosts: Sequence[str] | None,
 
 
 def vhost_stats(statistics: VirtualHostStatistics, row: Sequence[int], rates: Rates) -> dict[str, Any]:
-    """What is counted of a virtual host.
+    """Return the statistics of a virtual host.
 
     Args:
-        statistics: Has its history.
-        row: What the numbers are now.
-        rates: Of the request.
+        statistics: Its statistics, which have the history.
+        row: The current values.
+        rates: Rates of the request.
     """
     document = rates.show({}, _VHOST_LENGTHS, row, statistics, "lengths")
     rates.show(document, _VHOST_DATA, row, statistics, "data_rates")
@@ -148,7 +148,7 @@ def vhost_stats(statistics: VirtualHostStatistics, row: Sequence[int], rates: Ra
 
 
 def exchange_types() -> list[dict[str, Any]]:
-    """The exchange types there are."""
+    """Return the exchange types."""
     return [
         {"name": name, "description": f"AMQP {name} exchange, as per the AMQP specification", "enabled": True}
         for name in sorted(EXCHANGE_TYPES)
@@ -156,7 +156,7 @@ def exchange_types() -> list[dict[str, Any]]:
 
 
 def listeners(node: Node) -> list[dict[str, Any]]:
-    """What is listened on."""
+    """Return the listeners."""
     return [
         {
             "node": node.name,
@@ -171,7 +171,7 @@ def listeners(node: Node) -> list[dict[str, Any]]:
 
 
 def web_contexts(node: Node, settings: Settings, with_node: bool) -> list[dict[str, Any]]:
-    """What is served over HTTP."""
+    """Return the web contexts: what the HTTP listeners serve."""
     contexts, prefix = [], f"/{settings.management.path_prefix.strip('/')}"
     for name, host, port in ((name, *each) for name, found in node.addresses.items() for each in found):
         description = _LISTENERS.get(name, (name, None))[1]
@@ -183,14 +183,14 @@ def web_contexts(node: Node, settings: Settings, with_node: bool) -> list[dict[s
 
 
 def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, churn: Sequence[int]) -> dict[str, Any]:
-    """The node.
+    """Return the node with all fields.
 
     Args:
         broker: The broker.
         node: The node.
         settings: The configuration.
-        rates: Of the request.
-        churn: The row of the broker's statistics.
+        rates: Rates of the request.
+        churn: Row of the broker's statistics.
     """
     files = open_files_max()
     alarms = broker.alarms.resources
@@ -236,12 +236,12 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
 
 
 def short_node(node: Node) -> dict[str, Any]:
-    """What names the node."""
+    """Return the fields that identify the node."""
     return {"name": node.name, "type": "disc", "running": True}
 
 
 def _applications() -> list[dict[str, str]]:
-    # Newer clients read the broker's version off the application of this name.
+    # Newer clients read the broker's version from this application.
     return [{"name": "rabbit", "description": "Leveret", "version": RABBITMQ_VERSION}]
 
 

@@ -34,14 +34,14 @@ _PUBLISH: Final = (_FIELDS.index("publish"),)
 _DELIVER: Final = delivery_numbers(_FIELDS)["deliver_get"]
 _ACK: Final = (_FIELDS.index("ack"),)
 
-#: Why messages leave a queue other than by being acknowledged.
+#: Reasons why messages leave a queue without being acknowledged.
 _DROPS: Final = (*REASONS, "purged")
-#: Of a queue with nothing on disk.
+#: The field delta of a queue with nothing on disk.
 _NO_DELTA: Final = ["delta", "undefined", 0, 0, "undefined"]
 
 
 def short_queue(queue: Queue, node: str) -> dict[str, Any]:
-    """A queue as it was declared."""
+    """Return a queue as it was declared."""
     document = {
         "name": queue.name,
         "vhost": queue.vhost_name,
@@ -58,7 +58,7 @@ def short_queue(queue: Queue, node: str) -> dict[str, Any]:
 
 
 def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str, Any]:
-    """A queue where statistics are disabled, if wanted with the numbers of its messages."""
+    """Return a queue without statistics, optionally with its message counts."""
     document = {**short_queue(queue, node), "state": "running" if with_totals else "live"}
     if queue.policy is not None:
         document["policy"] = queue.policy.name
@@ -71,7 +71,7 @@ def queue_without_stats(queue: Queue, node: str, with_totals: bool) -> dict[str,
 
 
 def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
-    """A queue with all that is known of it, but for its consumers."""
+    """Return a queue with all fields except its consumers."""
     counters, figures = queue.counters, queue.figures()
     row = counters.row(queue.store.ready_count, queue.unacked_count)
     document = {
@@ -110,7 +110,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
 
 
 def single_queue_document(queue: Queue, node: str, rates: Rates, consumer_timeout: int | None) -> dict[str, Any]:
-    """A queue with all that is known of it."""
+    """Return a queue with all fields."""
     consumers = cast("list[ClientConsumer]", list(queue.consumers))
     return {
         **queue_document(queue, node, rates),
@@ -121,7 +121,7 @@ def single_queue_document(queue: Queue, node: str, rates: Rates, consumer_timeou
 
 
 def effective_arguments(queue: Queue) -> dict[str, Any]:
-    """What is in force on a queue, as if it had been declared with it: argument, policy, operator policy together."""
+    """Return the effective settings of a queue as arguments: its arguments, policy and operator policy combined."""
     definition = effective_definition(queue.policy, queue.operator_policy)
     if not definition and not queue.arguments:
         return {}
@@ -181,7 +181,7 @@ def _fill(queue: Queue) -> dict[str, Any] | None:
 
 
 def _storage(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
-    """Ready messages that are on disk only, the files, and since when the oldest of these have been filled."""
+    """Return the ready messages that are only on disk, the segments, and the time of the oldest segment."""
     ready_bytes_ram = figures.message_bytes_ram - queue.unacked_bytes
     return {
         "messages_disk": max(0, queue.store.ready_count - figures.messages_ready_ram),
@@ -193,7 +193,7 @@ def _storage(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
 
 
 def _classic(queue: Queue, figures: StoreFigures, rates: Rates) -> dict[str, Any]:
-    """What only classic queues have."""
+    """Return the fields that only classic queues have."""
     return {
         "messages_ready_ram": figures.messages_ready_ram,
         "messages_unacknowledged_ram": figures.messages_unacknowledged_ram,
@@ -211,7 +211,7 @@ def _head_timestamp(queue: Queue) -> int | None:
 
 
 def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates) -> dict[str, Any]:
-    """The parts of a RabbitMQ queue: q3 and q4 are in memory, delta is on disk."""
+    """Return the parts of a RabbitMQ queue: q3 and q4 are in memory, delta is on disk."""
     counters, ready, in_memory = queue.counters, queue.store.ready_count, figures.messages_ready_ram
     taken = max(0, counters.published - ready)
     on_disk = ready - in_memory

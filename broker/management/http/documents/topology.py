@@ -15,16 +15,16 @@ from leveret.broker.management.http.binding_keys import properties_key
 from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.rates import Rates, message_stats, numbers
 
-#: Each is shown once it is more than 0, whatever the other one is.
+#: Separate groups, so that each number is shown if it is more than 0.
 _MESSAGES: Final = tuple(numbers(ExchangeCounters.FIELDS, name) for name in ExchangeCounters.FIELDS)
 
 
 def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]:
-    """An exchange.
+    """Return an exchange.
 
     Args:
         exchange: The exchange.
-        rates: Of the request; None without statistics.
+        rates: Rates of the request; None without statistics.
     """
     document = {
         "name": exchange.name,
@@ -48,12 +48,12 @@ def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]
 
 
 def default_binding(vhost: VirtualHost, queue: Queue) -> Binding:
-    """The binding that every queue has from the default exchange without anybody making it."""
+    """Return the implicit binding of a queue to the default exchange."""
     return Binding(vhost.topology.exchanges[DEFAULT_EXCHANGE], queue, queue.name)
 
 
 def binding_document(binding: Binding) -> dict[str, Any]:
-    """A binding."""
+    """Return a binding."""
     identity = binding.identity
     return {
         "source": identity.source,

@@ -1,1 +1,1 @@
-"""What Prometheus scrapes: RabbitMQ's metrics by their names, and ours."""
+"""Metrics for Prometheus: RabbitMQ's metrics, with their names, and Leveret's own."""

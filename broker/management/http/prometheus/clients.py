@@ -1,6 +1,6 @@
 """Metrics of connections and channels.
 
-Of a channel its messages are counted as a whole, not by exchange and queue as well, so the labels of these are missing.
+Messages are counted per channel, not also per exchange and queue, so the metrics have no labels for these.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _channels_in(broker: Broker, vhosts: Vhosts) -> list[ClientChannel]:
 
 
 def _all_connections(broker: Broker, vhosts: Vhosts) -> list[ClientConnection]:
-    """All of them: those metrics have no virtual host to choose by."""
+    """Return all connections: these metrics have no label for the virtual host."""
     return _connections_in(broker, None)
 
 
@@ -152,7 +152,7 @@ CHANNEL_FAMILIES: Final[tuple[Family[ClientChannel], ...]] = (
     _of_channel("channel_exchange_metrics", _PUBLISHING, _publishing),
     _of_channel("channel_queue_metrics", _CONSUMING, _consuming),
 )
-#: The label of a connection is called channel in RabbitMQ too.
+#: RabbitMQ also calls the label of a connection ``channel``.
 CONNECTION_FAMILIES: Final[tuple[Family[ClientConnection], ...]] = (
     _of_connection("connection_coarse_metrics", _OCTETS, _octets),
     _of_connection("connection_metrics", _PACKETS, _packets),

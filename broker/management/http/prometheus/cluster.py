@@ -1,4 +1,4 @@
-"""Metrics of definitions: virtual hosts and exchanges. They are only among the detailed ones."""
+"""Metrics of virtual hosts and exchanges. Only the detailed endpoint has them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _labels(exchange: Exchange) -> tuple[str, ...]:
     return exchange.vhost_name, exchange.name, exchange.type_name
 
 
-#: Bindings count where they start.
+#: Bindings are counted at their source.
 CLUSTER_FAMILIES: Final[tuple[Family[Any], ...]] = (
     Family(
         "vhost_status",

@@ -1,4 +1,4 @@
-"""The paths of the Prometheus port."""
+"""Resources of the Prometheus port."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _CHUNK: Final = 65_536
 
 
 class Metrics:
-    """Measures the broker when it is asked.
+    """The resources below ``/metrics``. The broker is measured with each request.
 
     Args:
-        context: What is measured.
+        context: The broker and its node.
     """
 
     def __init__(self, context: RequestContext) -> None:
@@ -42,7 +42,7 @@ class Metrics:
         self._totals = Totals(context.broker)
 
     def routes(self) -> list[web.RouteDef]:
-        """The paths and their handlers."""
+        """Return the paths and their handlers."""
         found: list[web.RouteDef] = []
         for path, handler in (
             ("/metrics", self._default),
@@ -51,7 +51,7 @@ class Metrics:
             ("/metrics/{registry}", _unknown),
         ):
             pattern = f"{path}{{slash:/?}}"
-            found += [web.head(pattern, _nothing), web.get(pattern, handler, allow_head=False)]
+            found += [web.head(pattern, _no_content), web.get(pattern, handler, allow_head=False)]
         return found
 
     async def _default(self, request: web.Request) -> web.StreamResponse:
@@ -108,13 +108,13 @@ class Metrics:
         yield exposition.text(identity_families(self._context, "detailed"))
 
     def _common(self, exposition: Exposition, counted: Counted) -> Iterator[bytes]:
-        """What has no objects."""
+        """Yield the metrics of the node and the totals."""
         single = [family for _, family in node_families(self._context, _PREFIX)]
         for family in (*alarm_families(self._context.broker), *single, *object_families(self._context, counted)):
             yield exposition.text([family])
 
 
-async def _nothing(request: web.Request) -> web.Response:
+async def _no_content(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
@@ -123,17 +123,17 @@ async def _unknown(request: web.Request) -> web.Response:
 
 
 async def _send(request: web.Request, exposition: Exposition, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
-    """Answer with a long text, as it is written."""
+    """Send a long text while it is being created."""
     response = web.StreamResponse(headers={"content-type": exposition.content_type})
     if accepts_gzip(request):
         response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
-    waiting = bytearray()
+    chunk = bytearray()
     async for piece in in_time(pieces):
-        waiting += piece
-        if len(waiting) >= _CHUNK:
-            await response.write(bytes(waiting))
-            waiting.clear()
-    await response.write(bytes(waiting) + exposition.end)
+        chunk += piece
+        if len(chunk) >= _CHUNK:
+            await response.write(bytes(chunk))
+            chunk.clear()
+    await response.write(bytes(chunk) + exposition.end)
     await response.write_eof()
     return response

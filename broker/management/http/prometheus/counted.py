@@ -1,4 +1,4 @@
-"""What all objects have counted, those that have gone included."""
+"""Sums of the counters of all objects, including deleted ones."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
 
-#: Queue types, as the HTTP API names them.
+#: Queue types, named as in the HTTP API.
 QUEUE_TYPES: Final = ("classic", "quorum")
 
 
 class Counted:
-    """Adds up counters, in steps.
+    """Adds up counters in steps.
 
-    What has gone is added first and at once, then what lived at that time, even if it is gone meanwhile: nothing is
-    missed or counted twice, so the sums never go back.
+    The counters of ended objects are added at once, then those of the objects that existed at that time, even if they
+    end meanwhile. Nothing is missed or counted twice, so the sums never decrease.
 
     Args:
-        broker: Whose objects are counted.
+        broker: The broker with the objects.
 
     Attributes:
-        channels: Of all channels.
-        connections: Of all connections.
-        queues: Of all queues, by queue type.
-        publishers: Open channels that have published.
-        consumers: Of all queues.
-        disk_reads: Messages that queues have read from disk, by the last sample.
-        disk_writes: Messages that queues have written to disk, by the last sample.
+        channels: Sum of all channels.
+        connections: Sum of all connections.
+        queues: Sums of all queues, by queue type.
+        publishers: Number of open channels that have published.
+        consumers: Number of consumers of all queues.
+        disk_reads: Messages that queues have read from disk, at the time of the last sample.
+        disk_writes: Messages that queues have written to disk, at the time of the last sample.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -38,30 +38,30 @@ class Counted:
         self.queues = {queue_type: QueueCounters() for queue_type in QUEUE_TYPES}
         self.publishers = self.consumers = 0
         self.disk_reads = self.disk_writes = 0
-        for gone in (broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())):
-            self.channels.absorb(gone.channels)
-            self.connections.absorb(gone.connections)
-            for queue_type, counters in gone.queues.items():
+        for ended in (broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())):
+            self.channels.absorb(ended.channels)
+            self.connections.absorb(ended.connections)
+            for queue_type, counters in ended.queues.items():
                 self.queues[queue_type].absorb(counters)
-            self.disk_reads += gone.disk_reads
-            self.disk_writes += gone.disk_writes
-        self._living_queues = [
+            self.disk_reads += ended.disk_reads
+            self.disk_writes += ended.disk_writes
+        self._queues = [
             (queue.queue_type, queue.counters, queue.consumers)
             for vhost in broker.vhosts.values()
             for queue in vhost.queues.values()
         ]
-        self._living_connections = [
+        self._connections = [
             (connection.output.counters, [channel.counters for channel in connection.channels])
             for connection in broker.connections
         ]
 
     def steps(self) -> Iterator[None]:
-        """Count what lives; a step is one object."""
-        for queue_type, counters, consumers in self._living_queues:
+        """Add the existing objects, one object per step."""
+        for queue_type, counters, consumers in self._queues:
             self.queues[queue_type].absorb(counters)
             self.consumers += len(consumers)
             yield
-        for octets, channels in self._living_connections:
+        for octets, channels in self._connections:
             self.connections.absorb(octets)
             for messages in channels:
                 self.channels.absorb(messages)
@@ -70,7 +70,7 @@ class Counted:
 
     @property
     def all_queues(self) -> QueueCounters:
-        """Of the queues of all types."""
+        """Sum of the queues of all types."""
         total = QueueCounters()
         for counters in self.queues.values():
             total.absorb(counters)

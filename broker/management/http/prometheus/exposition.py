@@ -1,4 +1,4 @@
-"""Writing metrics down in the format that is asked for, a few samples at a time."""
+"""Encodes metrics in the requested format, a few samples at a time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.slices import in_slices
 from leveret.broker.management.http.prometheus.families import Family, Item
 
-#: Objects whose samples are written at once: a millisecond's work.
+#: Objects whose samples are encoded in one step, which takes a millisecond.
 _BATCH: Final = 10
 _END: Final = b"# EOF\n"
 
 
 class _Families(Collector):
-    """Collects what has been measured already."""
+    """Collector of metrics that have already been measured."""
 
     def __init__(self, families: Iterable[MetricFamily]) -> None:
         self._families = families
@@ -31,14 +31,14 @@ class _Families(Collector):
 
 
 class Exposition:
-    """One answer's way of writing.
+    """Encoder of one response.
 
     Args:
         accept: The header Accept of the request.
 
     Attributes:
-        content_type: The format: Prometheus' text, or OpenMetrics where that is accepted.
-        end: What comes last.
+        content_type: The format: Prometheus' text format, or OpenMetrics if the client accepts it.
+        end: The end of the response.
     """
 
     def __init__(self, accept: str) -> None:
@@ -46,7 +46,7 @@ class Exposition:
         self.end = _END if self.content_type.startswith("application/openmetrics-text") else b""
 
     def text(self, families: Iterable[MetricFamily]) -> bytes:
-        """Metrics with their samples."""
+        """Encode metrics with their samples."""
         registry = CollectorRegistry()
         registry.register(_Families(families))
         return self._encode(registry).removesuffix(self.end)
@@ -54,13 +54,13 @@ class Exposition:
     async def objects(
         self, family: Family[Item], broker: Broker, vhosts: Collection[str] | None, prefix: str
     ) -> AsyncIterator[bytes]:
-        """The metrics of all objects of a kind, in pieces; others have a turn in between.
+        """Encode the metrics of all objects of a kind in pieces; other connections are served in between.
 
         Args:
             family: The metrics.
-            broker: Whose objects.
-            vhosts: Those whose objects are wanted; None for all.
-            prefix: Comes before all names.
+            broker: The broker with the objects.
+            vhosts: Virtual hosts of the objects; None for all.
+            prefix: Prefix of all names.
         """
         columns = [[self.text([metric])] for metric in family.families((), prefix)]
         items = family.objects(broker, vhosts)
@@ -68,7 +68,7 @@ class Exposition:
         async for batch in in_slices(_batches(items)):
             for column, metric in zip(columns, family.families(batch, prefix), strict=True):
                 column.append(_without_comments(self.text([metric])))
-        # All samples of a metric have to stand together.
+        # The format requires all samples of a metric to be adjacent.
         for column in columns:
             for piece in column:
                 yield piece
@@ -80,7 +80,7 @@ def _batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _without_comments(text: bytes) -> bytes:
-    """The samples of a metric: what comes before them has been written."""
+    """Return the samples of a metric without help and type, which have already been sent."""
     while text.startswith(b"#"):
         text = text.partition(b"\n")[2]
     return text

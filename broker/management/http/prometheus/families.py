@@ -1,4 +1,4 @@
-"""How metrics are declared, and made into those of prometheus_client.
+"""Declarations of metrics, and their conversion to those of prometheus_client.
 
 Source: https://www.rabbitmq.com/docs/prometheus
 """
@@ -16,7 +16,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.management.http.prometheus.counted import Counted
 
 Item = TypeVar("Item")
-#: The virtual hosts that are asked about; None for all.
+#: Names of the requested virtual hosts; None for all.
 Vhosts = Collection[str] | None
 
 
@@ -24,9 +24,9 @@ class Metric(NamedTuple):
     """One metric.
 
     Attributes:
-        name: Without its prefix; counters end in ``_total``.
-        kind: Its type; ``unknown`` is what the text format calls untyped.
-        help: What it says of itself.
+        name: Name without prefix. Names of counters end in ``_total``.
+        kind: Type. ``unknown`` is called untyped in the text format.
+        help: Help text.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Metric(NamedTuple):
     help: str
 
     def family(self, prefix: str, labels: Sequence[str] = ()) -> MetricFamily:
-        """It without samples yet; see add().
+        """Return the metric without samples; see add().
 
         Args:
-            prefix: Comes before the name.
-            labels: Names of its labels.
+            prefix: Prefix of the name.
+            labels: Names of the labels.
         """
         if self.kind == "counter":
             return CounterMetricFamily(prefix + self.name, self.help, labels=labels)
@@ -47,7 +47,7 @@ class Metric(NamedTuple):
         return UnknownMetricFamily(prefix + self.name, self.help, labels=labels)
 
     def single(self, prefix: str, value: float, **labels: str) -> MetricFamily:
-        """It with one sample."""
+        """Return the metric with one sample."""
         family = self.family(prefix, tuple(labels))
         add(family, tuple(labels.values()), value)
         return family
@@ -65,25 +65,25 @@ def gauge(name: str, help_text: str) -> Metric:
 
 def add(family: MetricFamily, labels: Sequence[str], value: float) -> None:
     """Add a sample."""
-    # Their common ancestor cannot do it.
+    # Their base class has no add_metric().
     if isinstance(family, CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily):
         family.add_metric(labels, value)
 
 
 @dataclass(frozen=True)
 class Family(Generic[Item]):
-    """Metrics of all objects of one kind; as a whole, the sum over these objects, without labels.
+    """Metrics of all objects of one kind. The aggregated endpoint has their sum, without labels.
 
     Args:
-        name: What ``family=`` asks for; several may share one.
-        metrics: Its metrics.
+        name: Value of ``family=`` in the query; several families may share one.
+        metrics: The metrics.
         labels: Names of the labels of an object.
-        objects: All of them, in the given virtual hosts.
-        identify: The labels of one, by name.
-        measure: Its values, by metric; None where it has none.
-        is_there: Whether it can still be measured: some time passes between listing and measuring.
-        total: The sums, where they are more than those of what lives; None where there is no sum.
-        prefix: Comes before all names.
+        objects: Returns all objects in the given virtual hosts.
+        identify: Returns the labels of an object.
+        measure: Returns the values of an object, one for each metric; None if it has none.
+        exists: Checks whether an object still exists: it may be deleted between listing and measuring.
+        total: Returns the sums, if they include deleted objects. A value of None means that there is no sum.
+        prefix: Prefix of all names.
     """
 
     name: str
@@ -92,20 +92,20 @@ class Family(Generic[Item]):
     objects: Callable[[Broker, Vhosts], list[Item]]
     identify: Callable[[Item], tuple[str, ...]]
     measure: Callable[[Item], Sequence[float | None]]
-    is_there: Callable[[Item], bool] = lambda item: True
+    exists: Callable[[Item], bool] = lambda item: True
     total: Callable[[Counted], Sequence[float | None]] | None = None
     prefix: str = "rabbitmq_"
 
     def families(self, items: Sequence[Item], prefix: str) -> list[MetricFamily]:
-        """Its metrics with samples of some objects.
+        """Return the metrics with samples of some objects.
 
         Args:
             items: The objects.
-            prefix: Comes before all names.
+            prefix: Prefix of all names.
         """
         made = [metric.family(prefix, self.labels) for metric in self.metrics]
         for item in items:
-            if self.is_there(item):
+            if self.exists(item):
                 labels = self.identify(item)
                 for family, value in zip(made, self.measure(item), strict=True):
                     if value is not None:

@@ -1,4 +1,4 @@
-"""Metrics of all messages: by protocol, and by queue type."""
+"""Metrics of all messages by protocol and by queue type."""
 
 from __future__ import annotations
 
@@ -137,15 +137,15 @@ _PUBLISHERS: Final = gauge("publishers", "Current number of publishers")
 
 
 def global_families(broker: Broker, counted: Counted) -> Iterator[MetricFamily]:
-    """All of them.
+    """Yield the metrics of all messages.
 
     Args:
         broker: The broker.
-        counted: What it has counted; complete.
+        counted: The complete sums.
     """
     for metric, of_channels in _OF_CHANNELS:
         yield metric.single(_PREFIX, of_channels(counted.channels), protocol=_PROTOCOL)
-    # What queues have taken, by whatever way: who brought it is not counted.
+    # All messages that queues have accepted, including dead letters.
     yield _ROUTED.single(_PREFIX, counted.all_queues.published, protocol=_PROTOCOL)
     for metric, of_queues in _OF_QUEUES:
         family = metric.family(_PREFIX, ("protocol", "queue_type"))
@@ -159,14 +159,14 @@ def global_families(broker: Broker, counted: Counted) -> Iterator[MetricFamily]:
 
 
 def _dead_letters(counted: Counted) -> Iterator[MetricFamily]:
-    """Messages that were dead-lettered, and those that would have been but had no dead-letter exchange."""
+    """Yield the messages that were dead-lettered, and those that were dropped without a dead-letter exchange."""
     for reason, queue_types, metric in _DEAD:
         family = metric.family(_PREFIX, ("queue_type", "dead_letter_strategy"))
         for queue_type in queue_types:
             counters = counted.queues[queue_type]
             letters = counters.dead_lettered[reason]
             add(family, (_label(queue_type), "at_most_once"), letters)
-            # Letters that are sent again because they did not arrive count each time.
+            # A dead letter that is published again, because no queue accepted it, is counted each time.
             add(family, (_label(queue_type), "disabled"), max(0, counters.dropped[reason] - letters))
         yield family
     confirmed = counted.queues["quorum"].dead_letters_confirmed

@@ -1,4 +1,4 @@
-"""Metrics of what queues may hold, to be compared with what they hold. RabbitMQ has none of these."""
+"""Metrics of the limits of queues. RabbitMQ does not have them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.management.http.prometheus.families import Family, gauge
-from leveret.broker.management.http.prometheus.queues import is_there, queue_labels, queues_in
+from leveret.broker.management.http.prometheus.queues import exists, queue_labels, queues_in
 
 _LIMITS: Final = (
-    gauge("queue_max_length", "Ready messages that a queue may hold; only of queues with such a limit"),
-    gauge("queue_max_length_bytes", "Size in bytes of ready messages that a queue may hold; likewise"),
+    gauge("queue_max_length", "Maximum number of ready messages in a queue, for queues with this limit"),
+    gauge("queue_max_length_bytes", "Maximum size in bytes of ready messages in a queue, for queues with this limit"),
 )
 
 
@@ -18,7 +18,7 @@ def _limits(queue: Queue) -> tuple[int | None, int | None]:
     return queue.settings.max_length, queue.settings.max_length_bytes
 
 
-#: By queue only: a sum over the queues that have a limit says nothing.
+#: Only per queue: a sum over the queues with a limit would be meaningless.
 LIMIT_FAMILIES: Final = (
-    Family("queue_limits", _LIMITS, ("vhost", "queue"), queues_in, queue_labels, _limits, is_there, prefix="leveret_"),
+    Family("queue_limits", _LIMITS, ("vhost", "queue"), queues_in, queue_labels, _limits, exists, prefix="leveret_"),
 )

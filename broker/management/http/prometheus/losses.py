@@ -1,4 +1,4 @@
-"""Metrics of what queues did not keep: dropped, refused and dead-lettered messages. RabbitMQ has none of these."""
+"""Metrics of dropped, refused and dead-lettered messages. RabbitMQ does not have them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from leveret.broker.management.http.prometheus.queues import queue_labels, queue
 from leveret.policies.dead_letter import REASONS
 
 _DROPPED: Final = counter(
-    "queue_dropped_total", "Total number of messages that left a queue otherwise than by being acknowledged, by reason"
+    "queue_dropped_total", "Total number of messages that left a queue without being acknowledged, by reason"
 )
 _REFUSED: Final = counter("queue_refused_total", "Total number of messages refused by a full queue")
 _DEAD_LETTERED: Final = counter(
-    "queue_dead_lettered_total", "Total number of messages handed to the dead-letter exchange of a queue, by reason"
+    "queue_dead_lettered_total", "Total number of messages published to the dead-letter exchange of a queue, by reason"
 )
 _DEAD_LETTERS_LOST: Final = counter(
-    "queue_dead_letters_lost_total", "Total number of dead letters of a queue that no queue has taken, by reason"
+    "queue_dead_letters_lost_total", "Total number of dead letters of a queue that no queue accepted, by reason"
 )
 _DROP_REASONS: Final = (*REASONS, "purged")
 _PREFIX: Final = "leveret_"
@@ -30,7 +30,7 @@ _NAME: Final = "queue_losses"
 
 
 def loss_totals(counted: Counted) -> Iterator[MetricFamily]:
-    """The sums over all queues."""
+    """Yield the sums over all queues."""
     total = counted.all_queues
     metrics = _DROPPED, _DEAD_LETTERED, _DEAD_LETTERS_LOST
     dropped, dead_lettered, lost = (metric.family(_PREFIX, ("reason",)) for metric in metrics)
@@ -57,7 +57,7 @@ def _labels(item: tuple[Queue, str]) -> tuple[str, ...]:
     return (*queue_labels(item[0]), item[1])
 
 
-#: By queue, and where there is one by reason.
+#: Losses by queue, and by reason if there is one.
 LOSS_FAMILIES: Final = (
     Family(
         _NAME,

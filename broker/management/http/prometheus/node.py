@@ -1,4 +1,4 @@
-"""Metrics of the node and of the broker as a whole."""
+"""Metrics of the node and totals of the broker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COARSE: Final = (
     gauge("process_open_tcp_sockets", "Open TCP sockets"),
     gauge("process_resident_memory_bytes", "Memory used in bytes"),
     gauge("disk_space_available_bytes", "Disk space available in bytes"),
-    # What the HTTP API, too, shows under these names.
+    # The counterparts in Python, as in the HTTP API.
     gauge("erlang_processes_used", "Erlang processes used"),
     counter("erlang_gc_runs_total", "Total number of Erlang garbage collector runs"),
     counter("erlang_scheduler_context_switches_total", "Total number of Erlang scheduler context switches"),
@@ -84,11 +84,11 @@ _IDENTITY: Final = Metric("identity_info", "unknown", "RabbitMQ node & cluster i
 
 
 def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, MetricFamily]]:
-    """Metrics without an object, by the family they belong to.
+    """Yield the metrics of the node with the name of their family.
 
     Args:
         context: The broker and its node.
-        prefix: Comes before all names.
+        prefix: Prefix of all names.
     """
     broker, node = context.broker, context.node
     for group, metrics, values in (
@@ -110,14 +110,14 @@ def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, M
 
 
 def alarm_families(broker: Broker) -> Iterator[MetricFamily]:
-    """The alarms, by resource."""
+    """Yield the alarms by resource."""
     for name, what, resource in _ALARMS:
         metric = Metric(name, "unknown", f"is 1 if {what} alarm is in effect")
         yield metric.single("rabbitmq_", resource in broker.alarms.resources)
 
 
 def object_families(context: RequestContext, counted: Counted) -> Iterator[MetricFamily]:
-    """How many objects there are, and since when the broker runs."""
+    """Yield the numbers of objects and the start time of the broker."""
     broker = context.broker
     queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])
     values = (len(broker.connections), broker.channel_count, counted.consumers, queues)
@@ -127,7 +127,7 @@ def object_families(context: RequestContext, counted: Counted) -> Iterator[Metri
 
 
 def identity_families(context: RequestContext, endpoint: str) -> Iterator[MetricFamily]:
-    """What it is: dashboards join all others with it.
+    """Yield the identity of the node. Dashboards join other metrics with it.
 
     Args:
         context: The broker and its node.
@@ -180,7 +180,7 @@ def _use(broker: Broker, node: Node) -> tuple[float, ...]:
 
 
 def _files(broker: Broker) -> tuple[float, ...]:
-    """What was done with files, and how many messages stores have read and written."""
+    """Return the counts of file operations, and of messages that stores have read and written."""
     counts = broker.file_counts
     vhosts = [broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())]
     return (

@@ -44,7 +44,7 @@ _PUBLISHED: Final = (counter("queue_messages_published_total", "Total number of 
 
 
 def queues_in(broker: Broker, vhosts: Vhosts) -> list[Queue]:
-    """The queues of some virtual hosts."""
+    """Return the queues of some virtual hosts."""
     return [
         queue
         for vhost in broker.vhosts.values()
@@ -54,12 +54,12 @@ def queues_in(broker: Broker, vhosts: Vhosts) -> list[Queue]:
 
 
 def queue_labels(queue: Queue) -> tuple[str, ...]:
-    """The labels of a queue: its virtual host and its name."""
+    """Return the labels of a queue: its virtual host and its name."""
     return queue.vhost_name, queue.name
 
 
-def is_there(queue: Queue) -> bool:
-    """Whether a queue still has messages to look at."""
+def exists(queue: Queue) -> bool:
+    """Check whether a queue has not been deleted."""
     return not queue.deleted
 
 
@@ -104,18 +104,18 @@ def _disk(queue: Queue) -> tuple[float, ...]:
 
 
 def _family(name: str, metrics: Any, measure: Any, **extra: Any) -> Family[Queue]:
-    return Family(name, metrics, _LABELS, queues_in, queue_labels, measure, is_there, **extra)
+    return Family(name, metrics, _LABELS, queues_in, queue_labels, measure, exists, **extra)
 
 
-#: queue_consumer_count is a part of queue_metrics, for those who want no more of it.
+#: queue_consumer_count is the part of queue_metrics that is cheap to measure.
 CONSUMER_COUNT: Final = _family("queue_consumer_count", (_CONSUMERS,), lambda queue: (len(queue.consumers),))
 QUEUE_FAMILIES: Final[tuple[Family[Queue], ...]] = (
     _family("queue_coarse_metrics", _COARSE, _lengths),
     _family("queue_metrics", _DETAILS, _details),
-    # A sum of times says nothing.
+    # A sum of timestamps would be meaningless.
     _family("queue_metrics", _HEAD, _head, total=lambda counted: (None,)),
     _family("queue_metrics", _DISK, _disk, total=lambda counted: (counted.disk_reads, counted.disk_writes)),
-    # Counted by queue; not by channel and exchange as well.
+    # Messages are counted per queue, not also per channel and exchange.
     Family(
         "channel_queue_exchange_metrics",
         _PUBLISHED,

@@ -1,4 +1,4 @@
-"""All metrics summed up over the objects there are and have been."""
+"""Sums of all metrics over existing and deleted objects."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ OBJECT_FAMILIES: Final[tuple[Family[Any], ...]] = (*QUEUE_FAMILIES, *CHANNEL_FAM
 
 
 class Totals:
-    """Sums everything up; remembers its counters, so that none ever goes back.
+    """Adds up all metrics. Remembers the values of counters, so that they never decrease.
 
-    What ends may count a little more after its numbers were added to those of what has gone.
+    An object that ends may still count after its counters were added to those of ended objects.
 
     Args:
-        broker: What is measured.
+        broker: The broker.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._seen: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._previous: dict[tuple[str, tuple[str, ...]], float] = {}
 
     async def count(self) -> Counted:
-        """Add up all counters; others have a turn in between."""
+        """Add up all counters; other connections are served in between."""
         counted = Counted(self._broker)
         await asyncio.sleep(0)
         await take_slowly(counted.steps())
         return counted
 
     async def of_objects(self, counted: Counted) -> list[MetricFamily]:
-        """The metrics of objects, without labels.
+        """Return the metrics of objects, without labels.
 
         Args:
             counted: From count().
@@ -56,29 +56,29 @@ class Totals:
                 if value is not None:
                     add(single, (), value)
                 made.append(single)
-        return self._never_less([*made, *loss_totals(counted)])
+        return self._keep_monotonic([*made, *loss_totals(counted)])
 
     def of_messages(self, counted: Counted) -> list[MetricFamily]:
-        """The metrics by protocol.
+        """Return the metrics by protocol.
 
         Args:
             counted: From count().
         """
-        return self._never_less(global_families(self._broker, counted))
+        return self._keep_monotonic(global_families(self._broker, counted))
 
     async def _sums(self, family: Family[Any]) -> Sequence[float]:
         sums: Sequence[float] = (0.0,) * len(family.metrics)
         async for item in in_slices(family.objects(self._broker, None)):
-            if family.is_there(item):
+            if family.exists(item):
                 sums = list(map(plus, sums, (value or 0.0 for value in family.measure(item))))
         return sums
 
-    def _never_less(self, families: Iterable[MetricFamily]) -> list[MetricFamily]:
+    def _keep_monotonic(self, families: Iterable[MetricFamily]) -> list[MetricFamily]:
         made = list(families)
         for family in made:
             if family.type == "counter":
                 for place, sample in enumerate(family.samples):
                     key = sample.name, tuple(sample.labels.values())
-                    value = self._seen[key] = max(sample.value, self._seen.get(key, 0.0))
+                    value = self._previous[key] = max(sample.value, self._previous.get(key, 0.0))
                     family.samples[place] = sample._replace(value=value)
         return made
