@@ -26,7 +26,7 @@ from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT
 from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
 
 _PREFIX: Final = "rabbitmq_"
-#: ChunkedBody are sent together until they are as long as this, in bytes.
+#: Pieces are collected up to this size in bytes and sent together.
 _CHUNK: Final = 65_536
 
 
