@@ -116,7 +116,7 @@ class App:
         self._losses = LossRecord(self.broker, self._disk.engine, self._disk.write, self.settings.data_dir)
         self._losses.restore()
         self._losses.start()
-        self.server.watch = self._look_at_memory
+        self.server.check_memory = self._look_at_memory
         self._watch_memory()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
@@ -233,7 +233,7 @@ class App:
         self._memory.look()
         # A message takes more memory than its bytes on the wire, so that looks get denser towards the limit.
         room = (self._memory.limit - self._memory.used) / _LOOKS
-        self.server.watch_after(min(max(room, _LOOK_BYTES_MIN), _LOOK_BYTES_MAX))
+        self.server.check_memory_after(min(max(room, _LOOK_BYTES_MIN), _LOOK_BYTES_MAX))
 
 
 def _open_database(data_dir: Path) -> DefinitionsDatabase:

@@ -1,1 +1,1 @@
-"""The asyncio shell around protocol and core: listeners, connections, channels."""
+"""AMQP sessions over asyncio: listeners, connections and channels."""

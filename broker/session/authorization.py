@@ -1,4 +1,4 @@
-"""What the user of one connection may do in its virtual host."""
+"""Permission checks of one connection."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Authorization:
 
     Args:
         accounts: All users and permissions.
-        user: Who has logged in.
-        vhost: The virtual host that was opened.
+        user: The authenticated user.
+        vhost: The virtual host of the connection.
     """
 
     __slots__ = ("_accounts", "_user", "_vhost")
@@ -28,13 +28,13 @@ class Authorization:
 
     @property
     def generation(self) -> int:
-        """Grows with every change that can alter where publishes go, or whether they may."""
+        """Number that increases with every change of topology or permissions, which invalidates cached routes."""
         return self._vhost.topology.generation + self._accounts.generation
 
     def check(
         self, kind: Literal["configure", "write", "read"], resource: Literal["queue", "exchange"], name: str
     ) -> None:
-        """Refuse an operation on a queue or exchange.
+        """Refuse an operation on a queue or exchange without permission.
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
@@ -42,7 +42,7 @@ class Authorization:
         self._accounts.check(self._user, self._vhost.name, kind, resource, name)
 
     def check_any(self, resource: Literal["queue", "exchange"], name: str) -> None:
-        """Refuse a look at a resource to which the user has no permission at all (as of RabbitMQ 4.2.7).
+        """Refuse a passive declaration if the user has no permission on the resource (as in RabbitMQ 4.2.7).
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
@@ -54,7 +54,7 @@ class Authorization:
             )
 
     def check_topic(self, kind: Literal["write", "read"], exchange: str, routing_key: str) -> None:
-        """Refuse a routing key on a topic exchange.
+        """Refuse a routing key on a topic exchange without topic permission.
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
@@ -62,7 +62,7 @@ class Authorization:
         self._accounts.check_topic(self._user, self._vhost.name, kind, exchange, routing_key)
 
     def check_topic_binding(self, source: str, routing_key: str) -> None:
-        """Refuse a binding key, if the source is a topic exchange.
+        """Refuse a binding key without topic permission, if the source is a topic exchange.
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).

@@ -1,4 +1,4 @@
-"""What a client says it can do."""
+"""Capabilities in the client properties."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from leveret.protocol.field_table import FieldTable, find
 
 
 class Capabilities:
-    """The client capabilities that the broker acts on; the others are never asked for.
+    """The client capabilities that the broker uses.
 
     Args:
-        client_properties: From connection.start-ok; a ``capabilities`` entry that is not a table counts as empty.
+        client_properties: Table of connection.start-ok; a ``capabilities`` entry that is not a table is ignored.
     """
 
     __slots__ = ("authentication_failure_close", "blocked", "consumer_cancel_notify")

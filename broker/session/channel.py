@@ -1,4 +1,4 @@
-"""One channel of a connection: its consumers, its unacknowledged messages, its modes."""
+"""Channels: consumers, unacknowledged messages, and confirm and transaction mode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leveret.broker.session.connection import Connection
     from leveret.broker.session.direct_reply import ReplyConsumer
 
-#: What becomes of messages that a client settles; each is a method of Queue.
+#: How a client settles messages; each is a method of Queue.
 Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
 
 _CHANNEL_CLOSE: Final = INDEX["channel.close"]
@@ -38,28 +38,28 @@ class Channel:
     """One open channel.
 
     Args:
-        connection: The connection it belongs to.
-        number: Its channel number, 1..65535.
+        connection: The connection of the channel.
+        number: Channel number, 1..65535.
 
     Attributes:
-        output: The outgoing half of its connection.
-        state: Open, or waiting for the client's channel.close-ok.
+        output: Output buffer of the connection.
+        state: OPEN, or CLOSING until the client's channel.close-ok.
         next_tag: Delivery tag of the next delivery or get.
-        unacked: The messages that the client has yet to acknowledge.
-        consumers: By consumer tag.
-        default_prefetch: Limit of consumers to come (basic.qos, global=false); 0 for none.
-        shared_prefetch: Limit of all consumers together (global=true), and how much they hold.
-        confirms: Set once the channel is in confirm mode.
-        transaction: Set once the channel is in transaction mode.
-        reply_consumer: Set while it consumes direct replies.
-        last_queue: Name of the queue declared last, None before the first.
-        counters: What has happened on it.
-        tracer: Copies what is published and delivered; None while tracing is off.
+        unacked: Unacknowledged messages.
+        consumers: Consumers by consumer tag.
+        default_prefetch: Prefetch count of new consumers (basic.qos, global=false); 0 for none.
+        shared_prefetch: Prefetch limit of the whole channel (global=true).
+        confirms: State of confirm mode; None if it is off.
+        transaction: State of transaction mode; None if it is off.
+        reply_consumer: The consumer of direct replies, if any.
+        last_queue: Name of the queue declared last; None before the first.
+        counters: Message counters of the channel.
+        tracer: Copies published and delivered messages; None while tracing is off.
     """
 
     __slots__ = (
         "__weakref__",
-        "_getters",
+        "_get_holders",
         "confirms",
         "connection",
         "consumers",
@@ -93,11 +93,11 @@ class Channel:
         self.last_queue: str | None = None
         self.counters = ChannelCounters()
         self.tracer: Tracer | None = None
-        self._getters: dict[Queue, Holder] = {}
+        self._get_holders: dict[Queue, Holder] = {}
 
     @property
     def vhost(self) -> VirtualHost:
-        """The virtual host of its connection."""
+        """The virtual host of the connection."""
         return self.connection.vhost
 
     def send(self, method: int, *arguments: Any) -> None:
@@ -105,7 +105,7 @@ class Channel:
         self.output.send(encode_method(self.number, method, *arguments))
 
     def queue_name(self, name: str) -> str:
-        """The queue that a method means: an empty name means the one declared last.
+        """Resolve a queue name: an empty one means the queue declared last.
 
         Raises:
             ChannelFault: NOT_FOUND (404) if none has been declared.
@@ -116,75 +116,75 @@ class Channel:
             raise not_found("no previously declared queue")
         return self.last_queue
 
-    # -- what others see ----------------------------------------------------------------------------------
+    # -- statistics ---------------------------------------------------------------------------------------
 
     @property
     def prefetch(self) -> int:
-        """Limit of all consumers together; 0 for none."""
+        """Prefetch limit of the whole channel; 0 for none."""
         return self.shared_prefetch.limit
 
     @property
     def confirming(self) -> bool:
-        """Whether it is in confirm mode."""
+        """Whether the channel is in confirm mode."""
         return self.confirms is not None
 
     @property
     def transactional(self) -> bool:
-        """Whether it is in transaction mode."""
+        """Whether the channel is in transaction mode."""
         return self.transaction is not None
 
     @property
     def origin(self) -> Origin:
-        """Who publishes and takes messages on it, as traced messages say it."""
+        """Connection, channel and user, as stated in traced messages."""
         return Origin(self.connection.name, self.number, self.connection.username)
 
     @property
     def unacked_count(self) -> int:
-        """Messages that the client has yet to acknowledge."""
+        """Number of unacknowledged messages."""
         return len(self.unacked)
 
     @property
     def unconfirmed_count(self) -> int:
-        """Publishes that are to be confirmed."""
+        """Number of publishes that are not confirmed yet."""
         return 0 if self.confirms is None else self.confirms.unconfirmed_count
 
     @property
     def uncommitted(self) -> tuple[int, int]:
-        """Publishes and acknowledgements that wait for commit."""
+        """Numbers of publishes and acknowledgements that are not committed yet."""
         return (0, 0) if self.transaction is None else self.transaction.held_counts()
 
-    def getter(self, queue: Queue) -> Holder:
-        """Who holds the messages that this channel got by basic.get from a queue."""
-        holder = self._getters.get(queue)
+    def get_holder(self, queue: Queue) -> Holder:
+        """Return the holder of messages from basic.get on a queue."""
+        holder = self._get_holders.get(queue)
         if holder is None:
-            holder = self._getters[queue] = Holder(queue)
+            holder = self._get_holders[queue] = Holder(queue)
         return holder
 
-    def forget_getter(self, holder: Holder) -> None:
-        """Forget who holds nothing any more: a channel may get from any number of queues."""
+    def remove_get_holder(self, holder: Holder) -> None:
+        """Remove a holder without unacked messages: a channel may use basic.get on any number of queues."""
         if not holder.unacked:
-            self._getters.pop(holder.queue, None)
+            self._get_holders.pop(holder.queue, None)
 
     # -- unacknowledged messages --------------------------------------------------------------------------
 
     def hold(self, holder: Holder, entry: Entry) -> int:
-        """Number a message that the client has yet to acknowledge; return its delivery tag."""
+        """Add an unacknowledged message; return its delivery tag."""
         tag = self.take_tag()
         self.unacked[tag] = (holder, entry)
         return tag
 
     def take_tag(self) -> int:
-        """The next delivery tag."""
+        """Return the next delivery tag, and advance it."""
         self.next_tag += 1
         return self.next_tag - 1
 
-    def settle(self, held: Iterable[Held], outcome: Outcome, in_turn: bool = False) -> None:
-        """Give up messages that are no longer outstanding; those of one consumer at once.
+    def settle(self, held: Iterable[Held], outcome: Outcome, individually: bool = False) -> None:
+        """Settle messages that were removed from the unacked ones, grouped by holder.
 
         Args:
-            held: Who held which message, in order of the delivery tags.
-            outcome: What becomes of them.
-            in_turn: The client has named each of them by itself.
+            held: Holder and entry of each message, in order of delivery tags.
+            outcome: How to settle them.
+            individually: Whether each message was acknowledged by its own method.
         """
         runs: dict[Holder, list[Entry]] = {}
         last: Holder | None = None
@@ -197,21 +197,21 @@ class Channel:
         if outcome == "acknowledge":
             self.counters.ack += sum([len(settled) for settled in runs.values()])
         elif outcome == "requeue":
-            # What came earlier in this turn has been delivered by now: it is neither overtaken nor counted as ready.
+            # Deliver messages of this turn first, so that requeued messages do not overtake them.
             for holder in runs:
                 if holder.queue.scheduled:
                     holder.queue.deliver()
-        if in_turn or len(runs) == 1:
+        if individually or len(runs) == 1:
             for holder, settled in runs.items():
                 self._settle_run(holder, settled, outcome)
             return
-        # To RabbitMQ they are one after the other, and so is what follows from them.
+        # RabbitMQ settles holder after holder, each with all its effects.
         for holder, settled in sorted(runs.items(), key=_settling_order):
             self._settle_run(holder, settled, outcome)
             holder.queue.deliver()
 
     def _settle_run(self, holder: Holder, settled: list[Entry], outcome: Outcome) -> None:
-        """Give up the messages of one holder."""
+        """Settle the messages of one holder."""
         settle = getattr(holder.queue, outcome)
         if type(holder) is ChannelConsumer:
             holder.queue.release(holder, settled)
@@ -219,18 +219,18 @@ class Channel:
             settle(settled)
             return
         queue = holder.queue
-        # To RabbitMQ every basic.get is a consumer of its own: limits and deliveries follow each one.
-        # All at once comes to the same where there are no limits, and nobody to deliver to.
+        # In RabbitMQ every basic.get is a separate consumer: limits and deliveries follow each one.
+        # Without limits and consumers, settling all at once is equivalent.
         at_once = not queue.has_limits and not queue.consumers.ring
         runs = [settled] if at_once else [[entry] for entry in settled]
         for run in runs:
             queue.release(holder, run)
             settle(run)
             queue.deliver()
-        self.forget_getter(holder)
+        self.remove_get_holder(holder)
 
     def _released(self, holder: Holder, count: int) -> None:
-        """Give credit back: messages of a holder are no longer unacknowledged."""
+        """Restore the credit of a consumer after messages were settled."""
         if type(holder) is not ChannelConsumer:
             return
         self.shared_prefetch.release(count)
@@ -238,64 +238,64 @@ class Channel:
             holder.queue.unblock(holder)
 
     def requeue_all(self) -> None:
-        """Put all unacknowledged messages back into their queues (basic.recover)."""
+        """Requeue all unacknowledged messages (basic.recover)."""
         self.settle(self.unacked.take_all(), "requeue")
 
-    # -- the end ------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------
 
     def fail(self, fault: AmqpFault, method: int) -> None:
-        """Close the channel because of a fault of the client.
+        """Close the channel because of a client error.
 
         Args:
-            fault: What the client is told.
-            method: The method in hand, blamed unless the fault blames another.
+            fault: Reply code and text for channel.close.
+            method: Index of the current method; sent in channel.close unless the fault names another.
         """
         blamed = method if fault.method is None else fault.method
         self.flush_confirms()
         deliver_due(self)
-        self.end(keep_got=True)
+        self.close(keep_gets=True)
         self.state = ChannelState.CLOSING
         self.send(_CHANNEL_CLOSE, fault.code, encode_reply_text(fault.text), blamed >> 16, blamed & 0xFFFF)
 
-    def leave_queues(self) -> set[Queue]:
-        """Withdraw its consumers; return the queues that they have left."""
+    def cancel_consumers(self) -> set[Queue]:
+        """Cancel all consumers; return their queues."""
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             consumer.queue.remove_consumer(consumer)
         return {consumer.queue for consumer in consumers.values()}
 
-    def end(self, keep_got: bool = False) -> None:
-        """Leave nothing behind: consumers go, unacknowledged messages return to their queues.
+    def close(self, keep_gets: bool = False) -> None:
+        """Cancel all consumers and requeue all unacknowledged messages.
 
         Args:
-            keep_got: Leave what came by basic.get from queues that it has no consumers of, for a later call: RabbitMQ
-                returns it with the client's channel.close-ok only.
+            keep_gets: Keep messages from basic.get on queues that the channel does not consume from. As in RabbitMQ,
+                they are requeued at the client's channel.close-ok, by a later call.
         """
-        left = self.leave_queues()
+        left = self.cancel_consumers()
         if self.reply_consumer is not None:
             self.reply_consumer.cancel()
         if self.transaction is not None:
             self.transaction.rollback()
-        kept = [each for each in self.unacked.items() if keep_got and each[1][0].queue not in left]
+        kept = [each for each in self.unacked.items() if keep_gets and each[1][0].queue not in left]
         for tag, _ in kept:
             del self.unacked[tag]
         _return_all(self.unacked.take_all())
         self.unacked.restore(kept)
         self.shared_prefetch.clear()
-        self._getters.clear()
+        self._get_holders.clear()
         self.confirms = self.transaction = None
 
     def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
-        """Learn that the messages of this turn have been written: confirm them once they are synced."""
+        """Prepare confirms for publishes of this turn, which were written; return the callback for the sync."""
         confirms = self.confirms
         if confirms is None:
             return None
         gate = self.connection.server.broker.gate
-        if not gate.is_open and confirms.rely_on(gate):
+        if not gate.is_open and confirms.needs_definitions(gate):
             gate.hold(self.output)
         last = confirms.written(has_failed)
         if has_failed(None):
-            # Some may have been refused.
+            # Publishes may have been refused.
             self.output.confirm(self)
         return partial(self._synced, confirms, last)
 
@@ -305,27 +305,27 @@ class Channel:
             self.output.confirm(self)
 
     def flush_confirms(self) -> None:
-        """Send the confirms that are due."""
+        """Send confirms that are due."""
         if self.confirms is not None:
             self.output.parts += self.confirms.flush()
 
 
 def deliver_due(channel: Channel) -> None:
-    """Let a channel's consumers have now what they would get at the end of the turn."""
+    """Deliver to the consumers of a channel now, instead of at the end of the turn."""
     for consumer in channel.consumers.values():
         if consumer.queue.scheduled:
             consumer.queue.deliver()
 
 
 def _settling_order(run: tuple[Holder, list[Entry]]) -> tuple[bytes, bytes]:
-    """RabbitMQ's order where one method settles messages of several holders: by queue, gets first, then by tag."""
+    """Return the sort key for several holders settled by one method: queue name, then consumer tag (gets first)."""
     holder = run[0]
     tag = holder.tag if isinstance(holder, ChannelConsumer) else ""
     return holder.queue.name.encode("utf-8", "surrogateescape"), tag.encode("utf-8", "surrogateescape")
 
 
 def _return_all(held: Sequence[Held]) -> None:
-    """Put messages of a channel that ends back into their queues, to each queue all at once."""
+    """Requeue messages of a closed channel, in one batch per queue."""
     queues: dict[Queue, list[Entry]] = {}
     for holder, run in groupby(held, key=itemgetter(0)):
         entries = [entry for _, entry in run]

@@ -1,4 +1,4 @@
-"""The open channels of one connection, and how many there may be."""
+"""The open channels of one connection, and channel limits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class ChannelTable:
     """Channels by number.
 
     Args:
-        connection: Their connection.
+        connection: The connection of the channels.
     """
 
     __slots__ = ("_by_number", "_owner")
 
     def __init__(self, connection: Connection) -> None:
-        # Else the two would hold each other until the garbage collector looks.
+        # A weak reference: a cycle would be freed by the garbage collector only.
         self._owner = ref(connection)
         self._by_number: dict[int, Channel] = {}
 
@@ -42,13 +42,13 @@ class ChannelTable:
         return connection
 
     def find(self, number: int, method: int) -> Channel:
-        """The open channel of that number.
+        """Return an open channel.
 
         Args:
-            number: 1..65535.
-            method: The method that wants it, to be blamed.
+            number: Channel number, 1..65535.
+            method: Index of the current method, for connection.close.
         Raises:
-            ConnectionFault: CHANNEL_ERROR (504) if there is none; NOT_ALLOWED (530) if there could not be one.
+            ConnectionFault: CHANNEL_ERROR (504) if the channel is not open; NOT_ALLOWED (530) if a limit is reached.
         """
         channel = self._by_number.get(number)
         if channel is None:
@@ -63,10 +63,10 @@ class ChannelTable:
         """Open a channel.
 
         Args:
-            number: 1..65535.
-            state: CLOSING for one that is to be refused at once.
+            number: Channel number, 1..65535.
+            state: CLOSING for a channel that will be refused.
         Raises:
-            ConnectionFault: CHANNEL_ERROR (504) if it is open; NOT_ALLOWED (530) if a limit is reached.
+            ConnectionFault: CHANNEL_ERROR (504) if it is already open; NOT_ALLOWED (530) if a limit is reached.
         """
         if number in self._by_number:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
@@ -81,7 +81,7 @@ class ChannelTable:
         return channel
 
     def remove(self, channel: Channel) -> None:
-        """Forget a channel that has been closed: its number is free."""
+        """Remove a closed channel; its number can be reused."""
         del self._by_number[channel.number]
         broker = self._connection.server.broker
         broker.statistics.channel_closed += 1
@@ -89,14 +89,14 @@ class ChannelTable:
         broker.channel_count -= 1
         count_down(broker.user_channels, self._connection.username)
 
-    def end(self) -> None:
-        """End all channels."""
+    def close_all(self) -> None:
+        """Close all channels."""
         for channel in self:
-            # What one of them gives back must not go to another.
-            channel.leave_queues()
+            # Messages that one channel requeues must not be delivered to another one.
+            channel.cancel_consumers()
         for channel in self:
             channel.flush_confirms()
-            channel.end()
+            channel.close()
             self.remove(channel)
 
     def _check_limits(self) -> None:

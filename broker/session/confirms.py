@@ -1,4 +1,4 @@
-"""Publisher confirms of one channel, put together as RabbitMQ puts them together."""
+"""Publisher confirms of one channel, combined into frames as RabbitMQ combines them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NACK: Final = INDEX["basic.nack"]
 
 
 class Confirms:
-    """Numbers the publishes of a channel and says which are confirmed.
+    """Sequence numbers and confirms of the publishes on a channel.
 
-    Publishes that are confirmed in the turn they came in cost a range, not an entry each.
+    Confirmed publishes are kept as ranges, not one by one.
 
     Args:
-        channel: The channel's number.
-        counters: Counts what is confirmed.
+        channel: The channel number.
+        counters: The counters of the channel.
     """
 
     __slots__ = ("_accepted", "_channel", "_counters", "_held", "_last", "_refused", "_unwritten")
@@ -36,9 +36,9 @@ class Confirms:
         #: Ranges (first, last) to be acked with the next flush.
         self._accepted: list[tuple[int, int]] = []
         self._refused: list[int] = []
-        #: Ranges that wait for the disk: those of this turn, with the queues that have the messages ...
+        #: Ranges of this turn that are not written to disk yet, with the queues of the messages.
         self._unwritten: list[tuple[int, int, tuple[Queue, ...]]] = []
-        #: ... and those that have been written and are not synced yet.
+        #: Ranges that are written and not synced yet.
         self._held: deque[tuple[int, int]] = deque()
 
     @property
@@ -48,12 +48,12 @@ class Confirms:
 
     @property
     def unconfirmed_count(self) -> int:
-        """Publishes that wait for something."""
+        """Number of publishes that are not confirmed yet."""
         held = sum(last - first + 1 for first, last in self._held)
         return held + sum(last - first + 1 for first, last, _ in self._unwritten)
 
     def accept_next(self, count: int) -> None:
-        """Number the next publishes, all of which are confirmed already; 0 numbers none."""
+        """Assign the next sequence numbers to publishes that are confirmed immediately; count may be 0."""
         if not count:
             return
         first = self._last + 1
@@ -66,18 +66,18 @@ class Confirms:
             accepted.append((first, self._last))
 
     def refuse_next(self) -> None:
-        """Number the next publish, which a queue has refused."""
+        """Assign the next sequence number to a publish that was refused."""
         self._last += 1
         self._refused.append(self._last)
 
     def hold_next(self, count: int, queues: tuple[Queue, ...]) -> bool:
-        """Number the next publishes, which are confirmed once they are on disk.
+        """Assign the next sequence numbers to publishes that are confirmed once they are on disk.
 
         Args:
-            count: How many; 0 numbers none.
-            queues: Where the messages are.
+            count: Number of publishes; may be 0.
+            queues: The queues of the messages.
         Returns:
-            Whether they are the first ones of this turn.
+            Whether they are the first such publishes of this turn.
         """
         if not count:
             return False
@@ -90,8 +90,8 @@ class Confirms:
             unwritten.append((first, self._last, queues))
         return len(unwritten) == 1 and unwritten[0][0] == first
 
-    def rely_on(self, gate: DefinitionsGate) -> bool:
-        """Whether a publish of this turn went to a queue that is not on disk yet itself."""
+    def needs_definitions(self, gate: DefinitionsGate) -> bool:
+        """Check whether a publish of this turn went to a queue whose definition is not on disk yet."""
         return any(
             gate.is_unwritten("queue", (queue.vhost_name, queue.name))
             for *_, queues in self._unwritten
@@ -99,7 +99,7 @@ class Confirms:
         )
 
     def written(self, has_failed: HasFailed) -> int:
-        """Refuse publishes of this turn that could not be written; return the number of the last that was held."""
+        """Refuse publishes of this turn that could not be written; return the last sequence number of the turn."""
         unwritten, self._unwritten = self._unwritten, []
         if unwritten and not has_failed(None):
             self._hold(unwritten)
@@ -112,7 +112,7 @@ class Confirms:
         return unwritten[-1][1] if unwritten else 0
 
     def _hold(self, written: list[tuple[int, int, tuple[Queue, ...]]]) -> None:
-        """Have ranges wait for the sync, as few as they come to."""
+        """Merge adjacent ranges, and let them wait for the sync."""
         start, end, _ = written[0]
         for first, last, _ in written:
             if first > end + 1:
@@ -122,7 +122,7 @@ class Confirms:
         self._held.append((start, end))
 
     def synced(self, last: int) -> None:
-        """Confirm what is held up to a number: it is on disk."""
+        """Confirm held publishes up to a sequence number: they are synced."""
         held, accepted = self._held, self._accepted
         while held and held[0][0] <= last:
             first, end = held.popleft()
@@ -133,7 +133,7 @@ class Confirms:
                 accepted.append((first, end))
 
     def flush(self) -> list[bytes]:
-        """The frames that are due, acks before nacks."""
+        """Return the frames that are due, acks before nacks."""
         accepted, self._accepted = self._accepted, []
         refused, self._refused = self._refused, []
         lowest = self._lowest_unconfirmed()
@@ -147,7 +147,7 @@ class Confirms:
         elif numbers:
             frames += self._coalesce(numbers, min((lowest, *refused)), _ACK)
         if refused:
-            # The acks have gone out by now, but RabbitMQ counts them as open here.
+            # As in RabbitMQ, the acks sent just before still count as unconfirmed here.
             frames += self._coalesce(sorted(refused), min((lowest, *numbers)), _NACK)
         return frames
 
@@ -157,9 +157,9 @@ class Confirms:
         return self._unwritten[0][0] if self._unwritten else self._last + 1
 
     def _coalesce(self, numbers: list[int], cutoff: int, method: int) -> list[bytes]:
-        """One frame for all numbers below the first that is open or goes the other way, one each for the rest."""
+        """Build one frame (multiple=true) for all numbers below the cutoff, and one frame for each other number."""
         settled = [number for number in numbers if number < cutoff]
-        # basic.nack has a requeue bit, which servers set and clients ignore.
+        # RabbitMQ sets the requeue bit of basic.nack; clients ignore it.
         rest: tuple[bool, ...] = (True,) if method == _NACK else ()
         frames = [encode_method(self._channel, method, settled[-1], True, *rest)] if settled else []
         singles = numbers[len(settled) :]

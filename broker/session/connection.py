@@ -1,4 +1,4 @@
-"""The asyncio shell of one connection: socket, timers, and its life from accept to close."""
+"""AMQP connections: the asyncio protocol with socket, timers and connection state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from leveret.broker.session.heartbeat import Heartbeat
 from leveret.broker.session.intake import Intake
 from leveret.broker.session.output import Output
 from leveret.broker.session.peer_certificate import TlsSession, tls_session
-from leveret.broker.session.remembered_routes import RememberedRoutes
+from leveret.broker.session.route_cache import RouteCache
 from leveret.broker.session.route_search import RouteSearch
-from leveret.broker.session.sockets import disable_delay, ends, name_of, reset
+from leveret.broker.session.sockets import connection_name, disable_delay, endpoints, reset
 from leveret.broker.session.unfinished import Unfinished
 from leveret.protocol.events import Event, MethodReceived
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
@@ -41,11 +41,11 @@ log = logging.getLogger("leveret.connection")
 _CLOSE: Final = INDEX["connection.close"]
 _CLOSE_OK: Final = INDEX["connection.close-ok"]
 
-#: How long a client may take to drop a connection that has been closed, in seconds, at the most.
+#: Maximum time for a client to close the socket after connection.close, in seconds.
 _CLOSING_SECONDS: Final = 30.0
-#: How long a connection stays open in silence after a failed handshake or unreadable input, in seconds.
+#: Delay before the socket is closed after a failed handshake or malformed input, in seconds.
 _SILENCE_SECONDS: Final = 3.0
-#: How long a client may take to read what is on its way to it when its socket is dropped, in seconds.
+#: Maximum time for a client to read remaining output while the socket is closed, in seconds.
 _LINGER_SECONDS: Final = 3.0
 
 
@@ -53,32 +53,32 @@ class Connection(asyncio.BufferedProtocol):
     """One client connection.
 
     Args:
-        server: What all connections share.
-        proxied: Its ends, if it comes through a proxy that has said so; those of the socket otherwise.
+        server: State shared by all connections.
+        proxied: Addresses from the PROXY protocol header; None to use those of the socket.
 
     Attributes:
-        name: Peer and own address, as the log shows it.
+        name: Addresses of both ends, as in RabbitMQ.
         peer: Address and port of the client.
-        local: Address and port that it has connected to.
-        connected_at: When that was, in milliseconds since 1970.
-        auth_mechanism: How the client has logged in.
-        heartbeat: Seconds; 0 for none.
-        peer_is_loopback: Whether the client is on this machine.
-        tls: How it is encrypted; None if it is not.
-        state: Where it stands.
-        reader: Its incoming half.
-        intake: What has been read; there from connection_made(), as is output.
-        output: Its outgoing half.
-        channels: Its channels.
-        routes: Where its publishes go.
-        route_search: Finds that out.
-        capabilities: What the client can do.
-        client_properties: As the client sent them.
-        frame_max: Largest frame in bytes, framing included.
-        channel_max: Channels that may be open at once.
-        user: Who has logged in; there once a virtual host is open, as are vhost and authorization.
+        local: Address and port of the broker.
+        connected_at: Time of the connect, in milliseconds since 1970.
+        auth_mechanism: The SASL mechanism of the login.
+        heartbeat: Negotiated heartbeat in seconds; 0 for none.
+        peer_is_loopback: Whether the client has a loopback address.
+        tls: The TLS session; None without TLS.
+        state: State of the connection.
+        reader: Frame reader.
+        intake: Input buffer; set by connection_made(), like output.
+        output: Output buffer.
+        channels: The open channels.
+        routes: Cached routes of publishes.
+        route_search: Search for routes of publishes.
+        capabilities: Capabilities of the client.
+        client_properties: Client properties as received.
+        frame_max: Maximum frame size in bytes, including the frame header and end.
+        channel_max: Maximum number of channels.
+        user: The authenticated user; set once a virtual host is open, like vhost and authorization.
         vhost: The virtual host.
-        authorization: What the user may do there.
+        authorization: Permission checks.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self.reader = FrameReader(server.settings.max_message_size)
         self.reader.handle_channels(ChannelFrames.REFUSED)
         self.channels = ChannelTable(self)
-        self.routes = RememberedRoutes()
+        self.routes = RouteCache()
         self.route_search = RouteSearch(server.broker.turn)
         self.capabilities = Capabilities()
         self.client_properties: FieldTable = ()
@@ -119,13 +119,13 @@ class Connection(asyncio.BufferedProtocol):
     # -- socket -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected: it has the handshake timeout to open a virtual host."""
+        """Set up the connection, and start the handshake timeout."""
         self._transport = cast("asyncio.Transport", transport)
         if self.server.settings.tcp_listen_options.nodelay:
             disable_delay(transport)
         proxied = self._proxied
-        self.peer, self.local = ends(transport) if proxied is None else (proxied.peer, proxied.local)
-        self.name = name_of(self.peer, self.local)
+        self.peer, self.local = endpoints(transport) if proxied is None else (proxied.peer, proxied.local)
+        self.name = connection_name(self.peer, self.local)
         self.connected_at = time.time_ns() // 1_000_000
         self.peer_is_loopback = is_loopback(self.peer[0])
         self.tls = tls_session(transport)
@@ -136,17 +136,17 @@ class Connection(asyncio.BufferedProtocol):
         self.close_later(self.server.settings.handshake_timeout / 1000)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to read to: one buffer for all connections, emptied before the next one reads."""
+        """Return the read buffer, which all connections share."""
         return self.server.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
+        """Process received bytes."""
         if self._heartbeat is not None:
             self._heartbeat.received = True
         counters = self.output.counters
         counters.recv_oct += nbytes
         counters.recv_cnt += 1
-        self.server.note_received(nbytes)
+        self.server.count_received(nbytes)
         octets = bytes(self.server.read_buffer[:nbytes])
         if self.state is ConnectionState.AWAIT_HEADER and self._handshake is not None:
             octets = self._handshake.receive_header(octets)
@@ -154,23 +154,23 @@ class Connection(asyncio.BufferedProtocol):
         self.intake.process()
 
     def pause_writing(self) -> None:
-        """The client reads slower than we write."""
+        """Pause deliveries: the client reads more slowly than the broker writes."""
         self.output.pause()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Resume deliveries: the write buffer has drained."""
         self.output.unpause()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Clean up after the socket is closed."""
         if self.state is ConnectionState.RUNNING:
             log.warning("closing AMQP connection %s: client unexpectedly closed TCP connection", self.name)
         if self._heartbeat is not None:
             self._heartbeat.stop()
-        self.move(ConnectionInput.LOST)
-        self._end()
+        self.transition(ConnectionInput.LOST)
+        self._release()
         self.server.sockets.discard(self)
-        self.server.check_all_gone()
+        self.server.check_all_closed()
         if self._timer is not None:
             self._timer.cancel()
         self._transport = None
@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- events -------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Handle one event. Must not raise: whatever goes wrong ends this connection at most."""
+        """Handle one event. Does not raise: an error closes this connection only."""
         try:
             if self.state is ConnectionState.RUNNING:
                 dispatch(self, event)
@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._handle_closing(event)
         except Unfinished as work:
-            self.intake.work(work.go_on)
+            self.intake.run_in_slices(work.step)
         except AmqpFault as fault:
             self.fail(fault, method_of(event))
         except WireFault as fault:
@@ -198,21 +198,21 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
 
     def _handle_closing(self, event: Event) -> None:
-        """After a close only its answer, the peer's own close, and what cannot be read matter."""
+        """Handle an event after connection.close: only close-ok, the client's close and malformed input count."""
         if isinstance(event, WireFault):
             raise event
         if isinstance(event, ConnectionFault):
             if event.discards_input:
                 self.close_later(_SILENCE_SECONDS)
         elif type(event) is MethodReceived and event.channel == 0:
-            if event.method.index == _CLOSE_OK and self.move(ConnectionInput.CLOSE_OK):
+            if event.method.index == _CLOSE_OK and self.transition(ConnectionInput.CLOSE_OK):
                 self.drop("reset")
-            elif event.method.index == _CLOSE and self.move(ConnectionInput.CLOSE):
+            elif event.method.index == _CLOSE and self.transition(ConnectionInput.CLOSE):
                 self.output.send(encode_method(0, _CLOSE_OK))
 
-    def move(self, happened: ConnectionInput) -> bool:
-        """Go to the next state; return whether what happened may happen here."""
-        state = next_connection_state(self.state, happened)
+    def transition(self, connection_input: ConnectionInput) -> bool:
+        """Change the state; return whether the input is valid in the current state."""
+        state = next_connection_state(self.state, connection_input)
         if state is not None:
             self.state = state
         return state is not None
@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- opening ------------------------------------------------------------------------------------------
 
     def tuned(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
-        """The client has chosen its limits."""
+        """Apply the values of connection.tune-ok."""
         self.channel_max = channel_max
         self.heartbeat = heartbeat
         self.frame_max = self.reader.frame_max = frame_max
@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
             self._heartbeat = Heartbeat(self.server.loop, heartbeat, self.output, self._heartbeat_missed)
 
     def opened(self, user: User, vhost: VirtualHost) -> None:
-        """The handshake is done."""
+        """Finish the handshake: the virtual host is open."""
         self.user, self.vhost = user, vhost
         self.authorization = Authorization(self.server.accounts, user, vhost)
         self.username, self.vhost_name = user.name, vhost.name
@@ -242,11 +242,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def blocked(self) -> bool:
-        """Whether it is not read from, for it has published while an alarm was set."""
+        """Whether the connection is blocked by a resource alarm."""
         return self.intake.blocked
 
     def pause_heartbeat(self, paused: bool) -> None:
-        """Do not miss the client while it is not read from, or do again."""
+        """Stop or resume the check for heartbeats of the client, which are not read while reading is paused."""
         if self._heartbeat is not None:
             self._heartbeat.paused = paused
 
@@ -261,10 +261,10 @@ class Connection(asyncio.BufferedProtocol):
     # -- closing ------------------------------------------------------------------------------------------
 
     def closed_by_client(self) -> None:
-        """The client has closed the connection: answer, and wait until it drops the socket."""
+        """Answer the client's connection.close, and wait until it closes the socket."""
         log.info("closing AMQP connection %s: client closed it", self.name)
-        self.move(ConnectionInput.CLOSE)
-        self._end()
+        self.transition(ConnectionInput.CLOSE)
+        self._release()
         self.output.send(encode_method(0, _CLOSE_OK))
         self.close_later()
 
@@ -272,16 +272,16 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection because of a fault.
 
         Args:
-            fault: What the client is told.
-            method: The method in hand, blamed unless the fault blames another.
+            fault: Reply code and text for connection.close.
+            method: Index of the current method; sent in connection.close unless the fault names another.
         """
         blamed = method if fault.method is None else fault.method
-        if not self.move(ConnectionInput.FAULT):
+        if not self.transition(ConnectionInput.FAULT):
             return
         level = logging.INFO if fault.code is ReplyCode.CONNECTION_FORCED else logging.ERROR
         log.log(level, "closing AMQP connection %s: %s", self.name, fault)
         self._end_handshake()
-        self._end()
+        self._release()
         text = encode_reply_text(fault.text)
         self.output.send(encode_method(0, _CLOSE, fault.code, text, blamed >> 16, blamed & 0xFFFF))
         if isinstance(fault, ConnectionFault) and fault.discards_input:
@@ -290,34 +290,34 @@ class Connection(asyncio.BufferedProtocol):
             self.close_later()
 
     def terminate(self, fault: AmqpFault) -> None:
-        """Close the connection for a reason of ours, and tell the client at once."""
+        """Close the connection on the broker's initiative, and send connection.close immediately."""
         self.fail(fault, 0)
         self.output.flush()
 
     def refuse(self, reason: str) -> None:
-        """End a handshake as RabbitMQ does: in silence, 3 s later."""
+        """End a handshake as RabbitMQ does: close the socket after 3 s without a reply."""
         log.error("closing AMQP connection %s: %s", self.name, reason)
-        self.move(ConnectionInput.REFUSED)
+        self.transition(ConnectionInput.REFUSED)
         self._end_handshake()
         self.reader.discard_input()
         self.close_later(_SILENCE_SECONDS)
 
-    def hold_back(self, seconds: float, then: Callable[[], object]) -> None:
-        """Listen to nothing more of the client, and go on after a while; a handshake still takes no longer than it may.
+    def delay_handshake(self, seconds: float, then: Callable[[], object]) -> None:
+        """Discard input, and continue the handshake after a delay; the handshake timeout still applies.
 
         Args:
-            seconds: How long.
-            then: Called afterwards, unless the connection is gone.
+            seconds: Delay in seconds.
+            then: Called after the delay, unless the connection is closed.
         """
         self.reader.discard_input()
-        most = self.server.settings.handshake_timeout / 1000
-        self._set_timer(min(seconds, most), then if seconds <= most else self.drop)
+        timeout = self.server.settings.handshake_timeout / 1000
+        self._set_timer(min(seconds, timeout), then if seconds <= timeout else self.drop)
 
     def close_later(self, seconds: float | None = None) -> None:
-        """Drop the socket after a while, unless a later call sets another time.
+        """Drop the socket after a delay, unless a later call sets another one.
 
         Args:
-            seconds: How long; by default as long as a client may take to drop a closed connection.
+            seconds: Delay in seconds; by default 30 s, or the heartbeat interval if that is shorter.
         """
         if seconds is None:
             interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
@@ -333,15 +333,16 @@ class Connection(asyncio.BufferedProtocol):
         """Drop the socket.
 
         Args:
-            how: Once what was sent before has gone out; if that is so already, with RST, as RabbitMQ does; or at once.
+            how: "finish" closes after pending output is sent; "reset" likewise, but with RST if none is pending, as in
+                RabbitMQ; "abort" discards pending output.
         """
         self.reader.discard_input()
         if self._heartbeat is not None:
             self._heartbeat.stop()
         if self._transport is None:
             return
-        self.move(ConnectionInput.LOST)
-        self._end()
+        self.transition(ConnectionInput.LOST)
+        self._release()
         if how == "abort":
             self._transport.abort()
             return
@@ -350,20 +351,20 @@ class Connection(asyncio.BufferedProtocol):
             reset(self._transport)
             return
         self._transport.close()
-        # Else a client that reads nothing would keep it for ever.
+        # A client that reads nothing would otherwise keep the socket open forever.
         self._set_timer(_LINGER_SECONDS, self._transport.abort)
 
-    def _end(self) -> None:
-        """Give up all that the connection holds in the broker."""
+    def _release(self) -> None:
+        """Release all resources of the connection in the broker."""
         self.intake.release()
-        # The client need not answer any more; as long as the socket is there, it hears from us.
+        # The client need not send heartbeats any more; the broker sends them while the socket is open.
         self.pause_heartbeat(True)
         self.reader.handle_channels(ChannelFrames.SKIPPED)
         if self._is_open:
             self._is_open = False
-            self.channels.end()
-            self.routes.forget()
-            self.route_search.forget()
+            self.channels.close_all()
+            self.routes.clear()
+            self.route_search.cancel()
             self.output.confirming.clear()
             self.vhost.delete_queues_of(self)
             self.server.broker.unregister(self)

@@ -1,7 +1,7 @@
-"""Closing channels that leave a delivery unacknowledged for too long.
+"""Closes channels with deliveries that are unacknowledged for too long.
 
-No delivery carries a time of its own. Each look remembers which tag comes next on a channel; a tag below the
-mark of a look that lies the timeout back, and is still outstanding, is too old.
+Deliveries have no timestamps. Each check records the next delivery tag of a channel with the time (a mark). A delivery
+has timed out if its tag is below a mark that is older than the timeout.
 
 Source: https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 """
@@ -18,40 +18,40 @@ from leveret.broker.session.server import Server
 from leveret.protocol.faults import ChannelFault, ReplyCode
 from leveret.protocol.states import ChannelState
 
-#: RabbitMQ looks once a minute.
-_LOOK_SECONDS: Final = 60.0
+#: Interval of the checks, as in RabbitMQ.
+_CHECK_SECONDS: Final = 60.0
 
 
 class ConsumerTimeout:
-    """Looks at all channels now and then.
+    """Checks the deliveries of all channels periodically.
 
     Args:
-        server: Knows the connections.
-        timeout_ms: How long a delivery may stay unacknowledged, in milliseconds.
+        server: State shared by all connections.
+        timeout_ms: Delivery acknowledgement timeout, in milliseconds.
     """
 
     def __init__(self, server: Server, timeout_ms: int) -> None:
         self._server = server
         self._timeout_ms = timeout_ms
-        self._interval = min(_LOOK_SECONDS, timeout_ms / 1000)
+        self._interval = min(_CHECK_SECONDS, timeout_ms / 1000)
         self._marks: WeakKeyDictionary[Channel, deque[tuple[float, int]]] = WeakKeyDictionary()
-        self._timer: TimerHandle = server.loop.call_later(self._interval, self._look)
+        self._timer: TimerHandle = server.loop.call_later(self._interval, self._check)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         self._timer.cancel()
 
-    def _look(self) -> None:
-        self._timer = self._server.loop.call_later(self._interval, self._look)
+    def _check(self) -> None:
+        self._timer = self._server.loop.call_later(self._interval, self._check)
         now = self._server.loop.time()
         for connection in list(self._server.sockets):
             for channel in connection.channels:
                 if channel.unacked and channel.state is ChannelState.OPEN:
-                    self._look_at(channel, now)
+                    self._check_channel(channel, now)
                 else:
                     self._marks.pop(channel, None)
 
-    def _look_at(self, channel: Channel, now: float) -> None:
+    def _check_channel(self, channel: Channel, now: float) -> None:
         marks = self._marks.setdefault(channel, deque())
         oldest = min(channel.unacked)
         while marks and marks[0][1] <= oldest:

@@ -1,4 +1,4 @@
-"""Sending messages to clients: deliveries, gets and returns as frames."""
+"""Sends messages to clients: deliveries, gets and returns as frames."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _END: Final = bytes((FRAME_END,))
 _DELIVER: Final = INDEX["basic.deliver"]
 _CANCEL: Final = INDEX["basic.cancel"]
 
-#: Bytes of framing, method and headers counted for a delivery, roughly.
+#: Approximate size of frame headers, method and content header of a delivery, in bytes.
 _DELIVERY_OVERHEAD: Final = 100
 
 
 class ChannelConsumer(Consumer):
-    """A consumer at the other end of a channel.
+    """A consumer on a channel.
 
     Args:
-        channel: Its channel.
+        channel: The channel.
         queue: The queue consumed from.
-        tag: Its consumer tag.
-        no_ack: Messages count as settled once sent.
-        exclusive: No other consumer beside it.
+        tag: The consumer tag.
+        no_ack: Whether messages are settled when they are sent.
+        exclusive: Whether the consumer is exclusive.
         priority: The x-priority argument.
-        prefetch: Unacked messages it may hold; 0 for any number.
-        arguments: As they came with basic.consume.
+        prefetch: Maximum number of unacked messages; 0 for no limit.
+        arguments: Arguments of basic.consume.
     """
 
     __slots__ = (
@@ -73,30 +73,30 @@ class ChannelConsumer(Consumer):
         self.channel = channel
         self.arguments = arguments
         self.prefetch = prefetch
-        # The frames around tag and body of the last delivery: they are the same as long as messages repeat.
+        # Frame parts before and after the delivery tag, cached for messages with the same envelope.
         self._envelope: Envelope | None = None
         self._redelivered = False
         self._before = self._next = b""
         self._after = b""
-        # The heads of header and body frame, for the lengths of route, header and body.
+        # Frame headers of content header and body, cached for the same lengths of route, header and body.
         self._shape = (-1, 0, 0)
         self._heads = (b"", b"")
 
     def credit(self) -> int:
-        """How many messages it can take now."""
+        """Return how many messages can be delivered now."""
         channel = self.channel
         output = channel.output
         if output.congested:
             output.stalled.append(self)
             return 0
         shared = channel.shared_prefetch
-        credit = shared.room_for(self) if shared.limit else UNLIMITED
+        credit = shared.credit(self) if shared.limit else UNLIMITED
         if self.prefetch and not self.no_ack:
             credit = min(credit, self.prefetch - self.unacked)
         return credit
 
     def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
-        """Send messages to it."""
+        """Send messages to the client."""
         channel = self.channel
         out = channel.output.parts
         tag = first = channel.next_tag
@@ -124,25 +124,25 @@ class ChannelConsumer(Consumer):
             counters.redeliver += sum([entry[2] for entry in entries])
         if self.no_ack:
             counters.deliver_no_ack += len(entries)
-            channel.shared_prefetch.serve(self, 0)
+            channel.shared_prefetch.count_delivered(self, 0)
         else:
             counters.deliver += len(entries)
             channel.unacked.update(zip(range(first, tag), [(self, entry) for entry in entries], strict=True))
             self.unacked += len(entries)
-            channel.shared_prefetch.serve(self, len(entries))
+            channel.shared_prefetch.count_delivered(self, len(entries))
         channel.output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
         if channel.tracer is not None:
             channel.tracer.delivered(channel.origin, self.queue.name, entries)
 
     def cancelled(self) -> None:
-        """Learn that the queue is gone: tell the client if it wants to know."""
+        """Remove the consumer of a deleted queue, and notify the client if it supports consumer_cancel_notify."""
         self.channel.consumers.pop(self.tag, None)
-        self.channel.shared_prefetch.leave(self)
+        self.channel.shared_prefetch.remove(self)
         if self.channel.connection.capabilities.consumer_cancel_notify:
             self.channel.send(_CANCEL, self.tag, True)
 
     def _prepare(self, message: Message, redelivered: bool) -> None:
-        """Build what stands before and behind the delivery tag of messages with this envelope."""
+        """Cache the frame parts before and after the delivery tag for the envelope of a message."""
         envelope = message.envelope
         shape = len(envelope.route), len(envelope.header), len(message.body)
         if shape != self._shape:
@@ -157,17 +157,17 @@ class ChannelConsumer(Consumer):
             self._after = b""
 
     def _prepare_heads(self, route_len: int, header_len: int, body_len: int) -> None:
-        """Build the heads of frames: what messages of these lengths have in common."""
+        """Cache the frame headers for messages with these lengths."""
         number, tag = self.channel.number, encode_shortstr(self.tag)
         size = 4 + len(tag) + 9 + route_len
         self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
         self._next = _END + self._before
-        # The end octet of the last frame, of the header frame where the body is empty, is left to deliver().
+        # deliver() appends the end octet of the last frame; without a body that is the header frame.
         body_head = _NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, body_len) if body_len else b""
         self._heads = _NEXT_FRAME.pack(FRAME_END, FRAME_HEADER, number, header_len), body_head
 
     def _send_in_chunks(self, out: list[bytes], lead: bytes, tag: bytes, message: Message, redelivered: bool) -> None:
-        """Send a message whose body needs several frames, up to the end octet of the last one."""
+        """Send a message with several body frames, without the end octet of the last one."""
         flag = b"\x01" if redelivered else b"\x00"
         out += (lead, tag, flag, message.envelope.route, _END)
         out += _frame_content(self.channel.number, message, self.channel.connection.frame_max)
@@ -177,14 +177,14 @@ class ChannelConsumer(Consumer):
 def send_message(
     channel: Channel, method: int, before: tuple[object, ...], message: Message, after: tuple[object, ...] = ()
 ) -> None:
-    """Send a method that names the route of a message, and the message (basic.get-ok, basic.return, a direct reply).
+    """Send basic.get-ok, basic.return or basic.deliver of a direct reply, with the message.
 
     Args:
-        channel: Where to.
+        channel: The channel.
         method: Index of the method.
-        before: Its arguments in front of exchange and routing key.
+        before: Method arguments before exchange and routing key.
         message: The message.
-        after: Its arguments behind them.
+        after: Method arguments after exchange and routing key.
     """
     route, output = message.envelope.route, channel.output
     split = 1 + route[0]
@@ -195,12 +195,12 @@ def send_message(
 
 
 def _frame_content(channel: int, message: Message, frame_max: int) -> list[bytes]:
-    """Header frame and body frames of a message, the last part being an end octet.
+    """Return the header frame and body frames of a message; the last part is an end octet.
 
     Args:
         channel: Channel number.
-        message: The message; its header is one frame, however long (RabbitMQ never splits it).
-        frame_max: Largest body frame in bytes, framing included.
+        message: The message; its content header is one frame of any size, as in RabbitMQ.
+        frame_max: Maximum size of a body frame in bytes, including the frame header and end.
     """
     header, body = message.envelope.header, message.body
     parts = [_FRAME_HEAD.pack(FRAME_HEADER, channel, len(header)), header, _END]

@@ -1,4 +1,4 @@
-"""Direct reply-to: answers to requests without a queue for them.
+"""Direct reply-to: replies to requests without a reply queue.
 
 Source: https://www.rabbitmq.com/docs/direct-reply-to, and RabbitMQ 3.10.8 observed.
 """
@@ -16,20 +16,20 @@ from leveret.storage.message import Message
 if TYPE_CHECKING:
     from leveret.broker.session.channel import Channel
 
-#: The pseudo-queue that a client consumes from, and the reply-to of its requests.
+#: The pseudo-queue that clients consume from, and set as reply-to of requests.
 REPLY_QUEUE: Final = "amq.rabbitmq.reply-to"
 _DELIVER: Final = INDEX["basic.deliver"]
 
 
 class ReplyConsumer:
-    """A channel's consumer of direct replies.
+    """The direct reply-to consumer of a channel.
 
     Args:
-        channel: Its channel.
-        tag: Its consumer tag.
+        channel: The channel.
+        tag: The consumer tag.
 
     Attributes:
-        name: The routing key that its replies are published to; it stands for this consumer alone.
+        name: Routing key for replies to this consumer; unique and not guessable.
     """
 
     __slots__ = ("_channel", "name", "tag")
@@ -42,11 +42,11 @@ class ReplyConsumer:
         channel.vhost.replies[self.name] = self
 
     def deliver_reply(self, message: Message) -> None:
-        """Send a reply. It carries the channel's next delivery tag without using it up, as in 3.10.8."""
+        """Send a reply. As in RabbitMQ 3.10.8, its delivery tag is the channel's next one, which is not advanced."""
         channel = self._channel
         send_message(channel, _DELIVER, (self.tag, channel.next_tag, False), message)
 
     def cancel(self) -> None:
-        """Take no more replies."""
+        """Cancel the consumer."""
         self._channel.vhost.replies.pop(self.name, None)
         self._channel.reply_consumer = None

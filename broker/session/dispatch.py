@@ -1,4 +1,4 @@
-"""Events of a running connection: to their handler, or to the error that the state makes of them."""
+"""Dispatches events of a running connection to handlers."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ _CLOSE: Final = INDEX["channel.close"]
 _CLOSE_OK: Final = INDEX["channel.close-ok"]
 
 #: Methods with the name of a queue as their second argument.
-_ON_A_QUEUE: Final = frozenset(
+_QUEUE_METHODS: Final = frozenset(
     INDEX[name] for name in ("queue.bind", "queue.unbind", "queue.purge", "queue.delete", "basic.consume", "basic.get")
 )
 
-#: Those whose answer depends on how many messages there are; the queue is their second argument too.
-_WANTS_SETTLED: Final = frozenset(INDEX[name] for name in ("queue.declare", "queue.purge", "queue.delete", "basic.get"))
+#: Methods whose reply or effect depends on the message count; the queue is their second argument, too.
+_NEEDS_MESSAGE_COUNT: Final = frozenset(
+    INDEX[name] for name in ("queue.declare", "queue.purge", "queue.delete", "basic.get")
+)
 
 
 def dispatch(connection: Connection, event: Event) -> None:
     """Handle one event of a running connection.
 
     Raises:
-        ConnectionFault: Whatever closes the connection.
-        WireFault: Whatever drops it.
-        Unfinished: It takes long, and is to be handled again later.
+        ConnectionFault: An error that closes the connection.
+        WireFault: An error that drops the connection.
+        Unfinished: Handling takes long; the event must be handled again later.
     """
     if type(event) is PublishRun or type(event) is VariedRun:
         _publish(connection, event)
@@ -57,7 +59,7 @@ def dispatch(connection: Connection, event: Event) -> None:
 
 
 def method_of(event: Event) -> int:
-    """Index of the method in hand while an event is handled; 0 if it is none."""
+    """Return the index of the method of an event; 0 if it has none."""
     if isinstance(event, MethodReceived):
         return event.method.index
     if isinstance(event, PublishRun | VariedRun):
@@ -87,20 +89,20 @@ def _acknowledge(connection: Connection, run: AckRun) -> None:
 
 
 def _handle(connection: Connection, event: MethodReceived) -> None:
-    """Handle a method on any channel but 0."""
+    """Handle a method on a channel other than 0."""
     index = event.method.index
     if index == _OPEN:
         connection.channels.open(event.channel).send(_OPEN_OK, b"")
         return
-    channel = _find(connection, event)
+    channel = _find_channel(connection, event)
     if channel.state is not ChannelState.OPEN:
         _receive_closing(connection, channel, event)
         return
     handler = HANDLERS.get(index)
     if handler is None:
         raise ConnectionFault(ReplyCode.COMMAND_INVALID, "unimplemented method")
-    if index in _WANTS_SETTLED:
-        _wait_until_tidy(channel, event.arguments[1] or channel.last_queue)
+    if index in _NEEDS_MESSAGE_COUNT:
+        _apply_limits(channel, event.arguments[1] or channel.last_queue)
     gate = connection.server.broker.gate
     changes = gate.changes
     try:
@@ -109,15 +111,15 @@ def _handle(connection: Connection, event: MethodReceived) -> None:
         channel.fail(fault, index)
     finally:
         if gate.changes != changes:
-            # Its answer, and what follows, must not be ahead of the disk.
+            # Hold replies until the changed definitions are on disk.
             gate.hold(connection.output)
 
 
-def _wait_until_tidy(channel: Channel, name: str | None) -> None:
-    """Have a queue drop what it must before somebody is told how much is in it.
+def _apply_limits(channel: Channel, name: str | None) -> None:
+    """Apply limits and expiry of a queue before its message count is used.
 
     Raises:
-        Unfinished: That takes long.
+        Unfinished: It takes longer than a time slice.
     """
     queue = None if name is None else channel.vhost.queues.get(name)
     if queue is None:
@@ -127,30 +129,30 @@ def _wait_until_tidy(channel: Channel, name: str | None) -> None:
         raise Unfinished(lambda: evict_and_expire(new_slice()))
 
 
-def _find(connection: Connection, event: MethodReceived) -> Channel:
-    """The channel that a method is for. RabbitMQ has looked up the queue declared last before it misses a channel."""
-    if _wants_last_queue(event) and event.channel not in connection.channels:
+def _find_channel(connection: Connection, event: MethodReceived) -> Channel:
+    """Return the channel of a method. RabbitMQ resolves the queue declared last before it checks the channel."""
+    if _uses_last_queue(event) and event.channel not in connection.channels:
         return connection.channels.open(event.channel, ChannelState.CLOSING)
     return connection.channels.find(event.channel, event.method.index)
 
 
-def _wants_last_queue(event: MethodReceived) -> bool:
-    return event.method.index in _ON_A_QUEUE and not event.arguments[1]
+def _uses_last_queue(event: MethodReceived) -> bool:
+    return event.method.index in _QUEUE_METHODS and not event.arguments[1]
 
 
 def _receive_closing(connection: Connection, channel: Channel, event: MethodReceived) -> None:
-    """After the server's channel.close everything is ignored; only close-ok frees the number."""
+    """Handle a method after the broker's channel.close: all are ignored but close and close-ok."""
     index = event.method.index
     if index == _CLOSE_OK:
-        channel.end()
+        channel.close()
         connection.channels.remove(channel)
     elif index == _CLOSE:
         channel.send(_CLOSE_OK)
-    elif _wants_last_queue(event):
+    elif _uses_last_queue(event):
         try:
             channel.queue_name("")
         except ChannelFault as fault:
-            # RabbitMQ looks that up first, and says so once more.
+            # RabbitMQ resolves the queue first, and sends channel.close again.
             channel.fail(fault, index)
 
 

@@ -1,7 +1,6 @@
-"""From the protocol header to connection.open-ok.
+"""The connection handshake, from the protocol header to connection.open-ok.
 
-Most of what can go wrong here is answered by silence: the socket stays open for 3 s, so that guessing
-passwords takes time, and is dropped without a word.
+As in RabbitMQ, most errors are not answered: the socket is closed after 3 s, which also slows down password guessing.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _TUNE_OK: Final = INDEX["connection.tune-ok"]
 _OPEN: Final = INDEX["connection.open"]
 _OPEN_OK: Final = INDEX["connection.open-ok"]
 
-#: The SASL mechanism that takes the client's certificate for its login.
+#: The SASL mechanism that uses the client certificate.
 _EXTERNAL: Final = "EXTERNAL"
 
-#: Version that connection.start names, by protocol header: 0-9-1 calls itself 0-9, and the headers of 0-8
-#: and 0-9 are accepted as RabbitMQ 3.10 does.
+#: Version in connection.start, by protocol header. 0-9-1 is announced as 0-9; the headers of 0-8 and 0-9 are accepted
+#: as in RabbitMQ 3.10.
 _VERSIONS: Final = {
     PROTOCOL_HEADER: (0, 9),
     b"AMQP\x01\x01\x00\x09": (0, 9),
@@ -45,11 +44,11 @@ _VERSIONS: Final = {
     b"AMQP\x01\x01\x09\x01": (8, 0),
 }
 
-#: What the first record of a TLS connection begins with.
+#: First bytes of a TLS connection.
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _HTTP: Final = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"})
 
-#: What may come in each state; the number is that of the method.
+#: Index of the expected method, by state.
 _EXPECTED: Final = {
     ConnectionState.AWAIT_START_OK: _START_OK,
     ConnectionState.AWAIT_TUNE_OK: _TUNE_OK,
@@ -58,7 +57,7 @@ _EXPECTED: Final = {
 
 
 class Handshake:
-    """Brings one connection from its first byte to its virtual host.
+    """Handshake of one connection.
 
     Args:
         connection: The connection.
@@ -72,10 +71,10 @@ class Handshake:
     # -- protocol header ----------------------------------------------------------------------------------
 
     def receive_header(self, octets: bytes) -> bytes:
-        """Take the first bytes of the client.
+        """Process the first bytes from the client.
 
         Returns:
-            What follows the protocol header; b"" while the header is not complete, or is refused.
+            The bytes after the protocol header; b"" while the header is incomplete, or if it is refused.
         Spec: AMQP 0-9-1 section 4.2.2.
         """
         connection = self._connection
@@ -91,7 +90,7 @@ class Handshake:
             connection.reader.discard_input()
             connection.drop()
             return b""
-        self._connection.move(ConnectionInput.HEADER)
+        self._connection.transition(ConnectionInput.HEADER)
         server = connection.server
         mechanisms = " ".join(self._mechanisms()).encode()
         connection.output.send(encode_method(0, _START, *version, server.properties, mechanisms, b"en_US"))
@@ -100,11 +99,11 @@ class Handshake:
     # -- methods ------------------------------------------------------------------------------------------
 
     def receive(self, event: Event) -> None:
-        """Take an event of the frame reader.
+        """Process an event of the frame reader.
 
         Raises:
             ConnectionFault: NOT_ALLOWED (530), ACCESS_REFUSED (403), and errors of the opening state.
-            WireFault: A method that there is not.
+            WireFault: An unknown method.
         """
         connection = self._connection
         state = connection.state
@@ -157,24 +156,24 @@ class Handshake:
         if user is None:
             seconds = accounts.throttle.failed(address, username, connection.server.loop.time())
             if seconds:
-                connection.hold_back(seconds, partial(self._refuse_login, username, mechanism))
+                connection.delay_handshake(seconds, partial(self._refuse_login, username, mechanism))
             else:
                 self._refuse_login(username, mechanism)
             return
         accounts.throttle.succeeded(address, username)
         self._user = user
         connection.auth_mechanism = mechanism
-        self._connection.move(ConnectionInput.START_OK)
+        self._connection.transition(ConnectionInput.START_OK)
         settings = connection.server.settings
         connection.output.send(encode_method(0, _TUNE, settings.channel_max, settings.frame_max, settings.heartbeat))
 
     def _mechanisms(self) -> list[str]:
-        """The SASL mechanisms that this client may use."""
+        """Return the SASL mechanisms offered to this client."""
         offered = self._connection.server.settings.auth_mechanisms
         return [each for each in offered if each != _EXTERNAL or self._certified_user()]
 
     def _certified_user(self) -> str:
-        """The user that the client's certificate names; "" if there is none."""
+        """Return the user name in the client certificate; "" if there is none."""
         tls, settings = self._connection.tls, self._connection.server.settings
         return "" if tls is None else tls.login(settings.ssl_cert_login_from)
 
@@ -197,16 +196,16 @@ class Handshake:
         elif settings.channel_max and not 1 <= channel_max <= settings.channel_max:
             connection.refuse(f"negotiated channel_max = {channel_max} is outside 1..{settings.channel_max}")
         else:
-            self._connection.move(ConnectionInput.TUNE_OK)
+            self._connection.transition(ConnectionInput.TUNE_OK)
             connection.tuned(channel_max or 65535, frame_max, heartbeat)
 
     def _receive_open(self, vhost_name: str, capabilities: str, insist: bool) -> None:
-        """Open the virtual host; the order of the checks is RabbitMQ's."""
+        """Open the virtual host, with the checks in RabbitMQ's order."""
         assert self._user is not None
         vhost = self._check_limits(vhost_name, self._user)
         if self._connection.server.accounts.permissions(self._user.name, vhost_name) is None:
             raise _not_allowed(f"access to vhost '{vhost_name}' refused for user '{self._user.name}'")
-        self._connection.move(ConnectionInput.OPEN)
+        self._connection.transition(ConnectionInput.OPEN)
         self._connection.opened(self._user, vhost)
         self._connection.output.send(encode_method(0, _OPEN_OK, ""))
 
@@ -231,7 +230,7 @@ class Handshake:
 
 
 def _explain(header: bytes) -> str:
-    """What is wrong with a protocol header, for the log."""
+    """Describe an invalid protocol header for the log."""
     if header[:2] == _TLS_HANDSHAKE:
         return "the client speaks TLS, but this is a port without TLS"
     if header[:4] in _HTTP:

@@ -13,38 +13,49 @@ HEARTBEAT_FRAME: Final = bytes((FRAME_HEARTBEAT, 0, 0, 0, 0, 0, 0, FRAME_END))
 
 
 class Heartbeat:
-    """Looks twice per interval whether anything was sent, once whether anything came.
+    """Sends and monitors heartbeats: checks output twice per interval and input once.
 
-    RabbitMQ drops a peer at the second look in a row that finds nothing new, 2 to 3 intervals after the last
+    As in RabbitMQ, a connection is dropped after two consecutive checks without input, 2 to 3 intervals after the last
     byte.
 
     Args:
-        loop: Runs the timer.
+        loop: The event loop.
         interval: Negotiated interval in seconds, 1..65535.
-        output: Where a heartbeat is sent when nothing was written for half an interval.
-        dead: Called once when the peer is taken for dead.
+        output: Output buffer; gets a heartbeat if nothing was written for half an interval.
+        on_missed: Called once when heartbeats of the client are missed.
 
     Attributes:
-        interval: As negotiated, in seconds.
-        received: Set by the owner when bytes come.
-        paused: Set by the owner while it does not read.
+        interval: Negotiated interval in seconds.
+        received: Set by the connection when bytes arrive.
+        paused: Set by the connection while reading is paused.
     """
 
-    __slots__ = ("_dead", "_half", "_look", "_loop", "_misses", "_output", "_timer", "interval", "paused", "received")
+    __slots__ = (
+        "_checks_input",
+        "_half",
+        "_loop",
+        "_misses",
+        "_on_missed",
+        "_output",
+        "_timer",
+        "interval",
+        "paused",
+        "received",
+    )
 
-    def __init__(self, loop: AbstractEventLoop, interval: int, output: Output, dead: Callable[[], None]) -> None:
+    def __init__(self, loop: AbstractEventLoop, interval: int, output: Output, on_missed: Callable[[], None]) -> None:
         self._loop = loop
         self.interval = interval
         self._half = interval / 2
         self._output = output
-        self._dead = dead
-        self._look = False
+        self._on_missed = on_missed
+        self._checks_input = False
         self._misses = 0
         self.received = self.paused = False
         self._timer: TimerHandle = loop.call_later(self._half, self._tick)
 
     def stop(self) -> None:
-        """Send and look no more."""
+        """Stop sending and checking."""
         self._timer.cancel()
 
     def _tick(self) -> None:
@@ -52,11 +63,11 @@ class Heartbeat:
         if not self._output.wrote:
             self._output.send_heartbeat(HEARTBEAT_FRAME)
         self._output.wrote = False
-        self._look = not self._look
-        if not self._look:
-            self._check()
+        self._checks_input = not self._checks_input
+        if not self._checks_input:
+            self._check_input()
 
-    def _check(self) -> None:
+    def _check_input(self) -> None:
         if self.received or self.paused:
             self._misses = 0
         else:
@@ -64,4 +75,4 @@ class Heartbeat:
         self.received = False
         if self._misses == 2:
             self.stop()
-            self._dead()
+            self._on_missed()

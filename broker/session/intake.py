@@ -21,16 +21,16 @@ log = logging.getLogger("leveret.connection")
 _BLOCKED: Final = INDEX["connection.blocked"]
 _UNBLOCKED: Final = INDEX["connection.unblocked"]
 
-#: Events after which the time is looked at; as a rule they are runs, and take some microseconds each.
-_LOOK_EVERY: Final = 8
+#: Number of events between two checks of the time slice; most events are runs, and take some microseconds each.
+_CHECK_EVERY: Final = 8
 
 
 class Intake:
-    """Feeds a connection with the events of its reader, as long as nothing holds it.
+    """Input buffer of a connection: passes events of the frame reader to it unless input is held.
 
     Args:
         connection: The connection.
-        transport: Its socket.
+        transport: The transport of the connection.
 
     Attributes:
         blocked: True while the connection is blocked by a resource alarm.
@@ -39,13 +39,13 @@ class Intake:
     __slots__ = ("_held", "_is_read", "_overfull", "_owner", "_transport", "_work", "blocked")
 
     def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
-        # Else the two would hold each other until the garbage collector looks.
+        # A weak reference: a cycle would be freed by the garbage collector only.
         self._owner = ref(connection)
         self._transport = transport
         self._held: list[Event] = []
         self._is_read = True
         self._overfull = False
-        #: What has to be done before the first of the held events.
+        #: Unfinished work that precedes the held events.
         self._work: Callable[[], bool] | None = None
         self.blocked = False
 
@@ -56,7 +56,7 @@ class Intake:
         return connection
 
     def process(self) -> None:
-        """Have the connection handle what there is to read, until something holds it."""
+        """Let the connection handle received events until input is held or the time slice is over."""
         connection = self._connection
         output, reader, alarms = connection.output, connection.reader, connection.server.broker.alarms
         time_slice = connection.server.broker.turn.slice()
@@ -64,19 +64,19 @@ class Intake:
             events = self._held or reader.events()
             if not events:
                 if alarms.any and reader.is_inside_content():
-                    self._must_wait(connection)
+                    self._block(connection)
                 return
             self._held = []
             for position, event in enumerate(events):
                 if output.overfull and connection.state is ConnectionState.RUNNING:
-                    self._wait_for_room(connection)
-                elif not (alarms.any and type(event) in _PUBLISHES and self._must_wait(connection)):
+                    self._pause_for_output(connection)
+                elif not (alarms.any and type(event) in _PUBLISHES and self._block(connection)):
                     connection.handle(event)
                     if self._work is None:
                         is_running = connection.state is ConnectionState.RUNNING
-                        if position % _LOOK_EVERY or not is_running or not time_slice.is_over():
+                        if position % _CHECK_EVERY or not is_running or not time_slice.is_over():
                             continue
-                        self.work(_nothing)
+                        self.run_in_slices(_no_work)
                         self._held = events[position + 1 :]
                         return
                 self._held = events[position:]
@@ -84,48 +84,48 @@ class Intake:
 
     # -- events that take long ----------------------------------------------------------------------------
 
-    def work(self, go_on: Callable[[], bool]) -> None:
-        """Have some work done before anything else of this connection, with others served in between.
+    def run_in_slices(self, step: Callable[[], bool]) -> None:
+        """Run long work in slices before any other event of this connection; other connections run in between.
 
         Args:
-            go_on: Does a slice of it; returns whether all is done.
+            step: Runs one slice of the work; returns whether the work is finished.
         """
         connection = self._connection
-        self._work = go_on
-        self._read_or_not()
-        connection.server.loop.call_soon(self._go_on_working)
+        self._work = step
+        self._update_reading()
+        connection.server.loop.call_soon(self._run_slice)
 
-    def _go_on_working(self) -> None:
+    def _run_slice(self) -> None:
         connection = self._owner()
         if connection is None or self._work is None:
             return
         try:
             is_done = self._work()
         except Exception:
-            # The event itself fails then, and with it this connection.
+            # The event is handled again, fails in the same way, and closes the connection.
             log.exception("AMQP connection %s: internal error", connection.name)
             is_done = True
         if not is_done:
-            connection.server.loop.call_soon(self._go_on_working)
+            connection.server.loop.call_soon(self._run_slice)
             return
         self._work = None
-        self._read_or_not()
+        self._update_reading()
         self.process()
 
     def release(self) -> None:
-        """Forget what has not been handled, and read on: the connection is over, and waits for its end only."""
+        """Discard unhandled events and resume reading: the connection is closed and waits for the end of input."""
         connection = self._connection
         self._held = []
         self._work = None
         self.blocked = self._overfull = False
         connection.server.broker.alarms.forget(connection)
         connection.output.resume = None
-        self._read_or_not()
+        self._update_reading()
 
     # -- alarms -------------------------------------------------------------------------------------------
 
-    def _must_wait(self, connection: Connection) -> bool:
-        """A publish has come while an alarm is set, as far as its content header: block the connection."""
+    def _block(self, connection: Connection) -> bool:
+        """Block the connection: a publish has arrived, at least up to its content header, during an alarm."""
         if connection.state is not ConnectionState.RUNNING:
             return False
         alarms = connection.server.broker.alarms
@@ -140,30 +140,30 @@ class Intake:
     def _set_blocked(self, blocked: bool, announcement: bytes) -> None:
         connection = self._connection
         self.blocked = blocked
-        self._read_or_not()
+        self._update_reading()
         if connection.capabilities.blocked:
             connection.output.send(announcement)
 
     # -- clients that do not read -------------------------------------------------------------------------
 
-    def _wait_for_room(self, connection: Connection) -> None:
-        """The client reads too little of what it has asked for: read no more of its requests."""
+    def _pause_for_output(self, connection: Connection) -> None:
+        """Stop reading requests: the client does not read the replies fast enough."""
         self._overfull = True
-        connection.output.resume = self._go_on
-        self._read_or_not()
+        connection.output.resume = self._resume
+        self._update_reading()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._overfull = False
-        self._read_or_not()
+        self._update_reading()
         self.process()
 
-    def _read_or_not(self) -> None:
-        """Read from the socket, or do not, as things are now."""
+    def _update_reading(self) -> None:
+        """Pause or resume reading from the socket, by the current state."""
         reads = self._work is None and not (self.blocked or self._overfull)
         if reads is self._is_read or self._transport.is_closing():
             return
         self._is_read = reads
-        # Its heartbeats are not read either.
+        # Heartbeats are not read either.
         self._connection.pause_heartbeat(not reads)
         if reads:
             self._transport.resume_reading()
@@ -171,6 +171,6 @@ class Intake:
             self._transport.pause_reading()
 
 
-def _nothing() -> bool:
-    """No work: only others have their turn."""
+def _no_work() -> bool:
+    """Do no work: only let other connections run."""
     return True

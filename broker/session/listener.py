@@ -1,4 +1,4 @@
-"""The listening AMQP sockets, and stopping what was accepted on them."""
+"""AMQP listeners, and the shutdown of their connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leveret.broker.session.connection import Connection
 from leveret.broker.session.consumer_timeout import ConsumerTimeout
 from leveret.broker.session.proxied import read_header
 from leveret.broker.session.server import Server
-from leveret.broker.session.sockets import describe, name_of
+from leveret.broker.session.sockets import connection_name, socket_name
 from leveret.broker.tls import Tls
 from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 from leveret.protocol.faults import ConnectionFault, ReplyCode
@@ -21,9 +21,9 @@ from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds
 
 log = logging.getLogger("leveret.connection")
 
-#: What clients read when the broker stops.
+#: Reply text of connection.close at shutdown.
 _SHUTDOWN: Final = "broker forced connection closure with reason 'shutdown'"
-#: Seconds that clients have to answer it. One that is sending all the time would otherwise learn of a reset only.
+#: Time for clients to answer, in seconds. Without it, a client that is sending would only see a reset.
 _ANSWER_SECONDS: Final = 0.5
 
 
@@ -31,7 +31,7 @@ class Listener:
     """Accepts AMQP connections over TCP.
 
     Args:
-        server: What its connections share.
+        server: State shared by all connections.
     """
 
     def __init__(self, server: Server) -> None:
@@ -43,11 +43,11 @@ class Listener:
         self._clients.open = lambda: len(server.sockets)
 
     async def start(self, sock: socket.socket, tls: Tls | None = None) -> None:
-        """Listen, on one more socket if it has been called before.
+        """Listen on a socket; may be called for several sockets.
 
         Args:
-            sock: Bound, and closed in the end.
-            tls: Encrypts what goes over it; None for no encryption.
+            sock: A bound socket; stop() closes it.
+            tls: TLS settings; None for no encryption.
         """
         settings, loop = self._server.settings, self._server.loop
         if tls is None and not settings.proxy_protocol:
@@ -64,7 +64,7 @@ class Listener:
         return Refused() if self._clients.refuse() else Connection(self._server)
 
     async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
-        """Make a connection of an accepted socket, through what comes before AMQP."""
+        """Create a connection for an accepted socket, after PROXY protocol header and TLS handshake."""
         if self._clients.refuse(with_handshake=True):
             sock.close()
             return
@@ -75,12 +75,12 @@ class Listener:
             self._clients.handshakes -= 1
 
     async def _connect(self, tls: Tls | None, sock: socket.socket) -> None:
-        settings, name = self._server.settings, describe(sock)
+        settings, name = self._server.settings, socket_name(sock)
         proxied: ProxiedEnds | None = None
         try:
             if settings.proxy_protocol:
                 proxied = await read_header(sock, settings.handshake_timeout / 1000)
-                name = describe(sock) if proxied is None else name_of(proxied.peer, proxied.local)
+                name = socket_name(sock) if proxied is None else connection_name(proxied.peer, proxied.local)
             make = partial(Connection, self._server, proxied)
             if tls is None:
                 await self._server.loop.connect_accepted_socket(make, sock)
@@ -96,35 +96,35 @@ class Listener:
             sock.close()
 
     async def stop(self, seconds: float) -> None:
-        """Listen no more and close all connections.
+        """Stop listening and close all connections.
 
         Args:
-            seconds: How long clients may take to read what is still on its way to them, and to answer.
+            seconds: Maximum time for clients to read pending output and to answer, in seconds.
         """
         if self._consumer_timeout is not None:
             self._consumer_timeout.stop()
         for listening in self._listening:
             listening.close()
-        # It has been set whenever nobody was connected.
-        self._server.all_gone.clear()
+        # The event is also set when the last connection closes before the shutdown.
+        self._server.all_closed.clear()
         for acceptor in self._acceptors:
             await acceptor.stop()
         for connection in list(self._server.sockets):
             connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
         answer_seconds = min(_ANSWER_SECONDS, seconds)
-        if await self._all_gone(answer_seconds):
+        if await self._wait_all_closed(answer_seconds):
             return
         for connection in list(self._server.sockets):
             connection.drop()
-        if not await self._all_gone(seconds - answer_seconds):
-            log.warning("%d connections did not end in %g s", len(self._server.sockets), seconds)
+        if not await self._wait_all_closed(seconds - answer_seconds):
+            log.warning("%d connections did not close within %g s", len(self._server.sockets), seconds)
             for connection in list(self._server.sockets):
                 connection.drop("abort")
 
-    async def _all_gone(self, seconds: float) -> bool:
-        self._server.check_all_gone()
+    async def _wait_all_closed(self, seconds: float) -> bool:
+        self._server.check_all_closed()
         try:
-            await asyncio.wait_for(self._server.all_gone.wait(), seconds)
+            await asyncio.wait_for(self._server.all_closed.wait(), seconds)
         except TimeoutError:
             return False
         return True

@@ -1,4 +1,4 @@
-"""What goes out to one client, collected over a turn and written at once."""
+"""Output buffer of a connection: collects frames during a turn and writes them together."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
     from leveret.broker.session.channel import Channel
     from leveret.broker.session.delivery import ChannelConsumer
 
-#: Output collected for one connection in one turn beyond which its consumers wait for the next: bounds
-#: memory, and keeps one consumer with a backlog from holding up everyone else.
+#: Bytes of output of one connection in one turn above which its consumers wait for the next turn. Bounds memory, and
+#: keeps the broker responsive to other connections.
 _CONGESTED_BYTES: Final = 524_288
 
-#: Bytes waiting in the transport above which consumers of the connection get no more.
+#: High-water mark of the transport in bytes, above which deliveries pause.
 _HIGH_WATER: Final = 1_048_576
 
-#: Bytes waiting for the client above which its requests wait too: a client that never reads the answers would fill
-#: the memory. A client that writes much before it reads must not be held up, so it is more than such a one needs.
+#: Unsent bytes above which requests of the client wait, too: a client that never reads replies would fill the memory.
+#: The limit is high enough for clients that send many requests before they read.
 _OVERFULL_BYTES: Final = 33_554_432
 
 
 class Output:
-    """The outgoing half of a connection.
+    """Output buffer of a connection.
 
     Args:
-        turn: Calls flush() at the end of the turn.
-        transport: The socket.
+        turn: Schedules flush() for the end of the turn.
+        transport: The transport of the connection.
 
     Attributes:
         parts: Output of this turn, in order. Code that appends to it directly calls sent() afterwards.
-        congested: Consumers must wait until output has drained.
-        overfull: So must requests.
-        resume: Called once when it is no longer overfull; set by the code that stops reading.
-        stalled: Consumers that found it congested.
+        congested: True while deliveries must wait until output has drained.
+        overfull: True while requests must wait until output has drained.
+        resume: Called once when output is no longer overfull; set by the code that pauses reading.
+        stalled: Consumers that wait because the output is congested.
         confirming: Channels with confirms to send.
         counters: Bytes read and written.
-        wrote: Something was written since someone last cleared this.
-        scheduled: Whether flush() is due at the end of the turn; kept by Turn.
+        wrote: True if anything was written since the heartbeat timer last cleared it.
+        scheduled: True while flush() is scheduled for the end of the turn; maintained by Turn.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Output:
         transport.set_write_buffer_limits(high=_HIGH_WATER)
 
     def send(self, frame: bytes) -> None:
-        """Send at the end of the turn."""
+        """Send a frame at the end of the turn."""
         self.parts.append(frame)
         self.sent(len(frame))
 
@@ -98,30 +98,30 @@ class Output:
             self._turn.flush_later(self)
 
     def pending_bytes(self) -> int:
-        """Bytes that the client has yet to take."""
+        """Return the number of bytes in the write buffer of the transport."""
         return self._transport.get_write_buffer_size()
 
     def hold(self) -> None:
-        """Send nothing but heartbeats until release() is called: what is answered is not on disk yet."""
+        """Send only heartbeats until release() is called: replies refer to changes that are not on disk yet."""
         self._held = True
 
     def release(self) -> None:
-        """Send what has been held."""
+        """Send held output."""
         self._held = False
         if not self.scheduled:
             self._turn.flush_later(self)
 
     def send_heartbeat(self, frame: bytes) -> None:
-        """Send a heartbeat at once; it is held by nothing."""
+        """Send a heartbeat immediately, even while output is held."""
         if self._held:
-            # Between whole frames: nothing of what is held has been written.
+            # This does not split a frame: nothing of the held output has been written.
             self._transport.write(frame)
         else:
             self.send(frame)
             self.flush()
 
     def flush(self) -> None:
-        """Write everything at once, and let consumers go on that waited for room."""
+        """Write all output, and resume stalled consumers."""
         if self._held:
             return
         if self.confirming:
@@ -139,19 +139,19 @@ class Output:
         if self._paused:
             self.overfull = self.pending_bytes() > _OVERFULL_BYTES
         else:
-            self._go_on()
+            self._resume()
 
     def pause(self) -> None:
-        """The client reads slower than we write."""
+        """Pause deliveries: the write buffer is above its high-water mark."""
         self._paused = self.congested = True
 
     def unpause(self) -> None:
-        """The client has caught up."""
+        """Resume deliveries: the write buffer has drained."""
         self._paused = False
-        self._go_on()
+        self._resume()
 
-    def _go_on(self) -> None:
-        """There is room again for consumers, and for answers."""
+    def _resume(self) -> None:
+        """Resume stalled consumers and reading of requests."""
         self.congested = self.overfull = False
         if self.stalled:
             stalled, self.stalled = self.stalled, []

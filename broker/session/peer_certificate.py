@@ -1,6 +1,6 @@
-"""What a TLS connection says of itself and its client.
+"""TLS session and client certificate of a connection.
 
-Source: RFC 4514 for how subjects are written, https://www.rabbitmq.com/docs/access-control#mechanisms for EXTERNAL
+Source: RFC 4514 for the format of subjects, https://www.rabbitmq.com/docs/access-control#mechanisms for EXTERNAL
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-#: A name as the ssl module gives it: parts, each of which may be several pairs.
+#: A distinguished name of the ssl module: relative names, each of one or more pairs.
 _Name: TypeAlias = "Sequence[Sequence[tuple[str, str]]]"
 
-#: Attribute types with short names; others keep the long one.
+#: Short names of attribute types.
 _SHORT: Final = {
     "commonName": "CN",
     "countryName": "C",
@@ -32,16 +32,16 @@ _ESCAPED: Final = frozenset(',+"\\<>;')
 
 @dataclass(frozen=True, slots=True)
 class TlsSession:
-    """The TLS of one connection.
+    """The TLS session of one connection.
 
     Attributes:
-        protocol: For example ``tlsv1.3``.
+        protocol: TLS version, for example ``tlsv1.3``.
         cipher: The cipher suite.
-        subject: Whom the client's certificate names, as RFC 4514 writes it; "" without a certificate.
-        issuer: Who issued it.
-        validity: From when to when it is valid.
-        common_name: The common name of the subject; "" where there is none.
-        alternative_names: Its subject alternative names, as type and value.
+        subject: Subject of the client certificate in RFC 4514 format; "" without a certificate.
+        issuer: Issuer of the certificate, in the same format.
+        validity: Start and end of the certificate's validity.
+        common_name: Common name of the subject; "" if there is none.
+        alternative_names: Subject alternative names, as pairs of type and value.
     """
 
     protocol: str
@@ -53,12 +53,12 @@ class TlsSession:
     alternative_names: tuple[tuple[str, str], ...] = ()
 
     def login(self, source: str) -> str:
-        """The user that EXTERNAL logs in.
+        """Return the user name for EXTERNAL.
 
         Args:
             source: distinguished_name, common_name or subject_alternative_name.
         Returns:
-            Its name; "" if the certificate does not say.
+            The user name; "" if the certificate has none.
         """
         if source == "distinguished_name":
             return self.subject
@@ -68,7 +68,7 @@ class TlsSession:
 
 
 def tls_session(transport: asyncio.BaseTransport) -> TlsSession | None:
-    """The TLS of a connection; None without."""
+    """Return the TLS session of a transport; None without TLS."""
     found: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if found is None:
         return None
@@ -90,10 +90,10 @@ def tls_session(transport: asyncio.BaseTransport) -> TlsSession | None:
 
 
 def format_name(name: _Name) -> str:
-    """A distinguished name as RFC 4514 writes it, the most specific part first.
+    """Format a distinguished name as in RFC 4514, with the most specific part first.
 
     Args:
-        name: As the ssl module gives it, the most general part first.
+        name: Name from the ssl module, with the most general part first.
     """
     parts = ("+".join(f"{_SHORT.get(kind, kind)}={_escape(value)}" for kind, value in part) for part in reversed(name))
     return ",".join(parts)

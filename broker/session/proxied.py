@@ -1,4 +1,4 @@
-"""The PROXY protocol header of a connection that comes through a proxy."""
+"""Reads the PROXY protocol header of accepted connections."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds, Pro
 
 
 async def read_header(sock: socket.socket, seconds: float) -> ProxiedEnds | None:
-    """Read the header, and nothing behind it.
+    """Read the PROXY protocol header, and no bytes after it.
 
     Args:
         sock: An accepted socket.
-        seconds: How long the proxy may take for it.
+        seconds: Timeout in seconds.
 
     Returns:
-        The ends of the connection; None if they are those of the socket.
+        The addresses in the header; None if the header says to use those of the socket.
 
     Raises:
-        MalformedProxyHeader: There is no such header, or it did not come in time.
-        OSError: The socket is gone.
+        MalformedProxyHeader: The header is missing or malformed, or did not arrive in time.
+        OSError: The socket is closed.
     """
     reader, loop = ProxyHeaderReader(), asyncio.get_running_loop()
     try:
@@ -28,8 +28,8 @@ async def read_header(sock: socket.socket, seconds: float) -> ProxiedEnds | None
             while reader.wanted:
                 octets = await loop.sock_recv(sock, reader.wanted)
                 if not octets:
-                    raise MalformedProxyHeader("the connection has ended before it")
+                    raise MalformedProxyHeader("connection closed before the header was complete")
                 reader.receive(octets)
     except TimeoutError:
-        raise MalformedProxyHeader(f"none within {seconds:g} s") from None
+        raise MalformedProxyHeader(f"not received within {seconds:g} s") from None
     return reader.ends

@@ -1,7 +1,7 @@
-"""The way of a published message from the wire into its queues.
+"""Publishes messages: checks, routing and enqueueing.
 
-Checks are made once for equal publishes with equal content headers, and hold until a binding, an exchange, a
-queue or a permission changes.
+The result of checks and routing is cached for equal publishes with equal content headers. It is valid until a binding,
+an exchange, a queue or a permission changes.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ _BARE_HEADER_SIZE: Final = 14
 
 
 class PublishRoute:
-    """What is known of publishes with the same exchange, routing key and flags, on one connection.
+    """Cached route of publishes with the same exchange, routing key and flags on one connection.
 
     Args:
-        generation: Of the connection's topology and permissions when it was found out.
-        exchange: Where they go.
-        keys_replies: Direct reply-to consumers that the routing key alone names.
+        generation: Generation of topology and permissions for which the route is valid.
+        exchange: The exchange.
+        keys_replies: Direct reply-to consumers named by the routing key alone.
 
     Attributes:
-        header: The content header that the rest belongs to; None where the next message must look again.
-        envelope: Of messages with that header.
-        queues: Where messages with that header go.
-        awaits_sync: Whether such a message is confirmed only once it is on disk.
-        replies: Direct reply-to consumers that they go to, by name.
-        keys_queues: Where messages without CC and BCC go, whatever their header; None if that depends on it.
-        sync_checked_queues: The queues that `needs_sync` is about.
-        needs_sync: Whether transient messages for these wait for the disk, and persistent ones.
+        header: The content header for which envelope, queues, awaits_sync and replies are valid; None if they are not
+            reusable.
+        envelope: Envelope of messages with this header.
+        queues: Target queues of messages with this header.
+        awaits_sync: Whether confirms of these messages wait for the sync to disk.
+        replies: Target direct reply-to consumers, by name.
+        keys_queues: Target queues by routing key alone, for messages without CC and BCC; None if they depend on
+            headers.
+        sync_checked_queues: The queues for which `needs_sync` was computed.
+        needs_sync: Whether confirms of transient messages, and those of persistent ones, wait for the sync.
     """
 
     __slots__ = (
@@ -84,12 +86,12 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     """Publish a run of messages.
 
     Args:
-        channel: The channel they came on.
-        run: Messages that differ in nothing but their bodies.
+        channel: The channel.
+        run: Messages that differ only in their bodies.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
         ConnectionFault: NOT_IMPLEMENTED (540), INTERNAL_ERROR (541).
-        Unfinished: Finding the queues takes long.
+        Unfinished: Routing takes longer than a time slice.
     Spec: AMQP 0-9-1 basic.publish; the order of the checks is RabbitMQ's.
     """
     publish = run.publish
@@ -97,7 +99,7 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     if route is None or route.generation != channel.connection.authorization.generation or not run.bodies[0]:
         route = _resolve(channel, publish, run.header)
     elif route.header is not run.header:
-        _read_header(channel, publish, route, run.header)
+        _update_route(channel, publish, route, run.header)
     envelope = route.envelope
     messages = [Message(envelope, body) for body in run.bodies]
     if channel.tracer is not None:
@@ -112,16 +114,16 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
 
 
 def publish_varied(channel: Channel, run: VariedRun) -> None:
-    """Publish messages of one route with content headers of their own.
+    """Publish messages with the same route and different content headers.
 
-    Those whose headers the broker need not decode go to the queues in batches; the others are published one by one.
+    Messages whose headers need no decoding are enqueued in batches; the remaining ones are published one by one.
 
     Args:
-        channel: The channel they came on.
+        channel: The channel.
         run: The messages.
     Raises:
-        ChannelFault: As publish_run(); the messages before it are published, those behind it are not.
-        ConnectionFault: Likewise.
+        ChannelFault: As publish_run(). Messages before the refused one are published, those after it are not.
+        ConnectionFault: As publish_run().
     """
     publish = run.publish
     route = _varied_route(channel, publish)
@@ -146,7 +148,7 @@ def publish_varied(channel: Channel, run: VariedRun) -> None:
 
 
 def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
-    """Return where messages go by their routing key alone, if their queues take headers and sizes that differ."""
+    """Return the cached route if it depends on the routing key alone and all queues accept varied messages."""
     route: PublishRoute | None = publish.memo
     if (
         route is None
@@ -164,7 +166,7 @@ def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
 
 
 def _publish_batch(channel: Channel, route: PublishRoute, messages: list[Message], mandatory: bool) -> None:
-    """Hand messages with one priority and one delivery mode to the queues for their routing key."""
+    """Enqueue messages with one priority and one delivery mode in the queues for their routing key."""
     queues, count = route.keys_queues, len(messages)
     assert queues is not None
     sizes = [len(message.body) for message in messages]
@@ -176,7 +178,7 @@ def _publish_batch(channel: Channel, route: PublishRoute, messages: list[Message
             queue.publish_varied(messages, body_bytes, longest)
             routed = True
     if not routed:
-        _leave_unroutable(channel, messages, body_bytes, mandatory)
+        _handle_unroutable(channel, messages, body_bytes, mandatory)
         route.exchange.counters.lose(count, returned=mandatory)
     if channel.confirms is not None:
         awaits_sync = _sync_needs(route, queues)[messages[0].envelope.persistent]
@@ -190,7 +192,7 @@ def _count_publish(channel: Channel, exchange: Exchange, count: int, queues: tup
 
 
 def _confirm(channel: Channel, queues: tuple[Queue, ...], awaits_sync: bool, count: int, taken: int) -> None:
-    """Confirm messages, now or once they are safe; refuse those that were not taken."""
+    """Confirm accepted messages, now or after the sync, and refuse the remaining ones."""
     confirms = channel.confirms
     assert confirms is not None
     channel.counters.publish_confirm += count
@@ -213,10 +215,10 @@ def _enqueue(
     messages: list[Message],
     mandatory: bool,
 ) -> int:
-    """Hand messages to their queues; send those back that none takes if the publisher wants that.
+    """Enqueue messages in their queues; return unroutable ones if they are mandatory.
 
     Returns:
-        How many were refused by no queue. They come first: a queue that is full stays full for the rest of a run.
+        Number of messages from the front that no queue refused: a full queue refuses all further messages of a run.
     """
     taken = count = len(messages)
     _count_publish(channel, exchange, count, queues)
@@ -230,14 +232,14 @@ def _enqueue(
         _reply(channel, name, messages)
     # A direct reply does not count as routed, as in 3.10.8.
     if not routed:
-        _leave_unroutable(channel, messages, body_bytes, mandatory)
+        _handle_unroutable(channel, messages, body_bytes, mandatory)
         if not replies:
             exchange.counters.lose(count, returned=mandatory)
     return taken
 
 
-def _leave_unroutable(channel: Channel, messages: list[Message], body_bytes: int, mandatory: bool) -> None:
-    """Send messages back that no queue took, if the publisher wants that."""
+def _handle_unroutable(channel: Channel, messages: list[Message], body_bytes: int, mandatory: bool) -> None:
+    """Count unroutable messages, and send basic.return if they are mandatory."""
     broker = channel.connection.server.broker
     broker.storage.note_unroutable(len(messages), body_bytes)
     if not mandatory:
@@ -249,7 +251,7 @@ def _leave_unroutable(channel: Channel, messages: list[Message], body_bytes: int
 
 
 def _reply(channel: Channel, name: str, messages: list[Message]) -> None:
-    """Hand messages to the direct reply-to consumer of that name, if it still lives."""
+    """Deliver messages to a direct reply-to consumer, if it still exists."""
     receiver = channel.vhost.replies.get(name)
     if receiver is not None:
         for message in messages:
@@ -261,11 +263,11 @@ def _return(channel: Channel, message: Message) -> None:
     send_message(channel, _RETURN, (code, code.name), message)
 
 
-# -- what is found out once ---------------------------------------------------------------------------------
+# -- cached checks and routes -------------------------------------------------------------------------------
 
 
 def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
-    """Check a publish and its header, and find its queues."""
+    """Check a publish and its header, and return its route."""
     connection = channel.connection
     if publish.immediate:
         raise not_implemented("immediate=true")
@@ -274,8 +276,8 @@ def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
     generation = connection.authorization.generation
     if route is None or route.generation != generation:
         route = PublishRoute(generation, _open_exchange(connection, publish), _reply_names(publish, []))
-        connection.routes.remember(publish, route)
-    _read_header(channel, publish, route, header)
+        connection.routes.add(publish, route)
+    _update_route(channel, publish, route, header)
     return route
 
 
@@ -287,7 +289,7 @@ def _check_size(connection: Connection, header: bytes) -> None:
 
 
 def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
-    """Find the exchange, and check that the user may publish to it."""
+    """Return the exchange, after checking the permission to publish to it."""
     name = publish.exchange
     connection.authorization.check("write", "exchange", name)
     exchange = connection.vhost.topology.exchange(name)
@@ -298,14 +300,14 @@ def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
     return exchange
 
 
-def _read_header(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
-    """Make the envelope of messages with this header, and find out where they go and how safe they have to be."""
-    _find_envelope(channel, publish, route, header)
+def _update_route(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
+    """Update the route for messages with this header: envelope, queues, and whether confirms wait for the sync."""
+    _update_envelope(channel, publish, route, header)
     route.awaits_sync = _sync_needs(route, route.queues)[route.envelope.persistent]
 
 
 def _sync_needs(route: PublishRoute, queues: tuple[Queue, ...]) -> tuple[bool, bool]:
-    """Return whether transient messages for these queues wait for the disk, and whether persistent ones do."""
+    """Return whether confirms of transient messages, and those of persistent ones, wait for the sync."""
     if queues is not route.sync_checked_queues:
         durable = [queue.storage for queue in queues if queue.storage.awaits_sync]
         route.sync_checked_queues, route.needs_sync = (
@@ -315,10 +317,10 @@ def _sync_needs(route: PublishRoute, queues: tuple[Queue, ...]) -> tuple[bool, b
     return route.needs_sync
 
 
-def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
-    """Make the envelope of messages with this header, and find their queues.
+def _update_envelope(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
+    """Update envelope, queues and replies of the route for messages with this header.
 
-    The two short cuts are for headers that cannot change where a message goes.
+    The first two branches handle headers that cannot affect routing.
     """
     flags = properties.read_flags(header)
     if not flags and len(header) == _BARE_HEADER_SIZE:
@@ -351,16 +353,16 @@ def _find_envelope(channel: Channel, publish: Publish, route: PublishRoute, head
     route.envelope = Envelope(publish.route, relayed, mode == 2, priority, expiration, blind_keys=tuple(blind))
     if extra_keys or route.exchange.uses_headers:
         keys = [publish.routing_key, *extra_keys]
-        route.queues, _ = _find(channel, route, keys, headers)
+        route.queues, _ = _find_queues(channel, route, keys, headers)
     else:
         route.queues = _queues_by_key(channel, publish, route, headers)
     route.replies = _reply_names(publish, extra_keys)
-    # A substituted reply-to is that of this channel; another one may send the same bytes.
+    # Not reusable with a substituted reply-to, which is that of this channel: other channels may send the same bytes.
     route.header = None if properties.REPLY_TO in changes else header
 
 
 def _reply_names(publish: Publish, extra_keys: list[str]) -> tuple[str, ...]:
-    """The routing keys that name direct reply-to consumers: on the default exchange only."""
+    """Return routing keys that name direct reply-to consumers; only the default exchange has them."""
     if publish.exchange or not (extra_keys or publish.routing_key.startswith(REPLY_QUEUE)):
         return ()
     return tuple(key for key in (publish.routing_key, *extra_keys) if key.startswith(REPLY_QUEUE))
@@ -369,25 +371,25 @@ def _reply_names(publish: Publish, extra_keys: list[str]) -> tuple[str, ...]:
 def _queues_by_key(
     channel: Channel, publish: Publish, route: PublishRoute, headers: FieldTable = ()
 ) -> tuple[Queue, ...]:
-    """Queues for the routing key alone, remembered unless a headers exchange is on the way."""
+    """Return the queues for the routing key alone; cached unless a headers exchange is involved."""
     if route.keys_queues is not None:
         return route.keys_queues
-    queues, cacheable = _find(channel, route, [publish.routing_key], headers)
+    queues, cacheable = _find_queues(channel, route, [publish.routing_key], headers)
     if cacheable:
         route.keys_queues = queues
     return queues
 
 
-def _find(
+def _find_queues(
     channel: Channel, route: PublishRoute, keys: list[str], headers: FieldTable
 ) -> tuple[tuple[Queue, ...], bool]:
-    """Queues for these keys and headers, and whether the headers did not matter."""
+    """Return the queues for these keys and headers, and whether they depend on the keys alone."""
     search = channel.connection.route_search
     found = search.find(channel.vhost.topology, route.exchange, keys, headers)
     if search.is_outdated:
-        # Good for this message, which came before the change; the next one looks again.
+        # Valid for this message, which arrived before the change, but not for the next one.
         route.generation = -1
-    channel.connection.routes.count(len(found.queues))
+    channel.connection.routes.add_queues(len(found.queues))
     return cast("tuple[Queue, ...]", found.queues), found.cacheable
 
 

@@ -1,4 +1,4 @@
-"""Finding the routes of one connection's publishes, also those that take long to find."""
+"""Finds the routes of publishes, in time slices if that takes long."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from leveret.protocol.field_table import FieldTable
 
 
 class RouteSearch:
-    """Finds one route after the other.
+    """Finds routes for one connection, one at a time.
 
     Args:
-        turn: Has the slices of time.
+        turn: Provides time slices.
 
     Attributes:
-        is_outdated: The topology has changed since the search for the last route began.
+        is_outdated: True if the topology has changed since the search for the last route began.
     """
 
-    __slots__ = ("_asked", "_found", "_generation", "_steps", "_turn", "is_outdated")
+    __slots__ = ("_query", "_found", "_generation", "_steps", "_turn", "is_outdated")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._asked: tuple[Exchange, Sequence[str], FieldTable] | None = None
+        self._query: tuple[Exchange, Sequence[str], FieldTable] | None = None
         self._steps: Generator[None, None, Route] | None = None
         self._found: Route | None = None
         self._generation = 0
@@ -36,13 +36,13 @@ class RouteSearch:
         """Find a route; for the arguments see route_in_steps().
 
         Raises:
-            Unfinished: It takes longer than a slice of time. Once that is over, the same question is answered at once.
+            Unfinished: The search takes longer than a time slice. After it, the same call returns the route.
         """
-        asked = exchange, keys, headers
+        query = exchange, keys, headers
         self.is_outdated = False
-        if self._asked is not None:
-            found, is_same = self._found, asked == self._asked
-            self.forget()
+        if self._query is not None:
+            found, is_same = self._found, query == self._query
+            self.cancel()
             if found is not None and is_same:
                 self.is_outdated = topology.generation != self._generation
                 return found
@@ -52,17 +52,17 @@ class RouteSearch:
         except StopIteration as end:
             route: Route = end.value
             return route
-        self._asked, self._steps, self._generation = asked, steps, topology.generation
-        if not self._go_on():
-            raise Unfinished(self._go_on)
+        self._query, self._steps, self._generation = query, steps, topology.generation
+        if not self._search_slice():
+            raise Unfinished(self._search_slice)
         return self.find(topology, exchange, keys, headers)
 
-    def forget(self) -> None:
-        """Give up a search that has been begun."""
-        self._asked = self._steps = self._found = None
+    def cancel(self) -> None:
+        """Cancel the current search."""
+        self._query = self._steps = self._found = None
 
-    def _go_on(self) -> bool:
-        """Search as long as time is left; return whether that is done."""
+    def _search_slice(self) -> bool:
+        """Continue the search while time is left; return whether it is finished."""
         steps = self._steps
         if steps is None:
             return True

@@ -1,4 +1,4 @@
-"""What all connections of a broker share."""
+"""State shared by all AMQP connections."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 if TYPE_CHECKING:
     from leveret.broker.session.connection import Connection
 
-#: Read at most so much at once. One buffer serves all connections, so idle ones cost none.
+#: Maximum bytes of one read. All connections share one buffer, so idle ones need none.
 _READ_BUFFER_SIZE: Final = 262_144
 
-#: What Leveret can do, as clients look for it (they refuse features that are missing here).
+#: Server capabilities; clients check them before they use a feature.
 _CAPABILITIES: Final = (
     "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
     "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
@@ -29,21 +29,21 @@ _CAPABILITIES: Final = (
 
 
 class Server:
-    """The context of all connections.
+    """State shared by all AMQP connections.
 
     Args:
         settings: The broker's configuration.
-        broker: Its state.
-        accounts: Its users.
-        loop: The event loop that everything runs in.
+        broker: The broker.
+        accounts: Users and permissions.
+        loop: The event loop.
 
     Attributes:
-        sockets: All open connections, also those that have not opened a virtual host.
-        all_gone: Set once the last connection has gone; the listener waits for it when it stops.
-        read_buffer: What connections read into, one at a time.
-        received: Bytes that all connections have received.
-        watch_at: When they are as many, watch() is called once.
-        watch: Looks at the memory, soon: what comes in fast may fill it between two regular looks.
+        sockets: All open connections, including those in the handshake.
+        all_closed: Set when no connection is open; the listener waits for it at shutdown.
+        read_buffer: Read buffer of all connections; emptied before the next one reads.
+        received: Total bytes received by all connections.
+        check_memory_at: Value of received at which check_memory() is called once.
+        check_memory: Checks memory use: fast input may fill the memory between two regular checks.
     """
 
     def __init__(self, settings: Settings, broker: Broker, accounts: Accounts, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,33 +52,33 @@ class Server:
         self.accounts = accounts
         self.loop = loop
         self.sockets: set[Connection] = set()
-        self.all_gone = asyncio.Event()
+        self.all_closed = asyncio.Event()
         self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
         self.received = 0
-        self.watch_at = math.inf
-        self.watch: Callable[[], object] = lambda: None
+        self.check_memory_at = math.inf
+        self.check_memory: Callable[[], object] = lambda: None
         if settings.cluster_name:
             broker.default_cluster_name = settings.cluster_name
 
-    def watch_after(self, byte_count: float) -> None:
-        """Have watch() called after this many more bytes."""
-        self.watch_at = self.received + byte_count
+    def check_memory_after(self, byte_count: float) -> None:
+        """Schedule a call of check_memory() after this many more received bytes."""
+        self.check_memory_at = self.received + byte_count
 
-    def note_received(self, byte_count: int) -> None:
-        """A connection has received something."""
+    def count_received(self, byte_count: int) -> None:
+        """Count received bytes, and call check_memory() if it is due."""
         self.received += byte_count
-        if self.received >= self.watch_at:
-            self.watch_at = math.inf
-            self.loop.call_soon(self.watch)
+        if self.received >= self.check_memory_at:
+            self.check_memory_at = math.inf
+            self.loop.call_soon(self.check_memory)
 
     @property
     def cluster_name(self) -> str:
-        """What the cluster is called."""
+        """Name of the cluster."""
         return self.broker.cluster_name
 
     @property
     def properties(self) -> FieldTable:
-        """What connection.start tells clients; the cluster may have got another name since the last one."""
+        """Server properties of connection.start; computed each time, as the cluster name may change."""
         advertised = self.settings.compat.advertise
         capabilities = tuple((name, FieldValue("t", True)) for name in _CAPABILITIES)
         return (
@@ -94,7 +94,7 @@ class Server:
             ("version", longstr(advertised.version if advertised else VERSION)),
         )
 
-    def check_all_gone(self) -> None:
-        """Set ``all_gone`` if no connection is open."""
+    def check_all_closed(self) -> None:
+        """Set ``all_closed`` if no connection is open."""
         if not self.sockets:
-            self.all_gone.set()
+            self.all_closed.set()

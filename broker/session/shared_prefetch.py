@@ -1,4 +1,4 @@
-"""The limit that all consumers of a channel share (basic.qos with global=true)."""
+"""Prefetch limit of a channel (basic.qos with global=true)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ UNLIMITED: Final = 1 << 30
 
 
 class SharedPrefetch:
-    """How many unacked messages the consumers of a channel may hold together, and in which order they wait for room.
+    """Prefetch limit shared by all consumers of a channel.
 
-    Consumers take turns: one that finds no room waits behind those that wait already, and keeps its place until it is
-    served. They may consume from one queue or from several.
+    Consumers without credit wait in a queue, in order of arrival, until they are served. They may consume from
+    different queues.
 
     Attributes:
-        limit: Messages; 0 for any number.
-        unacked: Messages that they hold; those sent to consumers with no_ack do not count.
+        limit: Maximum number of unacked messages; 0 for no limit.
+        unacked: Number of unacked messages of all consumers; those with no_ack have none.
     """
 
     __slots__ = ("_waiting", "limit", "unacked")
@@ -26,54 +26,54 @@ class SharedPrefetch:
     def __init__(self) -> None:
         self.limit = 0
         self.unacked = 0
-        # A dict keeps the order in which they came.
+        # A dict used as an ordered set.
         self._waiting: dict[Consumer, None] = {}
 
-    def room_for(self, consumer: Consumer) -> int:
-        """How many more messages a consumer may get; without any room it waits until queue.unblock() is called."""
+    def credit(self, consumer: Consumer) -> int:
+        """Return the credit of a consumer; at 0 it waits until queue.unblock() is called."""
         if not self.limit:
             return UNLIMITED
         room = self.limit - self.unacked
         if room <= 0:
             self._waiting.setdefault(consumer)
             return 0
-        # RabbitMQ does not serve no_ack consumers either while there is no room, but what they get takes none.
+        # As in RabbitMQ, no_ack consumers wait while the limit is reached, but their messages do not count.
         return UNLIMITED if consumer.no_ack else room
 
-    def serve(self, consumer: Consumer, count: int) -> None:
-        """Note that a consumer has been served: the next time it waits behind the others.
+    def count_delivered(self, consumer: Consumer, count: int) -> None:
+        """Count delivered messages, and remove the consumer from the waiting ones.
 
         Args:
-            consumer: Who.
-            count: Unacked messages that it now holds more.
+            consumer: The consumer.
+            count: Number of new unacked messages.
         """
         self.unacked += count
         if self._waiting:
             self._waiting.pop(consumer, None)
 
     def release(self, count: int) -> None:
-        """Note that consumers hold so many fewer; if that makes room, all that wait try again, in their order."""
+        """Count settled messages; if the limit is no longer reached, unblock all waiting consumers in order."""
         was_full = self.unacked >= self.limit
         self.unacked -= count
         if self.limit and was_full and self.unacked < self.limit:
-            self._wake()
+            self._unblock_waiting()
 
-    def change(self, limit: int) -> None:
-        """Put another limit in force; 0 for none."""
+    def set_limit(self, limit: int) -> None:
+        """Change the limit; 0 for none."""
         self.limit = limit
         if not limit or self.unacked < limit:
-            self._wake()
+            self._unblock_waiting()
 
-    def leave(self, consumer: Consumer) -> None:
-        """Forget a consumer that is gone."""
+    def remove(self, consumer: Consumer) -> None:
+        """Remove a cancelled consumer."""
         self._waiting.pop(consumer, None)
 
     def clear(self) -> None:
-        """Forget all consumers and what they hold."""
+        """Remove all consumers, and reset the count."""
         self._waiting.clear()
         self.unacked = 0
 
-    def _wake(self) -> None:
+    def _unblock_waiting(self) -> None:
         for consumer in self._waiting:
             consumer.queue.unblock(consumer)
         if not self.limit:

@@ -19,7 +19,7 @@ _COMMIT_OK: Final = INDEX["tx.commit-ok"]
 
 
 class Transaction:
-    """What a channel has done since the last commit or rollback.
+    """Publishes and acknowledgements of a channel since the last commit or rollback.
 
     Args:
         channel: The channel in transaction mode.
@@ -36,17 +36,17 @@ class Transaction:
         """Hold publishes that have passed all checks.
 
         Args:
-            publish: Enqueues them, and returns how many no queue refused.
-            count: How many they are.
+            publish: Enqueues them; returns the number that no queue refused.
+            count: Number of publishes.
         """
         self._publishes.append((publish, count))
 
     def hold_settlement(self, tags: list[int], outcome: Outcome) -> None:
-        """Hold acknowledgements: their tags are outstanding no more.
+        """Hold acknowledgements; their delivery tags are no longer outstanding.
 
         Args:
             tags: Outstanding delivery tags.
-            outcome: What becomes of the messages at commit.
+            outcome: How to settle the messages at commit.
         """
         unacked, settlements = self._channel.unacked, self._settlements
         held = [(tag, unacked.pop(tag)) for tag in tags]
@@ -56,12 +56,12 @@ class Transaction:
             settlements.append((held, outcome))
 
     def held_counts(self) -> tuple[int, int]:
-        """How many publishes and acknowledgements are held."""
+        """Return the numbers of held publishes and acknowledgements."""
         publishes = sum(count for _, count in self._publishes)
         return publishes, sum(len(held) for held, _ in self._settlements)
 
     def commit(self) -> bool:
-        """Do all that was held, publishes first; return whether no queue refused any."""
+        """Apply held publishes, then acknowledgements; return whether all publishes were accepted."""
         publishes, self._publishes = self._publishes, []
         settlements, self._settlements = self._settlements, []
         refused = [publish() < count for publish, count in publishes]
@@ -70,7 +70,7 @@ class Transaction:
         return not any(refused)
 
     def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
-        """Learn that what was committed has been written: say so once it is synced."""
+        """Prepare tx.commit-ok after the write; return the callback for the sync."""
         if has_failed(None):
             self._channel.fail(precondition_failed("partial tx completion"), _COMMIT)
             return None
@@ -82,7 +82,7 @@ class Transaction:
             self._channel.send(_COMMIT_OK)
 
     def rollback(self) -> None:
-        """Forget the publishes; the acknowledged messages are outstanding again."""
+        """Discard held publishes, and make acknowledged messages outstanding again."""
         self._publishes.clear()
         settlements, self._settlements = self._settlements, []
         for held, _ in settlements:

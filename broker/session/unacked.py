@@ -1,4 +1,4 @@
-"""The messages of one channel that its client has yet to acknowledge."""
+"""Unacknowledged messages of one channel."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from leveret.broker.core.consumers import Holder
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.interface import Entry
 
-#: Who holds which message.
+#: Holder and store entry of an unacknowledged message.
 Held: TypeAlias = tuple[Holder, Entry]
 
 
 class Unacked(dict[int, Held]):
-    """Who holds which message, by delivery tag, in any order."""
+    """Unacknowledged messages by delivery tag, in any order."""
 
     __slots__ = ("_lowest",)
 
@@ -23,12 +23,12 @@ class Unacked(dict[int, Held]):
         #: No tag below this one is outstanding.
         self._lowest = 1
 
-    def meant(self, tag: int, multiple: bool) -> list[int]:
-        """The tags that an acknowledgement means, in order; the caller takes them out.
+    def resolve(self, tag: int, multiple: bool) -> list[int]:
+        """Return the delivery tags of an acknowledgement, in order; the caller removes them.
 
         Args:
-            tag: A delivery tag; 0 with multiple for all.
-            multiple: All up to and including tag.
+            tag: A delivery tag; 0 with multiple means all.
+            multiple: Whether all tags up to and including this one are meant.
         Raises:
             ChannelFault: PRECONDITION_FAILED (406): the tag is not outstanding.
         """
@@ -38,19 +38,19 @@ class Unacked(dict[int, Held]):
             raise precondition_failed(f"unknown delivery tag {tag}")
         if not multiple:
             return [tag]
-        # Not simply from the first key on: a dict whose first keys are gone walks over their places every time.
+        # Iterating from the first key would be slow: a dict scans the slots of deleted keys each time.
         lowest, self._lowest = self._lowest, tag + 1
         if tag - lowest < 2 * len(self):
             return [candidate for candidate in range(lowest, tag + 1) if candidate in self]
         return sorted([candidate for candidate in self if candidate <= tag])
 
     def restore(self, held: Sequence[tuple[int, Held]]) -> None:
-        """Have messages outstanding again that were taken out for an acknowledgement."""
+        """Make removed messages outstanding again."""
         self.update(held)
         self._lowest = min([self._lowest, *[tag for tag, _ in held]])
 
     def take_all(self) -> list[Held]:
-        """Take out all that is outstanding; who held which message, in order of the tags."""
+        """Remove and return all messages, in order of delivery tags."""
         held = [self[tag] for tag in sorted(self)]
         self.clear()
         return held

@@ -1,4 +1,4 @@
-"""Work for one event that takes longer than others can wait."""
+"""Exception for events whose handling takes longer than a time slice."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 
 class Unfinished(Exception):
-    """An event cannot be handled yet. Nothing has come of it so far; it is to be handled again once the work is done.
+    """The event must be handled again once some work is finished; handling it has had no effect so far.
 
     Args:
-        go_on: Does a slice of the work; returns whether all is done.
+        step: Runs one slice of the work; returns whether the work is finished.
     """
 
-    def __init__(self, go_on: Callable[[], bool]) -> None:
-        super().__init__("an event has to wait")
-        self.go_on = go_on
+    def __init__(self, step: Callable[[], bool]) -> None:
+        super().__init__("handling the event is not finished")
+        self.step = step

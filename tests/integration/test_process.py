@@ -318,7 +318,7 @@ def test_a_stop_has_a_deadline(tmp_path: Path) -> None:
         stuck = _client_that_does_not_read(program)
         program.signal(signal.SIGTERM)
         assert program.wait() == (0, "")
-        assert "1 connections did not end in 0.3 s" in program.log()
+        assert "1 connections did not close within 0.3 s" in program.log()
         stuck.connection.abort()
 
 

@@ -131,7 +131,7 @@ def test_a_header_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
         with connect(program) as sock:
             sock.sendall(HEADER_1[:20])
             assert receive(sock) == b""
-        wait_until(lambda: "PROXY protocol header: none within 0.7 s" in program.log(), "the log says why")
+        wait_until(lambda: "PROXY protocol header: not received within 0.7 s" in program.log(), "the log says why")
 
 
 def test_a_client_that_goes_away_at_once_is_forgotten(program: Program) -> None:

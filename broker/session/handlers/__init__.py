@@ -1,1 +1,1 @@
-"""What each AMQP method does, one file a class."""
+"""Handlers of AMQP methods, one module per class."""

@@ -1,4 +1,4 @@
-"""Class basic, all but publish: consuming, getting, settling."""
+"""Methods of class basic, except publish."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _RECOVER_OK: Final = INDEX["basic.recover-ok"]
 
 
 def qos(channel: Channel, prefetch_size: int, prefetch_count: int, shared: bool) -> None:
-    """Limit the unacknowledged messages of consumers.
+    """Set the prefetch limit (basic.qos).
 
     Args:
         channel: The channel.
-        prefetch_size: A window in bytes; only 0, none, is implemented.
-        prefetch_count: Messages, 0..65535; 0 for no limit.
-        shared: One limit for all consumers of the channel, instead of one for each that comes after.
+        prefetch_size: Limit in bytes; only 0 (no limit) is implemented.
+        prefetch_count: Limit of unacked messages, 0..65535; 0 for no limit.
+        shared: The global bit: one limit for the channel, instead of one for each new consumer.
     Raises:
-        ConnectionFault: NOT_IMPLEMENTED (540) for a window in bytes.
+        ConnectionFault: NOT_IMPLEMENTED (540) if prefetch_size is not 0.
     """
     if prefetch_size:
         raise not_implemented(f"prefetch_size!=0 ({prefetch_size})")
     if shared:
-        channel.shared_prefetch.change(prefetch_count)
+        channel.shared_prefetch.set_limit(prefetch_count)
     else:
         channel.default_prefetch = prefetch_count
-        channel.shared_prefetch.change(0)
+        channel.shared_prefetch.set_limit(0)
     channel.send(_QOS_OK)
 
 
@@ -88,7 +88,7 @@ def consume(
 
 
 def _open_queue(channel: Channel, queue_name: str) -> Queue:
-    """The queue of that name, if the user may read from it."""
+    """Return a queue that the user may read from."""
     name = channel.queue_name(queue_name)
     channel.connection.authorization.check("read", "queue", name)
     return channel.vhost.queue(name, channel.connection)
@@ -104,7 +104,7 @@ def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
 
 
 def _read_priority(queue: Queue, arguments: FieldTable) -> int:
-    """The priority that a consumer's arguments give it, once they have been checked."""
+    """Check the arguments of a consumer, and return its priority."""
     values: dict[str, tuple[str, Any]] = {}
     for key, field in arguments:
         values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
@@ -124,19 +124,19 @@ def _check_consumer_limit(channel: Channel) -> None:
 
 
 def cancel(channel: Channel, tag: str, nowait: bool) -> None:
-    """Stop a consumer; an unknown tag is fine. Its unacknowledged messages stay outstanding."""
+    """Cancel a consumer; an unknown tag is ignored. Its unacknowledged messages stay outstanding."""
     consumer = channel.consumers.pop(tag, None)
     if not nowait:
         channel.send(_CANCEL_OK, tag)
     if consumer is not None:
-        channel.shared_prefetch.leave(consumer)
+        channel.shared_prefetch.remove(consumer)
         consumer.queue.remove_consumer(consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
         channel.reply_consumer.cancel()
 
 
 def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
-    """Send the message at the head of a queue.
+    """Send the message at the head of a queue (basic.get).
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
@@ -147,12 +147,12 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
             f" are not supported by {queue.queue_type} queues with single active consumer"
         )
-    holder = None if no_ack else channel.getter(queue)
+    holder = None if no_ack else channel.get_holder(queue)
     entry = queue.get(holder)
     counters = channel.counters
     if entry is None:
         if holder is not None:
-            channel.forget_getter(holder)
+            channel.remove_get_holder(holder)
         counters.get_empty += 1
         channel.send(_GET_EMPTY, "")
         return
@@ -186,31 +186,31 @@ def acknowledge_run(channel: Channel, tags: list[int]) -> None:
                 break
             seen.add(tag)
             known.append(tag)
-    _settle(channel, known, "acknowledge", in_turn=True)
+    _settle(channel, known, "acknowledge", individually=True)
     if len(known) < len(tags):
         raise precondition_failed(f"unknown delivery tag {tags[len(known)]}")
 
 
 def acknowledge(channel: Channel, tag: int, multiple: bool) -> None:
-    """Acknowledge one message, or all up to one.
+    """Acknowledge one message, or all up to a delivery tag.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
     """
-    _settle(channel, channel.unacked.meant(tag, multiple), "acknowledge")
+    _settle(channel, channel.unacked.resolve(tag, multiple), "acknowledge")
 
 
 def negative_acknowledge(channel: Channel, tag: int, multiple: bool, requeue: bool) -> None:
-    """Return messages to their queues, or refuse them for good.
+    """Requeue or reject one message, or all up to a delivery tag.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
     """
-    _settle(channel, channel.unacked.meant(tag, multiple), "requeue" if requeue else "reject")
+    _settle(channel, channel.unacked.resolve(tag, multiple), "requeue" if requeue else "reject")
 
 
 def reject(channel: Channel, tag: int, requeue: bool) -> None:
-    """Return one message to its queue, or refuse it for good.
+    """Requeue or reject one message.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding.
@@ -218,15 +218,15 @@ def reject(channel: Channel, tag: int, requeue: bool) -> None:
     negative_acknowledge(channel, tag, False, requeue)
 
 
-def _settle(channel: Channel, tags: list[int], outcome: Outcome, in_turn: bool = False) -> None:
+def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: bool = False) -> None:
     if channel.transaction is not None:
         channel.transaction.hold_settlement(tags, outcome)
         return
-    channel.settle([channel.unacked.pop(tag) for tag in tags], outcome, in_turn)
+    channel.settle([channel.unacked.pop(tag) for tag in tags], outcome, individually)
 
 
 def recover(channel: Channel, requeue: bool) -> None:
-    """Return all unacknowledged messages to their queues; recover-ok goes before they come again.
+    """Requeue all unacknowledged messages; recover-ok is sent before they are delivered again.
 
     Raises:
         ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false.
@@ -238,7 +238,7 @@ def recover(channel: Channel, requeue: bool) -> None:
 
 
 def recover_async(channel: Channel, requeue: bool) -> None:
-    """Return all unacknowledged messages to their queues, without an answer.
+    """Requeue all unacknowledged messages without a reply.
 
     Raises:
         ConnectionFault: NOT_IMPLEMENTED (540) for requeue=false.

@@ -1,4 +1,4 @@
-"""Class channel, and access.request of older clients."""
+"""Methods of class channel, and access.request of older clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REQUEST_OK: Final = INDEX["access.request-ok"]
 
 
 def flow(channel: Channel, active: bool) -> None:
-    """Answer channel.flow; stopping the flow is left to basic.qos, as in RabbitMQ.
+    """Answer channel.flow with active=true; as in RabbitMQ, clients use basic.qos to limit deliveries.
 
     Raises:
         ConnectionFault: NOT_IMPLEMENTED (540) for active=false.
@@ -25,16 +25,16 @@ def flow(channel: Channel, active: bool) -> None:
 
 
 def close(channel: Channel, reply_code: int, reply_text: str, class_id: int, method_id: int) -> None:
-    """Close the channel for the client."""
+    """Close the channel at the client's request."""
     channel.flush_confirms()
     deliver_due(channel)
-    channel.end()
+    channel.close()
     channel.connection.channels.remove(channel)
     channel.send(_CLOSE_OK)
 
 
 def request(channel: Channel, *_: Any) -> None:
-    """Answer access.request of AMQP 0-8, whose tickets mean nothing."""
+    """Answer access.request of AMQP 0-8; tickets are ignored."""
     channel.send(_REQUEST_OK, 1)
 
 

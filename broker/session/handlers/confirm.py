@@ -1,4 +1,4 @@
-"""Class confirm."""
+"""Methods of class confirm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SELECT_OK: Final = INDEX["confirm.select-ok"]
 
 
 def select(channel: Channel, nowait: bool) -> None:
-    """Confirm the publishes that follow.
+    """Put the channel into confirm mode.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) on a channel in transaction mode.

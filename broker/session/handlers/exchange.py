@@ -1,4 +1,4 @@
-"""Class exchange."""
+"""Methods of class exchange."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def declare(
     nowait: bool,
     arguments: FieldTable,
 ) -> None:
-    """Declare an exchange, or with passive look whether it exists.
+    """Declare an exchange, or with passive=true check whether it exists.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
@@ -50,7 +50,7 @@ def declare(
 
 
 def _check_alternate_permissions(channel: Channel, name: str, arguments: FieldTable) -> None:
-    """A new exchange with an alternate one is read from, and the alternate one written to."""
+    """Check the permissions for an alternate exchange: read on the new exchange, write on the alternate one."""
     alternate = find(arguments, "alternate-exchange")
     is_new = name not in channel.vhost.topology.exchanges and not name.startswith("amq.")
     if is_new and alternate is not None and alternate.kind == "S":
@@ -59,10 +59,10 @@ def _check_alternate_permissions(channel: Channel, name: str, arguments: FieldTa
 
 
 def delete(channel: Channel, ticket: int, name: str, if_unused: bool, nowait: bool) -> None:
-    """Delete an exchange and its bindings; one that does not exist is fine.
+    """Delete an exchange and its bindings; an unknown name is ignored.
 
     Raises:
-        ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406) if it is used and must not be.
+        ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406) with if-unused if it is in use.
     """
     name = strip_line_ends(name)
     topology = channel.vhost.topology
@@ -106,7 +106,7 @@ def unbind(
     nowait: bool,
     arguments: FieldTable,
 ) -> None:
-    """Undo a binding between exchanges; one that does not exist is fine.
+    """Delete a binding between exchanges; an unknown binding is ignored.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
@@ -121,7 +121,7 @@ def unbind(
 
 
 def _check_ends(channel: Channel, destination: str, source: str, routing_key: str) -> tuple[str, str]:
-    """Check both names and the permissions for them; return them without line ends."""
+    """Check both names and their permissions; return the names without line ends."""
     destination, source = strip_line_ends(destination), strip_line_ends(source)
     topology, connection = channel.vhost.topology, channel.connection
     topology.refuse_default(destination)

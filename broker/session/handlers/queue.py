@@ -1,4 +1,4 @@
-"""Class queue."""
+"""Methods of class queue."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def declare(
     nowait: bool,
     arguments: FieldTable,
 ) -> None:
-    """Declare a queue, or with passive look whether it exists.
+    """Declare a queue, or with passive=true check whether it exists.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
-        ConnectionFault: NOT_IMPLEMENTED (540) for queue types that Leveret does not have.
+        ConnectionFault: NOT_IMPLEMENTED (540) for unsupported queue types.
     """
     connection, vhost = channel.connection, channel.vhost
     name = strip_line_ends(name)
@@ -59,7 +59,7 @@ def declare(
         queue = vhost.declare_queue(declaration, partial(_check_dead_letter_permissions, channel, name))
     channel.last_queue = name
     if not nowait:
-        # What uses the queue is to look what is in it.
+        # The declaration counts as a use of the queue only if the reply reads its message count.
         queue.expiry.renew()
         channel.send(_DECLARE_OK, name, queue.ready_count(), _consumer_count(queue))
 
@@ -70,7 +70,7 @@ def _consumer_count(queue: Queue) -> int:
 
 
 def _declare_reply_queue(channel: Channel, name: str, nowait: bool) -> None:
-    """The direct reply-to pseudo-queue always exists; that of one consumer exists while it consumes."""
+    """Answer the declaration of direct reply-to: the pseudo-queue always exists, a reply name while it is consumed."""
     if name != REPLY_QUEUE and name not in channel.vhost.replies:
         raise not_found(f"no queue '{name}' in vhost '{channel.vhost.name}'")
     channel.last_queue = name
@@ -113,7 +113,7 @@ def unbind(
     routing_key: str,
     arguments: FieldTable,
 ) -> None:
-    """Undo a binding; one that does not exist is fine.
+    """Delete a binding; an unknown binding is ignored.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405).
@@ -122,7 +122,7 @@ def unbind(
     exchange = channel.vhost.topology.exchanges.get(strip_line_ends(exchange_name))
     queue = channel.vhost.queues.get(name)
     if exchange is not None and queue is not None:
-        # Of a queue that is locked only what is bound is.
+        # As in RabbitMQ, an exclusive queue is locked only for existing bindings.
         if Binding(exchange, queue, key, arguments).identity in exchange.bindings:
             check_locked(queue, channel.connection)
         channel.vhost.topology.unbind(exchange, queue, key, arguments)
@@ -130,10 +130,10 @@ def unbind(
 
 
 def _check_ends(channel: Channel, queue_name: str, exchange_name: str, routing_key: str) -> tuple[str, str]:
-    """Check the permissions on both ends; return queue name and routing key with short forms written out."""
+    """Check the permissions on both ends; return queue name and routing key with defaults filled in."""
     connection = channel.connection
     name = strip_line_ends(channel.queue_name(queue_name))
-    # Queue and key both empty mean the last queue, by its name (spec, queue.bind).
+    # If queue and routing key are empty, both are the name of the last queue (spec, queue.bind).
     key = name if not queue_name and not routing_key else routing_key
     exchange_name = strip_line_ends(exchange_name)
     if name.startswith(REPLY_QUEUE):
@@ -159,11 +159,11 @@ def purge(channel: Channel, ticket: int, queue_name: str, nowait: bool) -> None:
 
 
 def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_empty: bool, nowait: bool) -> None:
-    """Delete a queue; one that does not exist is fine.
+    """Delete a queue; an unknown name is ignored.
 
     Raises:
-        ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406) if it is used or
-            holds messages and must not.
+        ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406) with if-unused
+            if it is in use, or with if-empty if it is not empty.
     """
     name = strip_line_ends(channel.queue_name(queue_name))
     vhost = channel.vhost
@@ -183,7 +183,7 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
         raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
     if if_unused and len(queue.consumers):
         raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
-    # The answer goes before the cancellations of consumers on the same channel.
+    # The reply precedes the cancellations of consumers on the same channel.
     if not nowait:
         channel.send(_DELETE_OK, ready)
     vhost.delete_queue(queue)

@@ -1,4 +1,4 @@
-"""Class tx."""
+"""Methods of class tx."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROLLBACK_OK: Final = INDEX["tx.rollback-ok"]
 
 
 def select(channel: Channel) -> None:
-    """Hold publishes and acknowledgements until commit from now on.
+    """Put the channel into transaction mode: publishes and acknowledgements are held until commit.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) on a channel in confirm mode.
@@ -27,11 +27,11 @@ def select(channel: Channel) -> None:
 
 
 def commit(channel: Channel) -> None:
-    """Do what the transaction holds.
+    """Commit the transaction.
 
     Raises:
-        ChannelFault: PRECONDITION_FAILED (406) without a transaction, or if a queue refused a message; the rest
-            is done all the same.
+        ChannelFault: PRECONDITION_FAILED (406) without a transaction, or if a queue refused a message; the
+            remaining publishes and acknowledgements are applied anyway.
     """
     transaction = _transaction(channel)
     if not transaction.commit():
@@ -40,7 +40,7 @@ def commit(channel: Channel) -> None:
 
 
 def rollback(channel: Channel) -> None:
-    """Forget what the transaction holds.
+    """Roll the transaction back.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) without a transaction.

@@ -293,7 +293,7 @@ class TestLost:
         assert list(broker.vhost.queues) == ["q"]
         assert (broker.broker.channel_count, broker.vhost.connection_count) == (0, 0)
         assert broker.server.sockets == set()
-        assert broker.server.all_gone.is_set()
+        assert broker.server.all_closed.is_set()
         assert broker.loop.pending_timers == 0
 
     def test_nothing_half_done_is_done(self, broker: MemoryBroker, client: MemoryClient) -> None:

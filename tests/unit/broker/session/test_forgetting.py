@@ -55,7 +55,7 @@ class TestGetters:
 
     def test_an_empty_queue_leaves_nothing(self, client: MemoryClient) -> None:
         client.call(1, commands.Basic.Get, queue="q")
-        assert self.open_channel(client)._getters == {}
+        assert self.open_channel(client)._get_holders == {}
 
     def test_a_settled_message_leaves_nothing(self, client: MemoryClient) -> None:
         for settled in (
@@ -64,14 +64,14 @@ class TestGetters:
             method(1, commands.Basic.Recover, requeue=True),
         ):
             client.send(publish(1, "q"), method(1, commands.Basic.Get, queue="q"))
-            assert len(self.open_channel(client)._getters) == 1
+            assert len(self.open_channel(client)._get_holders) == 1
             client.send(settled)
-            assert self.open_channel(client)._getters == {}
+            assert self.open_channel(client)._get_holders == {}
 
     def test_one_that_holds_another_message_stays(self, client: MemoryClient) -> None:
         client.send(publish(1, "q") * 2, method(1, commands.Basic.Get, queue="q") * 2)
         client.send(method(1, commands.Basic.Ack, delivery_tag=1))
-        (holder,) = self.open_channel(client)._getters.values()
+        (holder,) = self.open_channel(client)._get_holders.values()
         assert holder.unacked == 1
 
 

@@ -9,22 +9,22 @@ def test_the_memory_is_looked_at_after_so_many_bytes() -> None:
     broker = MemoryBroker()
     server = broker.server
     looks: list[int] = []
-    server.watch = lambda: looks.append(server.received)
-    server.watch_after(1000)
+    server.check_memory = lambda: looks.append(server.received)
+    server.check_memory_after(1000)
     for _ in range(3):
-        server.note_received(400)
+        server.count_received(400)
     # At the end of the turn, and once.
     assert looks == []
     broker.loop.run()
     assert looks == [1200]
-    server.note_received(10_000)
+    server.count_received(10_000)
     broker.loop.run()
     assert looks == [1200]
-    server.watch_after(500)
-    server.note_received(499)
+    server.check_memory_after(500)
+    server.count_received(499)
     broker.loop.run()
     assert looks == [1200]
-    server.note_received(1)
+    server.count_received(1)
     broker.loop.run()
     assert looks == [1200, 11_700]
 

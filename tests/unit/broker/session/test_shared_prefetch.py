@@ -38,18 +38,18 @@ class SharingConsumer(Consumer):
         self.log = [] if log is None else log
 
     def credit(self) -> int:
-        return self.shared.room_for(self)
+        return self.shared.credit(self)
 
     def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
         assert len(entries) <= self.credit()
         self.log += [self.tag] * len(entries)
-        self.shared.serve(self, 0 if self.no_ack else len(entries))
+        self.shared.count_delivered(self, 0 if self.no_ack else len(entries))
         if not self.no_ack:
             self.unacked += len(entries)
             self.held += entries
 
     def cancelled(self) -> None:
-        self.shared.leave(self)
+        self.shared.remove(self)
 
     def settle(self) -> None:
         """Acknowledge the oldest message, as a channel does."""
@@ -69,7 +69,7 @@ def shared() -> SharedPrefetch:
 
 def test_without_a_limit_all_are_served(shared: SharedPrefetch) -> None:
     consumer = SharingConsumer(declare(new_vhost(ManualLoop())), "a", shared)
-    assert shared.room_for(consumer) == UNLIMITED
+    assert shared.credit(consumer) == UNLIMITED
 
 
 @pytest.mark.parametrize("queue_count", [1, 3])
@@ -79,7 +79,7 @@ def test_consumers_take_turns_in_the_order_in_which_they_came(shared: SharedPref
     queues = [declare(vhost, f"q{number}") for number in range(queue_count)]
     for queue in queues:
         publish(queue, 20)
-    shared.change(1)
+    shared.set_limit(1)
     consumers = [SharingConsumer(queues[i % queue_count], "abc"[i], shared, log=log) for i in range(3)]
     for consumer in consumers:
         consumer.queue.add_consumer(consumer)
@@ -96,12 +96,12 @@ def test_who_leaves_is_not_waited_for(shared: SharedPrefetch) -> None:
     loop, log = ManualLoop(), list[str]()
     queue = declare(new_vhost(loop))
     publish(queue, 20)
-    shared.change(1)
+    shared.set_limit(1)
     consumers = [SharingConsumer(queue, tag, shared, log=log) for tag in "abc"]
     for consumer in consumers:
         queue.add_consumer(consumer)
     loop.run()
-    shared.leave(consumers[1])
+    shared.remove(consumers[1])
     queue.remove_consumer(consumers[1])
     assert log == ["a"]
     for _ in range(4):
@@ -137,7 +137,7 @@ class SharingMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(0, 6))
     def change(self, limit: int) -> None:
-        self.shared.change(limit)
+        self.shared.set_limit(limit)
 
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
@@ -145,7 +145,7 @@ class SharingMachine(RuleBasedStateMachine):
         if idle and len(self.consumers) > 1:
             consumer = data.draw(st.sampled_from(idle))
             self.consumers.remove(consumer)
-            self.shared.leave(consumer)
+            self.shared.remove(consumer)
             consumer.queue.remove_consumer(consumer)
 
     @rule()
@@ -163,7 +163,7 @@ class SharingMachine(RuleBasedStateMachine):
         acking = [consumer for consumer in self.consumers if not consumer.no_ack]
         if not acking or any(consumer.no_ack for consumer in self.consumers):
             return
-        self.shared.change(1)
+        self.shared.set_limit(1)
         self.loop.run()
         while held := [consumer for consumer in acking if consumer.held]:
             held[0].settle()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.addresses import is_loopback
-from leveret.broker.session.sockets import describe, disable_delay, ends, name_of
+from leveret.broker.session.sockets import connection_name, disable_delay, endpoints, socket_name
 from tests.support.manual_loop import ManualLoop
 from tests.support.memory_transport import MemoryTransport
 
@@ -44,15 +44,15 @@ def test_other_machines(address: str) -> None:
     ],
 )
 def test_a_connection_is_named_by_its_ends(peer: object, own: object, expected: str) -> None:
-    assert name_of(*ends(transport(peername=peer, sockname=own))) == expected
+    assert connection_name(*endpoints(transport(peername=peer, sockname=own))) == expected
 
 
 def test_a_socket_is_named_likewise() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client, listening.accept()[0] as accepted:
-            assert describe(accepted) == f"127.0.0.1:{client.getsockname()[1]} -> 127.0.0.1:{port}"
-    assert describe(accepted) == "? -> ?"
+            assert socket_name(accepted) == f"127.0.0.1:{client.getsockname()[1]} -> 127.0.0.1:{port}"
+    assert socket_name(accepted) == "? -> ?"
 
 
 def test_small_packets_go_out_at_once() -> None:
