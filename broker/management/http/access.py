@@ -19,7 +19,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.long_json import parse_json_in_steps
 from leveret.broker.core.slices import result_of
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.accepted import require_json_accepted
+from leveret.broker.management.http.accept_header import require_json_accepted
 from leveret.broker.management.http.browser_sessions import BrowserSessions, session_token
 from leveret.broker.management.http.errors import (
     CHALLENGE,

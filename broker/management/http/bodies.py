@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from leveret.broker.core.json_tables import table_from_json
 from leveret.broker.core.json_text import refuse_deep
-from leveret.broker.management.http.answers import encode
 from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.responses import encode
 from leveret.protocol.constants import INT64_END, SHORTSTR_MAX
 from leveret.protocol.field_table import FieldTable
 

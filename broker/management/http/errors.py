@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.answers import encode
+from leveret.broker.management.http.responses import encode
 from leveret.protocol.faults import AmqpFault, ReplyCode
 
 #: Header that requests a name and a password.

@@ -12,10 +12,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from aiohttp import web
 
 from leveret.broker.core.slices import in_slices
-from leveret.broker.management.http.answers import LongText, encode, select, wanted_columns
 from leveret.broker.management.http.bodies import parse_integer
 from leveret.broker.management.http.errors import bad_request, failure
 from leveret.broker.management.http.patterns import compile_in_thread
+from leveret.broker.management.http.responses import LongText, encode, select, wanted_columns
 from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 from leveret.policies.patterns import Pattern
 
@@ -72,7 +72,7 @@ class Page:
     matches: Callable[[str], object]
 
 
-async def list_answer(
+async def list_response(
     request: web.Request,
     items: Iterable[Item],
     view: View[Item],
@@ -226,4 +226,4 @@ async def _encode_all(
         text.add(comma + encode(document if columns is None else select(document, columns)))
         comma = ","
     text.add(after)
-    return text.answer()
+    return text.response()

@@ -10,7 +10,7 @@ from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.core.definitions_gate import DefinitionsGate
-from leveret.broker.management.http.accepted import require_json_accepted
+from leveret.broker.management.http.accept_header import require_json_accepted
 from leveret.broker.management.http.browser_sessions import is_from_ui
 from leveret.broker.management.http.compression import accepts_gzip
 from leveret.broker.management.http.durability import wait_until_committed
@@ -70,7 +70,7 @@ def wait_for_changes(gate: DefinitionsGate) -> Middleware:
 async def format_responses(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Format errors as RabbitMQ does, and set the headers of all responses."""
     try:
-        response = await _answer(request, handler)
+        response = await _handle(request, handler)
     except web.HTTPException as error:
         response = _as_response(error)
     if is_from_ui(request.headers):
@@ -82,7 +82,7 @@ async def format_responses(request: web.Request, handler: Handler) -> web.Stream
     return response
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         response = await handler(request)
     except web.HTTPMethodNotAllowed as error:

@@ -53,7 +53,7 @@ class Pages:
     async def index(self, request: web.Request) -> web.Response:
         """Serve the only page. What it shows depends on the URL's fragment, which browsers do not send."""
         body = self._files[_INDEX].replace(_PLACEHOLDER, f"assets/{self.hash}".encode())
-        return _answer(_INDEX, body, "no-cache")
+        return _file_response(_INDEX, body, "no-cache")
 
     async def asset(self, request: web.Request) -> web.Response:
         """Serve one of the other files.
@@ -64,7 +64,7 @@ class Pages:
         path = request.match_info["path"]
         if request.match_info["hash"] != self.hash or path not in self._files:
             raise not_found()
-        return _answer(path, self._files[path], _IMMUTABLE)
+        return _file_response(path, self._files[path], _IMMUTABLE)
 
     @cached_property
     def hash(self) -> str:
@@ -81,6 +81,6 @@ class Pages:
         return {file.relative_to(self._root).as_posix(): file.read_bytes() for file in found}
 
 
-def _answer(path: str, body: bytes, caching: str) -> web.Response:
+def _file_response(path: str, body: bytes, caching: str) -> web.Response:
     headers = {**_SECURITY, "content-type": _TYPES[Path(path).suffix], "cache-control": caching}
     return web.Response(body=body, headers=headers)

@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 from aiohttp.multipart import BodyPartReader
 
 from leveret.broker.management.http.errors import bad_request
-from leveret.broker.management.http.switches import SETTINGS
+from leveret.broker.management.http.stats_switches import SETTINGS
 
 #: Maximum size of a form, which has a name and a password.
 _FORM_BYTES: Final = 64_000
@@ -29,7 +29,7 @@ _FORM_SECONDS: Final = 5.0
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 #: Maximum size of definitions; a large broker has tens of thousands of entries.
 _FILE_BYTES: Final = 64 * 1024 * 1024
-#: Time for a body of maximum size on a slow line. A body that makes no progress is aborted much earlier (watch.py).
+#: Time for a body of maximum size on a slow line. A body that makes no progress.
 _BODY_SECONDS: Final = 60.0
 _FILE_SECONDS: Final = 600.0
 #: Maximum size of the other fields of an upload.

@@ -16,6 +16,7 @@ from leveret.broker.accepting import Acceptor, Refused
 from leveret.broker.addresses import written
 from leveret.broker.config.options import Settings
 from leveret.broker.core.socket_budget import Clients
+from leveret.broker.management.http.connection_watch import KEEP_ALIVE_SECONDS, ConnectionWatch
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.aliveness import Aliveness
 from leveret.broker.management.http.controllers.binding_actions import BindingActions
@@ -56,9 +57,8 @@ from leveret.broker.management.http.prefix import with_path_prefix
 from leveret.broker.management.http.prometheus.controller import Metrics
 from leveret.broker.management.http.protocol_log import protocol_log
 from leveret.broker.management.http.server_name import NamedHandler, set_server_header
-from leveret.broker.management.http.switches import SETTINGS
+from leveret.broker.management.http.stats_switches import SETTINGS
 from leveret.broker.management.http.tools_page import ToolsPage
-from leveret.broker.management.http.watch import KEEP_ALIVE_SECONDS, ConnectionWatch
 from leveret.broker.tls import Tls
 from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 
@@ -123,8 +123,8 @@ class HttpServer:
         self._settings = settings
         self._clients = clients
         self._watch = ConnectionWatch()
-        others = clients.open
-        clients.open = lambda: others() + len(self._watch)
+        open_sockets = clients.open
+        clients.open = lambda: open_sockets() + len(self._watch)
         # aiohttp waits forever if the timeout is 0.
         timeout = max(settings.shutdown_timeout, 1) / 1000
         app.on_response_prepare.append(set_server_header)
@@ -232,11 +232,11 @@ def management_app(context: RequestContext) -> web.Application:
 def _middlewares(context: RequestContext) -> list[Middleware]:
     """Return the middlewares of all requests, the outermost first."""
     cors = context.settings.management.cors
-    foreign = refuse_cross_origin_changes(cors.allow_origins)
+    refuse_other_origins = refuse_cross_origin_changes(cors.allow_origins)
     return [
         allow_origins(cors),
         format_responses,
-        foreign,
+        refuse_other_origins,
         delay_failed_logins(context.accounts.throttle),
         wait_for_changes(context.broker.gate),
         save_after_changes(context.save),

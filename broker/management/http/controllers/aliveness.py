@@ -10,10 +10,10 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.publisher import publish
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 from leveret.protocol.properties import encode_content_header
 
@@ -47,8 +47,8 @@ class Aliveness:
         self._access.check(user, vhost.name, "read", "queue", _QUEUE)
         body = _publish_and_get(user, vhost)
         if body != _BODY:
-            return json_answer({"status": "failed", "reason": "the published message is not in the queue"}, status=503)
-        return json_answer({"status": "ok"})
+            return json_response({"status": "failed", "reason": "the published message is missing"}, status=503)
+        return json_response({"status": "ok"})
 
 
 def _publish_and_get(user: User, vhost: VirtualHost) -> bytes | None:

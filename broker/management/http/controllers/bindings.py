@@ -10,13 +10,13 @@ from aiohttp import web
 
 from leveret.broker.core.bindings import Binding
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.binding_keys import matches_properties_key
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
 from leveret.broker.management.http.documents.topology import binding_document, default_binding
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
 
 
@@ -71,12 +71,12 @@ class Bindings:
     async def list(self, request: web.Request) -> web.Response:
         """List all bindings, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
-        return await list_answer(request, (binding for vhost in vhosts for binding in _all_bindings(vhost)), _VIEW)
+        return await list_response(request, (binding for vhost in vhosts for binding in _all_bindings(vhost)), _VIEW)
 
     async def list_between(self, request: web.Request) -> web.Response:
         """List the bindings between an exchange and a queue or another exchange."""
         vhost = self._vhost(request)
-        return await list_answer(request, () if vhost is None else _between(request, vhost), _VIEW)
+        return await list_response(request, () if vhost is None else _between(request, vhost), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the binding with a properties key."""
@@ -84,23 +84,23 @@ class Bindings:
         for binding in _between(request, vhost):
             document = binding_document(binding)
             if matches_properties_key(document["properties_key"], request.match_info["props"]):
-                return object_answer(request, document)
+                return object_response(request, document)
         raise not_found()
 
     async def list_of_queue(self, request: web.Request) -> web.Response:
         """List the bindings of a queue."""
         bindings = _bindings_to(self._vhost(request), "q", request.match_info["name"])
-        return await list_answer(request, bindings, _TO, paginated=True)
+        return await list_response(request, bindings, _TO, paginated=True)
 
     async def list_of_source(self, request: web.Request) -> web.Response:
         """List the bindings whose source is an exchange."""
         bindings = _bindings_from(self._vhost(request), exchange_name(request.match_info["name"]))
-        return await list_answer(request, bindings, _FROM, paginated=True)
+        return await list_response(request, bindings, _FROM, paginated=True)
 
     async def list_of_destination(self, request: web.Request) -> web.Response:
         """List the bindings whose destination is an exchange."""
         bindings = _bindings_to(self._vhost(request), "e", exchange_name(request.match_info["name"]))
-        return await list_answer(request, bindings, _TO, paginated=True)
+        return await list_response(request, bindings, _TO, paginated=True)
 
     def _vhost(self, request: web.Request) -> VirtualHost | None:
         """Return the virtual host in the path. None if it does not exist: the list is then empty."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.browser_sessions import cookie_name, session_token
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import login_failed
 from leveret.broker.management.http.request_bodies import read_form
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 
 
@@ -33,8 +33,8 @@ class BrowserSession:
         token = session_token(request)
         user = self._sessions.user(token) if token else None
         if user is None or not has_tag(user, "management"):
-            return json_answer({})
-        return json_answer({"name": user.name, "tags": list(user.tags)})
+            return json_response({})
+        return json_response({"name": user.name, "tags": list(user.tags)})
 
     async def start(self, request: web.Request) -> web.Response:
         """Check the name and password of a form, and set a cookie with a new session token.
@@ -47,9 +47,9 @@ class BrowserSession:
             raise login_failed()
         user = self._access.authenticate(request, name, password)
         self._sessions.end(session_token(request) or "")
-        answer = json_answer({"name": user.name, "tags": list(user.tags)})
-        answer.headers[hdrs.SET_COOKIE] = _cookie(request, self._sessions.start(user))
-        return answer
+        response = json_response({"name": user.name, "tags": list(user.tags)})
+        response.headers[hdrs.SET_COOKIE] = _cookie(request, self._sessions.start(user))
+        return response
 
     async def end(self, request: web.Request) -> web.Response:
         """Log out, if logged in."""

@@ -8,7 +8,6 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.connections import find_connection, visible_connections
 from leveret.broker.management.http.documents.clients import (
@@ -18,10 +17,11 @@ from leveret.broker.management.http.documents.clients import (
     consumer_document,
 )
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.switches import require_stats
+from leveret.broker.management.http.stats_switches import require_stats
 
 
 class Channels:
@@ -51,19 +51,19 @@ class Channels:
     async def list(self, request: web.Request) -> web.Response:
         """List all channels. Without the tag monitoring, those of the user's own connections."""
         user = self._access.require(request, "management")
-        return await self._answer(request, visible_connections(self._broker.connections, user, request))
+        return await self._list(request, visible_connections(self._broker.connections, user, request))
 
     async def list_of_connection(self, request: web.Request) -> web.Response:
         """List the channels of a connection."""
         user = self._access.require(request, "management")
         connection = find_connection(self._broker.connections, user, request.match_info["name"])
-        return await self._answer(request, [connection])
+        return await self._list(request, [connection])
 
     async def list_of_vhost(self, request: web.Request) -> web.Response:
         """List the channels of all connections to a virtual host."""
         user, vhost = self._access.require_vhost(request)
         connections = visible_connections(self._broker.connections, user, request)
-        return await self._answer(request, [each for each in connections if each.vhost_name == vhost.name])
+        return await self._list(request, [each for each in connections if each.vhost_name == vhost.name])
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the channel of a name, with its consumers."""
@@ -78,7 +78,7 @@ class Channels:
             consumer_document(consumer, self._node, self._consumer_timeout) for consumer in channel.consumers.values()
         ]
         document = channel_document(channel, self._node, Rates(request, self._broker))
-        return object_answer(request, {**document, "consumer_details": consumers, "deliveries": [], "publishes": []})
+        return object_response(request, {**document, "consumer_details": consumers, "deliveries": [], "publishes": []})
 
     async def list_consumers(self, request: web.Request) -> web.Response:
         """List all consumers, or those of one virtual host. Without the tag monitoring, the user's own."""
@@ -99,9 +99,9 @@ class Channels:
             order=lambda consumer: (channel_name(consumer.channel), consumer.tag),
             keys={"consumer_tag": lambda consumer: consumer.tag, "queue.name": lambda consumer: consumer.queue.name},
         )
-        return await list_answer(request, consumers, view)
+        return await list_response(request, consumers, view)
 
-    async def _answer(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
+    async def _list(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
         require_stats(request)
         channels = [channel for connection in connections for channel in connection.channels]
         view = View(
@@ -118,7 +118,7 @@ class Channels:
             name=channel_name,
             alias=lambda channel: client_provided_name(channel.connection),
         )
-        return await list_answer(request, channels, view, paginated=True)
+        return await list_response(request, channels, view, paginated=True)
 
     def _describe(self, request: web.Request) -> Callable[[ClientChannel], dict[str, Any]]:
         rates = Rates(request, self._broker)

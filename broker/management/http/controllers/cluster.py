@@ -6,9 +6,9 @@ from aiohttp import web
 
 from leveret.broker.core.global_parameters import CLUSTER_NAME
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.bodies import read_text, require_keys
 from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 
 
@@ -33,7 +33,7 @@ class Cluster:
     async def show_name(self, request: web.Request) -> web.Response:
         """Show the cluster's name."""
         self._access.require(request, "management")
-        return json_answer({"name": self._broker.cluster_name})
+        return json_response({"name": self._broker.cluster_name})
 
     async def put_name(self, request: web.Request) -> web.Response:
         """Set the cluster's name. New connections see it."""

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from leveret.broker.config.options import OPTIONS
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 
 _SECRET: Final = "********"
@@ -35,7 +35,7 @@ class Configuration:
     async def show(self, request: web.Request) -> web.Response:
         """Show all options with their values at startup."""
         self._access.require(request, "administrator")
-        return json_answer({name: self._value(name, option.secret) for name, option in OPTIONS.items()})
+        return json_response({name: self._value(name, option.secret) for name, option in OPTIONS.items()})
 
     def _value(self, name: str, secret: bool) -> _Json:
         value: object = reduce(getattr, name.split("."), self._settings)

@@ -9,9 +9,9 @@ from aiohttp import web
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import not_authorised
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 
@@ -36,7 +36,7 @@ class ConnectionActions:
 
     async def show(self, request: web.Request) -> web.Response:
         """List the connections of a user, with few columns."""
-        return json_answer([self._describe(connection) for connection in self._find(request)])
+        return json_response([self._describe(connection) for connection in self._find(request)])
 
     async def close(self, request: web.Request) -> web.Response:
         """Close the connections of a user, if any. The header X-Reason has the reason."""

@@ -10,14 +10,14 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.documents.clients import client_provided_name, connection_document, short_connection
 from leveret.broker.management.http.errors import not_authorised, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.switches import stats_are_disabled
+from leveret.broker.management.http.stats_switches import stats_are_disabled
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 
 _REASON: Final = "Closed via management plugin"
@@ -46,18 +46,18 @@ class Connections:
     async def list(self, request: web.Request) -> web.Response:
         """List all connections. Without the tag monitoring, the user's own."""
         user = self._access.require(request, "management")
-        return await self._answer(request, visible_connections(self._broker.connections, user, request))
+        return await self._list(request, visible_connections(self._broker.connections, user, request))
 
     async def list_of_vhost(self, request: web.Request) -> web.Response:
         """List the connections to a virtual host."""
         user, vhost = self._access.require_vhost(request)
         connections = visible_connections(self._broker.connections, user, request)
-        return await self._answer(request, [each for each in connections if each.vhost_name == vhost.name])
+        return await self._list(request, [each for each in connections if each.vhost_name == vhost.name])
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the connection of a name."""
         _, connection = self._find(request)
-        return object_answer(request, self._describe(request)(connection))
+        return object_response(request, self._describe(request)(connection))
 
     async def close(self, request: web.Request) -> web.Response:
         """Close a connection. The header X-Reason has the reason."""
@@ -68,7 +68,7 @@ class Connections:
         connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
         return web.Response(status=204)
 
-    async def _answer(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
+    async def _list(self, request: web.Request, connections: Iterable[ClientConnection]) -> web.Response:
         view = View(
             self._describe(request),
             order=lambda connection: (connection.vhost_name, connection.name),
@@ -81,7 +81,7 @@ class Connections:
             },
             alias=client_provided_name,
         )
-        return await list_answer(request, connections, view, paginated=True)
+        return await list_response(request, connections, view, paginated=True)
 
     def _describe(self, request: web.Request) -> Callable[[ClientConnection], dict[str, Any]]:
         if stats_are_disabled(request):

@@ -16,10 +16,10 @@ from leveret.broker.core.long_json import parse_json_in_steps
 from leveret.broker.core.slices import in_slices, result_of, take_slowly
 from leveret.broker.definitions import export_steps, import_steps, vhost_export_steps
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.answers import encode, json_text_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
+from leveret.broker.management.http.responses import encode, json_text_response
 from leveret.broker.management.http.routes import resource
 
 _MALFORMED: Final = "failed_to_parse_json"
@@ -44,16 +44,16 @@ class Definitions:
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
         return [
-            *resource("definitions", GET=self.export, POST=self.load),
+            *resource("definitions", GET=self.export_all, POST=self.import_all),
             # The old name of the resource.
-            *resource("all-configuration", GET=self.export, POST=self.load),
-            *resource("definitions/{vhost}", GET=self.export_vhost, POST=self.load_vhost),
+            *resource("all-configuration", GET=self.export_all, POST=self.import_all),
+            *resource("definitions/{vhost}", GET=self.export_vhost, POST=self.import_vhost),
         ]
 
-    async def export(self, request: web.Request) -> web.Response:
+    async def export_all(self, request: web.Request) -> web.Response:
         """Export all definitions of the broker."""
         self._require(request)
-        return await _document(request, export_steps(self._broker, self._accounts))
+        return await _export_response(request, export_steps(self._broker, self._accounts))
 
     async def export_vhost(self, request: web.Request) -> web.Response:
         """Export the definitions of one virtual host."""
@@ -61,37 +61,37 @@ class Definitions:
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise bad_request("vhost_not_found")
-        return await _document(request, vhost_export_steps(vhost))
+        return await _export_response(request, vhost_export_steps(vhost))
 
-    async def load(self, request: web.Request) -> web.Response:
+    async def import_all(self, request: web.Request) -> web.Response:
         """Import definitions. Existing objects stay."""
         user = self._require(request)
         document, redirect = await _read(request)
         new = _names(document, "vhosts") - set(self._broker.vhosts)
         try:
-            await self._load(document)
+            await self._import(document)
         finally:
-            self._permit(user, new)
-        return _done(redirect)
+            self._grant_permissions(user, new)
+        return _imported(redirect)
 
-    async def load_vhost(self, request: web.Request) -> web.Response:
+    async def import_vhost(self, request: web.Request) -> web.Response:
         """Import definitions into one virtual host, whichever virtual host they were exported from."""
         self._require(request)
         name = request.match_info["vhost"]
         if name not in self._broker.vhosts:
             raise missing("vhost_not_found")
         document, redirect = await _read(request)
-        await self._load(for_vhost(document, name))
-        return _done(redirect)
+        await self._import(for_vhost(document, name))
+        return _imported(redirect)
 
-    async def _load(self, document: Mapping[str, Any]) -> None:
+    async def _import(self, document: Mapping[str, Any]) -> None:
         steps = import_steps(document, self._broker, self._accounts, is_strict=True)
         try:
             await take_slowly(steps)
         except DefinitionsError as error:
             raise bad_request(error.reason) from None
 
-    def _permit(self, user: User, vhosts: Iterable[str]) -> None:
+    def _grant_permissions(self, user: User, vhosts: Iterable[str]) -> None:
         """Give a user all permissions in the virtual hosts that it created, unless the document has others."""
         for name in vhosts:
             if name in self._broker.vhosts and self._accounts.permissions(user.name, name) is None:
@@ -119,7 +119,7 @@ def _names(document: Mapping[str, Any], section: str) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
-async def _document(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> web.Response:
+async def _export_response(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> web.Response:
     """Return the response with the document, encoded in slices."""
     parts = []
     for key, value in pieces:
@@ -128,7 +128,7 @@ async def _document(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> 
             parts.append(f"{encode(key)}:[{','.join(entries)}]")
         else:
             parts.append(f"{encode(key)}:{encode(value)}")
-    response = json_text_answer(f"{{{','.join(parts)}}}")
+    response = json_text_response(f"{{{','.join(parts)}}}")
     name = request.query.get("download")
     if name:
         response.headers["content-disposition"] = f"attachment; filename={_NOT_IN_FILE_NAME.sub(' ', name).strip()}"
@@ -160,7 +160,7 @@ async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
     return document, redirect
 
 
-def _done(redirect: str | None) -> web.Response:
+def _imported(redirect: str | None) -> web.Response:
     if redirect is None or _OWN_PATH.fullmatch(redirect) is None:
         return web.Response(status=204)
     return web.Response(status=303, headers={"location": redirect})

@@ -14,7 +14,6 @@ from leveret.broker.core.names import strip_line_ends
 from leveret.broker.core.publisher import publish
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.bodies import (
     check_length,
     read_arguments,
@@ -28,6 +27,7 @@ from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.permissions import DEFAULT_EXCHANGE
 from leveret.protocol.faults import AmqpFault, precondition_failed
@@ -103,7 +103,7 @@ class ExchangeActions:
         except AmqpFault as fault:
             raise bad_request(str(fault)) from None
         await wait_until_stored(self._broker)
-        return json_answer({"routed": routed})
+        return json_response({"routed": routed})
 
     def _publish(
         self, user: User, vhost: VirtualHost, name: str, routing_key: str, header: tuple[bytes, str | None], body: bytes

@@ -5,15 +5,15 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
 from leveret.broker.management.http.documents.topology import exchange_document
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.switches import stats_are_disabled
+from leveret.broker.management.http.stats_switches import stats_are_disabled
 
 
 class Exchanges:
@@ -50,7 +50,7 @@ class Exchanges:
                 "durable": lambda exchange: exchange.durable,
             },
         )
-        return await list_answer(request, exchanges, view, paginated=True)
+        return await list_response(request, exchanges, view, paginated=True)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one exchange."""
@@ -59,7 +59,7 @@ class Exchanges:
         if exchange is None:
             raise not_found()
         document = exchange_document(exchange, self._rates(request))
-        return object_answer(request, {**document, "incoming": [], "outgoing": []})
+        return object_response(request, {**document, "incoming": [], "outgoing": []})
 
     def _rates(self, request: web.Request) -> Rates | None:
         return None if stats_are_disabled(request) else Rates(request, self._broker)

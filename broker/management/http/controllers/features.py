@@ -6,10 +6,10 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 
 _QUORUM: Final = "https://www.rabbitmq.com/quorum-queues.html"
@@ -68,7 +68,7 @@ class Features:
             for name, description, page, application in _FLAGS
         ]
         view = View[dict[str, str]](lambda flag: flag, order=lambda flag: flag["name"])
-        return await list_answer(request, flags, view)
+        return await list_response(request, flags, view)
 
     async def enable(self, request: web.Request) -> web.Response:
         """Accept enabling an existing flag, which always is enabled."""
@@ -80,7 +80,7 @@ class Features:
     async def list_deprecated(self, request: web.Request) -> web.Response:
         """List deprecated features, of which there are none."""
         self._access.require(request, "management")
-        return json_answer([])
+        return json_response([])
 
     async def reset(self, request: web.Request) -> web.Response:
         """Accept a reset of statistics, as RabbitMQ's pages send it. Counters are not reset."""

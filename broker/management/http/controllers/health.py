@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.documents.overview import listeners
 from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 
 #: Names of protocols that clients use, with the protocol name of the listener.
@@ -69,7 +69,7 @@ class HealthChecks:
         self._access.login(request)
         resources = sorted(self._broker.alarms.resources)
         if not resources:
-            return json_answer(_OK)
+            return json_response(_OK)
         alarms = [{"node": self._node.name, "resource": resource} for resource in resources]
         return _failed("There are alarms in effect in the cluster", alarms=alarms)
 
@@ -84,7 +84,7 @@ class HealthChecks:
         except (ValueError, OverflowError):
             raise bad_request("Invalid expiration value.") from None
         expired = await asyncio.get_running_loop().run_in_executor(None, self._expiring, limit)
-        return _failed("Certificates expiring", expired=expired) if expired else json_answer(_OK)
+        return _failed("Certificates expiring", expired=expired) if expired else json_response(_OK)
 
     def _expiring(self, limit: datetime) -> list[dict[str, Any]]:
         """Return the encrypted listeners if one of their certificates expires before a time."""
@@ -109,7 +109,7 @@ class HealthChecks:
             raise bad_request("Invalid port") from None
         ports = [listener["port"] for listener in listeners(self._node)]
         if port in ports:
-            return json_answer({"status": "ok", "port": port})
+            return json_response({"status": "ok", "port": port})
         return _failed("No active listener", missing=port, ports=ports)
 
     async def protocol(self, request: web.Request) -> web.Response:
@@ -119,26 +119,26 @@ class HealthChecks:
         protocol = _PROTOCOLS.get(asked.lower(), asked)
         protocols = [listener["protocol"] for listener in listeners(self._node)]
         if protocol in protocols:
-            return json_answer({"status": "ok", "protocol": protocol})
+            return json_response({"status": "ok", "protocol": protocol})
         return _failed("No active listener", missing=protocol, protocols=protocols)
 
     async def always_ok(self, request: web.Request) -> web.Response:
         """Respond with 200: the check holds while the broker responds."""
         self._access.login(request)
-        return json_answer(_OK)
+        return json_response(_OK)
 
     async def single_node(self, request: web.Request) -> web.Response:
         """Respond with 200: the check is about other nodes, and there are none."""
         self._access.login(request)
-        return json_answer(_SINGLE)
+        return json_response(_SINGLE)
 
     async def node(self, request: web.Request) -> web.Response:
         """Respond with 200: the node responds."""
         self._access.login(request)
         if request.match_info.get("node", self._node.name) != self._node.name:
             raise not_found()
-        return json_answer(_OK)
+        return json_response(_OK)
 
 
 def _failed(reason: str, **findings: Any) -> web.Response:
-    return json_answer({"status": "failed", "reason": reason, **findings}, status=503)
+    return json_response({"status": "failed", "reason": reason, **findings}, status=503)

@@ -9,10 +9,10 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.export import vhost_limits
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.bodies import require_keys
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, missing, not_found
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
 
@@ -48,7 +48,7 @@ class Limits:
         limits = [(vhost, vhost_limits(vhost)) for vhost in vhosts]
         # In the list of all virtual hosts, RabbitMQ shows removed limits as an empty list.
         lists_all = "vhost" not in request.match_info
-        return json_answer(
+        return json_response(
             [
                 {"vhost": vhost.name, "value": value or []}
                 for vhost, value in limits
@@ -95,7 +95,7 @@ class Limits:
         if name is not None and name not in self._accounts.users:
             raise not_found()
         limits = [(user.name, user_limits(user)) for user in self._accounts.users.values() if name in (None, user.name)]
-        return json_answer([{"user": user, "value": value} for user, value in limits if value])
+        return json_response([{"user": user, "value": value} for user, value in limits if value])
 
     async def put_user(self, request: web.Request) -> web.Response:
         """Set a limit to ``value``. A negative number means no limit. It applies to open connections, too."""

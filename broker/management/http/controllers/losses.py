@@ -23,7 +23,7 @@ from leveret.broker.management.http.documents.losses import (
     losses_within,
 )
 from leveret.broker.management.http.errors import bad_request
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.rates import Rates
 from leveret.broker.management.http.routes import resource
 
@@ -61,7 +61,7 @@ class Losses:
             name=lambda loss: loss.name or "",
         )
         totals = {"totals": loss_totals(losses, self._broker.losses_since, now, age)}
-        return await list_answer(request, losses, view, paginated=True, extra=totals)
+        return await list_response(request, losses, view, paginated=True, extra=totals)
 
 
 def _read_age(request: web.Request) -> int | None:

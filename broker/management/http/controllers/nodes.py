@@ -7,16 +7,16 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.core.slices import in_slices
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.census import count_all
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.documents.memory import MemoryBreakdown
 from leveret.broker.management.http.documents.overview import node_document, short_node
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.switches import stats_are_disabled
+from leveret.broker.management.http.stats_switches import stats_are_disabled
 
 
 class Nodes:
@@ -45,7 +45,7 @@ class Nodes:
         self._access.require(request, "monitoring")
         document = await self._describe(request)
         view = View[dict[str, Any]](lambda each: each, order=lambda each: each["name"])
-        return await list_answer(request, [document], view)
+        return await list_response(request, [document], view)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the node; with ``memory=true`` also its memory breakdown."""
@@ -53,17 +53,17 @@ class Nodes:
         document = await self._describe(request)
         if request.query.get("memory") == "true":
             document["memory"] = (await self._break_down()).document()
-        return object_answer(request, document)
+        return object_response(request, document)
 
     async def memory(self, request: web.Request) -> web.Response:
         """Show the memory breakdown in bytes."""
         self._require_node(request)
-        return object_answer(request, {"memory": (await self._break_down()).document()})
+        return object_response(request, {"memory": (await self._break_down()).document()})
 
     async def memory_shares(self, request: web.Request) -> web.Response:
         """Show the memory breakdown in per cent."""
         self._require_node(request)
-        return object_answer(request, {"memory": (await self._break_down()).shares()})
+        return object_response(request, {"memory": (await self._break_down()).shares()})
 
     def _require_node(self, request: web.Request) -> None:
         self._access.require(request, "monitoring")

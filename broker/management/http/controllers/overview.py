@@ -10,13 +10,13 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.answers import json_answer, object_answer
 from leveret.broker.management.http.census import count_all
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.documents.overview import listeners, overview_document, overview_stats, web_contexts
 from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.switches import stats_are_disabled, totals_are_enabled
+from leveret.broker.management.http.stats_switches import stats_are_disabled, totals_are_enabled
 
 
 class Overview:
@@ -65,17 +65,17 @@ class Overview:
         if sees_all and not disabled:
             document["listeners"] = listeners(context.node)
             document["contexts"] = web_contexts(context.node, context.settings, with_node=True)
-        return object_answer(request, document)
+        return object_response(request, document)
 
     async def version(self, request: web.Request) -> web.Response:
         """Show the version of the API, which newer clients request first."""
         self._access.require(request, "management")
-        return json_answer(overview_document(self._broker, self._context.node)["rabbitmq_version"])
+        return json_response(overview_document(self._broker, self._context.node)["rabbitmq_version"])
 
     async def extensions(self, request: web.Request) -> web.Response:
         """List the extensions of RabbitMQ's web pages."""
         self._access.require(request, "management")
-        return json_answer([{"javascript": "dispatcher.js"}])
+        return json_response([{"javascript": "dispatcher.js"}])
 
     def _object_totals(self, user: User, sees_all: bool) -> dict[str, Any]:
         vhosts = [vhost for vhost in self._broker.vhosts.values() if sees_all or self._access.can_see(user, vhost.name)]

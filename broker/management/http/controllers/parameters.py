@@ -16,12 +16,12 @@ from leveret.broker.core.export import export_parameters, policy_value
 from leveret.broker.core.slices import take_slowly
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.bodies import check_depth, check_length, require_keys
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.patterns import compile_in_thread
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.keys import format_json_term
 from leveret.policies.limits import VHOST_LIMITS, refuse_limits
@@ -62,19 +62,19 @@ class Parameters:
         component = request.match_info.get("component")
         vhosts = [vhost for vhost in self._broker.vhosts.values() if self._access.can_see(user, vhost.name)]
         found = [entry for vhost in vhosts for entry in _entries(vhost, component)]
-        return await list_answer(request, found, _VIEW)
+        return await list_response(request, found, _VIEW)
 
     async def list_vhost(self, request: web.Request) -> web.Response:
         """List the parameters of one component in one virtual host."""
-        _, vhost = self._open(request)
-        return await list_answer(request, _entries(vhost, request.match_info["component"]), _VIEW)
+        _, vhost = self._require_vhost(request)
+        return await list_response(request, _entries(vhost, request.match_info["component"]), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one parameter."""
-        _, vhost = self._open(request)
+        _, vhost = self._require_vhost(request)
         for entry in _entries(vhost, request.match_info["component"]):
             if entry["name"] == request.match_info["name"]:
-                return object_answer(request, entry)
+                return object_response(request, entry)
         raise not_found()
 
     async def put(self, request: web.Request) -> web.Response:
@@ -102,7 +102,7 @@ class Parameters:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a parameter."""
-        _, vhost = self._open(request)
+        _, vhost = self._require_vhost(request)
         component, name = request.match_info["component"], request.match_info["name"]
         if component == "policy":
             raise bad_request("policies may not be cleared using this method")
@@ -115,7 +115,7 @@ class Parameters:
             self._broker.save_vhost(vhost)
         return web.Response(status=204)
 
-    def _open(self, request: web.Request) -> tuple[User, VirtualHost]:
+    def _require_vhost(self, request: web.Request) -> tuple[User, VirtualHost]:
         user = self._access.require(request, "policymaker")
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
@@ -148,7 +148,7 @@ class Parameters:
         """List all global parameters."""
         self._access.require(request, "policymaker")
         found = [{"name": name, "value": value} for name, value in self._broker.global_parameters.values.items()]
-        return await list_answer(request, found, _GLOBAL_VIEW)
+        return await list_response(request, found, _GLOBAL_VIEW)
 
     async def show_global(self, request: web.Request) -> web.Response:
         """Show one global parameter."""
@@ -156,7 +156,7 @@ class Parameters:
         name, values = request.match_info["name"], self._broker.global_parameters.values
         if name not in values:
             raise not_found()
-        return object_answer(request, {"value": values[name], "name": name})
+        return object_response(request, {"value": values[name], "name": name})
 
     async def put_global(self, request: web.Request) -> web.Response:
         """Set a global parameter to ``value``."""

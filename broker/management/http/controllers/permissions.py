@@ -8,12 +8,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.bodies import read_text, require_keys
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.patterns import compile_in_thread
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import Permissions as Granted
@@ -52,25 +52,25 @@ class Permissions:
 
     async def list(self, request: web.Request) -> web.Response:
         """List all permissions, those of a user, or those in a virtual host."""
-        user, vhost = self._named(request)
+        user, vhost = self._optional_names(request)
         found = [
             _describe(user_name, vhost_name, granted)
             for (user_name, vhost_name), granted in self._accounts.all_permissions.items()
             if user in (None, user_name) and vhost in (None, vhost_name)
         ]
-        return await list_answer(request, found, _VIEW)
+        return await list_response(request, found, _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show the permissions of a user in a virtual host."""
-        user, vhost = self._both(request)
+        user, vhost = self._names(request)
         granted = self._accounts.permissions(user, vhost)
         if granted is None:
             raise not_found()
-        return object_answer(request, _describe(user, vhost, granted))
+        return object_response(request, _describe(user, vhost, granted))
 
     async def put(self, request: web.Request) -> web.Response:
         """Set the permissions of a user in a virtual host. The body has configure, write and read."""
-        user, vhost = self._both(request)
+        user, vhost = self._names(request)
         document = await read_object(request)
         self._check_exist(user, vhost)
         require_keys(document, "configure", "write", "read")
@@ -86,7 +86,7 @@ class Permissions:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear the permissions of a user in a virtual host. Its connections stay open without permissions."""
-        user, vhost = self._both(request)
+        user, vhost = self._names(request)
         if self._accounts.permissions(user, vhost) is None:
             raise not_found()
         self._accounts.clear_permissions(user, vhost)
@@ -96,20 +96,20 @@ class Permissions:
 
     async def list_topic(self, request: web.Request) -> web.Response:
         """List all topic permissions, those of a user, or those in a virtual host."""
-        user, vhost = self._named(request)
-        return await list_answer(request, self._topic(user, vhost), _VIEW)
+        user, vhost = self._optional_names(request)
+        return await list_response(request, self._topic(user, vhost), _VIEW)
 
     async def show_topic(self, request: web.Request) -> web.Response:
         """List the topic permissions of a user in a virtual host, one entry for each exchange."""
-        user, vhost = self._both(request)
+        user, vhost = self._names(request)
         found = self._topic(user, vhost)
         if not found:
             raise not_found()
-        return await list_answer(request, found, _VIEW)
+        return await list_response(request, found, _VIEW)
 
     async def put_topic(self, request: web.Request) -> web.Response:
         """Set the routing keys that a user may use on a topic exchange. The body has exchange, write and read."""
-        user, vhost = self._both(request)
+        user, vhost = self._names(request)
         document = await read_object(request)
         self._check_exist(user, vhost)
         require_keys(document, "exchange", "write", "read")
@@ -125,7 +125,7 @@ class Permissions:
 
     async def delete_topic(self, request: web.Request) -> web.Response:
         """Clear the topic permissions of a user in a virtual host, on one exchange or on all."""
-        user, vhost = self._both(request)
+        user, vhost = self._names(request)
         if not self._topic(user, vhost):
             raise not_found()
         self._accounts.clear_topic_permissions(user, vhost, request.match_info.get("exchange"))
@@ -140,7 +140,7 @@ class Permissions:
             if user in (None, user_name) and vhost in (None, vhost_name)
         ]
 
-    def _named(self, request: web.Request) -> tuple[str | None, str | None]:
+    def _optional_names(self, request: web.Request) -> tuple[str | None, str | None]:
         """Return the user and the virtual host in the path, which must exist; None for all."""
         self._access.require(request, "administrator")
         user, vhost = request.match_info.get("user"), request.match_info.get("vhost")
@@ -150,7 +150,7 @@ class Permissions:
             raise not_found()
         return user, vhost
 
-    def _both(self, request: web.Request) -> tuple[str, str]:
+    def _names(self, request: web.Request) -> tuple[str, str]:
         self._access.require(request, "administrator")
         return request.match_info["user"], request.match_info["vhost"]
 

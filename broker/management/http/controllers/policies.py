@@ -14,11 +14,11 @@ from leveret.broker.core.policy_preview import Preview, preview_policy
 from leveret.broker.core.slices import in_slices, take_slowly
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import encode, json_text_answer, object_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.patterns import compile_in_thread
+from leveret.broker.management.http.responses import encode, json_text_response, object_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
@@ -55,23 +55,23 @@ class Policies:
         operator = _operator(request)
         policies = [(vhost, policy) for vhost in vhosts for policy in vhost.policies.table(operator).values()]
         if request.query.get("counts") != "true":
-            return await list_answer(request, policies, _VIEW)
+            return await list_response(request, policies, _VIEW)
         counted: Counter[tuple[str, str, str]] = Counter()
         await take_slowly(count_in_force(vhosts, operator, counted))
         view = replace(_VIEW, describe=lambda placed: {**_describe(placed), **_counts(placed, counted)})
-        return await list_answer(request, policies, view)
+        return await list_response(request, policies, view)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one policy, to users that may change it. The list is for all users."""
-        operator, vhost = self._open(request)
+        operator, vhost = self._require_vhost(request)
         policy = vhost.policies.table(operator).get(request.match_info["name"])
         if policy is None:
             raise not_found()
-        return object_answer(request, _describe((vhost, policy)))
+        return object_response(request, _describe((vhost, policy)))
 
     async def put(self, request: web.Request) -> web.Response:
         """Add or replace a policy; with dry_run=true only preview the effect."""
-        operator, vhost = self._open(request)
+        operator, vhost = self._require_vhost(request)
         document = await read_object(request)
         await compile_in_thread(document.get("pattern"))
         try:
@@ -88,7 +88,7 @@ class Policies:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
-        operator, vhost = self._open(request)
+        operator, vhost = self._require_vhost(request)
         name = request.match_info["name"]
         was_unrestored = vhost.unrestored.delete("operator_policy" if operator else "policy", name)
         steps = vhost.policies.clear_in_steps(name, operator)
@@ -99,7 +99,7 @@ class Policies:
         await take_slowly(steps)
         return web.Response(status=204)
 
-    def _open(self, request: web.Request) -> tuple[bool, VirtualHost]:
+    def _require_vhost(self, request: web.Request) -> tuple[bool, VirtualHost]:
         operator = _operator(request)
         user = self._access.require(request, "administrator" if operator else "policymaker")
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
@@ -126,7 +126,7 @@ async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Re
             "dead_lettered": sum(preview.drop.messages for preview in previews if preview.dead_letters_to is not None),
         },
     }
-    return json_text_answer(f'{encode(summary)[:-1]},"queues":[{",".join(queues)}]}}')
+    return json_text_response(f'{encode(summary)[:-1]},"queues":[{",".join(queues)}]}}')
 
 
 def _describe_preview(preview: Preview) -> dict[str, Any]:

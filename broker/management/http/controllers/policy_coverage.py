@@ -13,7 +13,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.slices import in_slices
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.routes import resource
 
 _FLAGS: Final = {"true": True, "false": False}
@@ -47,7 +47,7 @@ class PolicyCoverage:
         policy = vhost.policies.table(operator).get(request.match_info["name"])
         if policy is None:
             raise not_found()
-        return await _answer(request, covered_queues(vhost, policy, operator))
+        return await _list(request, covered_queues(vhost, policy, operator))
 
     async def exchanges(self, request: web.Request) -> web.Response:
         """List the exchanges that match a policy's pattern, with the same fields."""
@@ -55,10 +55,10 @@ class PolicyCoverage:
         policy = vhost.policies.policies.get(request.match_info["name"])
         if policy is None:
             raise not_found()
-        return await _answer(request, covered_exchanges(vhost, policy))
+        return await _list(request, covered_exchanges(vhost, policy))
 
 
-async def _answer(request: web.Request, candidates: Iterator[Covered | None]) -> web.Response:
+async def _list(request: web.Request, candidates: Iterator[Covered | None]) -> web.Response:
     wanted = request.query.get("in_force")
     if wanted is not None and wanted not in _FLAGS:
         raise bad_request(f"Invalid in_force: {wanted}, must be true or false")
@@ -67,7 +67,7 @@ async def _answer(request: web.Request, candidates: Iterator[Covered | None]) ->
         async for covered in in_slices(candidates)
         if covered is not None and (wanted is None or covered.in_force is _FLAGS[wanted])
     ]
-    return await list_answer(request, found, View(_describe, order=_name, name=_name), paginated=True)
+    return await list_response(request, found, View(_describe, order=_name, name=_name), paginated=True)
 
 
 def _name(covered: Covered) -> str:

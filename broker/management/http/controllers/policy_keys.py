@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.management.http.context import RequestContext
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.arguments import ARGUMENTS, Argument
 from leveret.policies.keys import KEYS, Merge, PolicyKey, operator_replaces
@@ -36,13 +36,13 @@ class PolicyKeys:
     async def keys(self, request: web.Request) -> web.Response:
         """List the keys of policies."""
         self._access.require(request, "management")
-        return await list_answer(request, KEYS.values(), View[PolicyKey](_describe_key, order=lambda key: key.name))
+        return await list_response(request, KEYS.values(), View[PolicyKey](_describe_key, order=lambda key: key.name))
 
     async def arguments(self, request: web.Request) -> web.Response:
         """List the arguments of queues."""
         self._access.require(request, "management")
         view = View[Argument](_describe_argument, order=lambda argument: argument.name)
-        return await list_answer(request, ARGUMENTS.values(), view)
+        return await list_response(request, ARGUMENTS.values(), view)
 
 
 def _describe_key(key: PolicyKey) -> dict[str, Any]:

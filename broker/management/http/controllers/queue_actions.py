@@ -62,7 +62,7 @@ class QueueActions:
         if_empty = request.query.get("if-empty") == "true"
         if self._delete_unrestored(request, if_empty):
             return web.Response(status=204)
-        vhost, queue = self._open(request, "configure")
+        vhost, queue = self._require_queue(request, "configure")
         if_unused = request.query.get("if-unused") == "true"
         if (if_empty or if_unused) and not queue.supports_conditional_delete:
             raise not_implemented(
@@ -78,7 +78,7 @@ class QueueActions:
 
     async def purge(self, request: web.Request) -> web.Response:
         """Drop the ready messages of a queue."""
-        _, queue = self._open(request, "read")
+        _, queue = self._require_queue(request, "read")
         queue.purge()
         return web.Response(status=204)
 
@@ -104,7 +104,7 @@ class QueueActions:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
         return vhost.unrestored.delete("queue", name)
 
-    def _open(self, request: web.Request, kind: str) -> tuple[VirtualHost, Queue]:
+    def _require_queue(self, request: web.Request, kind: str) -> tuple[VirtualHost, Queue]:
         """Return the queue in the path if the user has a permission on it."""
         user, vhost = self._access.require_vhost_for_change(request)
         queue = vhost.queues.get(request.match_info["name"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.queues.explanation import explain_queue
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
 
 
@@ -31,4 +31,4 @@ class QueueExplanations:
         queue = vhost.queues.get(request.match_info["name"])
         if queue is None:
             raise not_found()
-        return object_answer(request, explain_queue(queue, vhost.policies))
+        return object_response(request, explain_queue(queue, vhost.policies))

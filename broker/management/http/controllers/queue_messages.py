@@ -19,12 +19,12 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.slices import take_slowly
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import encode, json_answer, json_text_answer
 from leveret.broker.management.http.bodies import read_integer, read_text, require_keys
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.responses import encode, json_response, json_text_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.message_filter import FilterError, read_filter
 from leveret.protocol.faults import AmqpFault, ReplyCode, resource_locked
@@ -65,14 +65,14 @@ class QueueMessages:
             raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(_ACK_MODES)}.")
         try:
             self._access.check(user, vhost.name, "read", "queue", request.match_info["name"])
-            queue = _open(vhost, request.match_info["name"])
+            queue = _find_queue(vhost, request.match_info["name"])
         except AmqpFault as fault:
             raise _refusal(fault) from None
         if truncate is not None and truncate < 0:
             raise bad_request(f"truncate must be 0 or more, is {truncate}")
         record = partial(_record, vhost, user, queue, mode == "ack_requeue_false")
         messages = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, record)
-        return json_text_answer(f"[{','.join(messages)}]")
+        return json_text_response(f"[{','.join(messages)}]")
 
     async def move(self, request: web.Request) -> web.Response:
         """Move messages to another queue. The body has to, optionally limit and filter."""
@@ -89,13 +89,13 @@ class QueueMessages:
             raise bad_request(str(error)) from None
         self._access.check(user, vhost.name, "read", "queue", source_name)
         self._access.check(user, vhost.name, "write", "queue", target_name)
-        source, target = _open(vhost, source_name), _open(vhost, target_name)
+        source, target = _find_queue(vhost, source_name), _find_queue(vhost, target_name)
         if source is target:
             raise bad_request(f"queue '{target_name}' is source and target")
         move = Move(source, target, wanted, limit)
         await self._run(move)
         end = move.end or MoveEnd.EMPTY
-        return json_answer(
+        return json_response(
             {
                 "moved": move.moved,
                 "scanned": move.scanned,
@@ -115,7 +115,7 @@ class QueueMessages:
             move.finish()
 
 
-def _open(vhost: VirtualHost, name: str) -> Queue:
+def _find_queue(vhost: VirtualHost, name: str) -> Queue:
     queue = vhost.queue(name, None)
     check_locked(queue, None)
     if queue.consumers.single_active and not queue.allows_get_with_single_active:

@@ -10,14 +10,14 @@ from aiohttp import web
 from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.switches import stats_are_disabled, totals_are_enabled
+from leveret.broker.management.http.stats_switches import stats_are_disabled, totals_are_enabled
 
 
 class Queues:
@@ -45,7 +45,7 @@ class Queues:
     async def list(self, request: web.Request) -> web.Response:
         """List all queues, or those of one virtual host."""
         _, vhosts = self._access.listed_vhosts(request)
-        return await self._answer(request, vhosts)
+        return await self._list(request, vhosts)
 
     async def list_default(self, request: web.Request) -> web.Response:
         """List the queues of the virtual host ``/`` at ``/api/queues//``, which Celery Flower requests."""
@@ -53,7 +53,7 @@ class Queues:
         vhost = self._broker.vhosts.get("/")
         if vhost is None or not self._access.can_see(user, vhost.name):
             raise not_found()
-        return await self._answer(request, [vhost])
+        return await self._list(request, [vhost])
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one queue."""
@@ -62,16 +62,16 @@ class Queues:
         if queue is None:
             raise not_found()
         if stats_are_disabled(request):
-            return object_answer(request, queue_without_stats(queue, self._node, totals_are_enabled(request)))
+            return object_response(request, queue_without_stats(queue, self._node, totals_are_enabled(request)))
         rates = Rates(request, self._broker)
-        return object_answer(request, single_queue_document(queue, self._node, rates, self._consumer_timeout))
+        return object_response(request, single_queue_document(queue, self._node, rates, self._consumer_timeout))
 
-    async def _answer(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
+    async def _list(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
         queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
         describe = self._describe(request)
         if stats_are_disabled(request):
             # Columns that are not shown cannot be sorted by.
-            return await list_answer(request, queues, View(describe, order=_default_order), paginated=True)
+            return await list_response(request, queues, View(describe, order=_default_order), paginated=True)
         view = View(
             describe,
             order=_default_order,
@@ -93,7 +93,7 @@ class Queues:
                 "fill.percent": _fill,
             },
         )
-        return await list_answer(request, queues, view, paginated=True)
+        return await list_response(request, queues, view, paginated=True)
 
     def _describe(self, request: web.Request) -> Callable[[Queue], dict[str, Any]]:
         if stats_are_disabled(request):

@@ -6,10 +6,10 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import login_failed, not_found
 from leveret.broker.management.http.request_bodies import FORM_TYPE, read_form
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 
 
@@ -31,14 +31,14 @@ class Sessions:
             *resource("whoami", GET=self.whoami),
             *resource("login", POST=self.login),
             *resource("auth", GET=self.settings),
-            *resource("auth/attempts/{node}", GET=self.attempts, DELETE=self.forget_attempts),
-            *resource("auth/attempts/{node}/source", GET=self.attempts_by_source, DELETE=self.forget_attempts),
+            *resource("auth/attempts/{node}", GET=self.attempts, DELETE=self.reset_attempts),
+            *resource("auth/attempts/{node}/source", GET=self.attempts_by_source, DELETE=self.reset_attempts),
         ]
 
     async def whoami(self, request: web.Request) -> web.Response:
         """Show the user of the request."""
         user = self._access.require(request, "management")
-        return json_answer({"name": user.name, "tags": list(user.tags)})
+        return json_response({"name": user.name, "tags": list(user.tags)})
 
     async def login(self, request: web.Request) -> web.Response:
         """Check the name and password of a form.
@@ -53,11 +53,11 @@ class Sessions:
         if request.content_type != FORM_TYPE:
             # As in RabbitMQ, this is checked last.
             raise web.HTTPUnsupportedMediaType(text="")
-        return json_answer("ok")
+        return json_response("ok")
 
     async def settings(self, request: web.Request) -> web.Response:
         """Show how to log in. This needs no login."""
-        return json_answer({"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False})
+        return json_response({"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False})
 
     async def attempts(self, request: web.Request) -> web.Response:
         """List the number of login attempts by protocol."""
@@ -72,14 +72,14 @@ class Sessions:
             }
             for protocol, attempts in counted
         ]
-        return json_answer(found)
+        return json_response(found)
 
     async def attempts_by_source(self, request: web.Request) -> web.Response:
         """List login attempts by address and user: always empty, as in RabbitMQ by default."""
         self._require_node(request, "monitoring")
-        return json_answer([])
+        return json_response([])
 
-    async def forget_attempts(self, request: web.Request) -> web.Response:
+    async def reset_attempts(self, request: web.Request) -> web.Response:
         """Reset the counts of login attempts."""
         self._require_node(request, "administrator")
         self._accounts.attempts.reset()

@@ -11,12 +11,12 @@ from leveret.broker.auth.definitions import dump_user
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.answers import json_answer, object_answer
 from leveret.broker.management.http.bodies import check_length, read_flag, require_keys
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.connection_actions import close_connections
 from leveret.broker.management.http.errors import bad_request, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.management.http.routes import resource
 from leveret.policies.limits import USER_LIMITS, refuse_limits
 
@@ -49,14 +49,14 @@ class Users:
     async def list(self, request: web.Request) -> web.Response:
         """List all users."""
         self._access.require(request, "administrator")
-        return await list_answer(request, self._accounts.users.values(), _VIEW, paginated=True)
+        return await list_response(request, self._accounts.users.values(), _VIEW, paginated=True)
 
     async def list_without_permissions(self, request: web.Request) -> web.Response:
         """List the users without permissions in any virtual host."""
         self._access.require(request, "administrator")
         permitted = {user for user, _ in self._accounts.all_permissions}
         users = [user for user in self._accounts.users.values() if user.name not in permitted]
-        return await list_answer(request, users, _VIEW)
+        return await list_response(request, users, _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one user."""
@@ -64,7 +64,7 @@ class Users:
         user = self._accounts.users.get(request.match_info["user"])
         if user is None:
             raise not_found()
-        return object_answer(request, dump_user(user))
+        return object_response(request, dump_user(user))
 
     async def put(self, request: web.Request) -> web.Response:
         """Create a user, or replace its password and tags. Its permissions, limits and connections stay."""
@@ -101,7 +101,7 @@ class Users:
     async def hash(self, request: web.Request) -> web.Response:
         """Hash a password in the format of PUT. RabbitMQ 4 has this resource."""
         self._access.require(request, "administrator")
-        return json_answer({"ok": hash_password(request.match_info["password"])})
+        return json_response({"ok": hash_password(request.match_info["password"])})
 
     def _delete(self, name: str) -> bool:
         if name not in self._accounts.users:

@@ -11,17 +11,17 @@ from leveret.broker.core.slices import take_slowly
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.management.http.access import has_tag, read_object
-from leveret.broker.management.http.answers import object_answer
 from leveret.broker.management.http.bodies import check_length
 from leveret.broker.management.http.census import count_all
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.connection_actions import close_connections
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.errors import bad_request, not_found
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.switches import stats_are_disabled
+from leveret.broker.management.http.stats_switches import stats_are_disabled
 
 
 class VirtualHosts:
@@ -55,7 +55,7 @@ class VirtualHosts:
             order=lambda vhost: vhost.name,
             keys={"name": lambda vhost: vhost.name},
         )
-        return await list_answer(request, vhosts, view, paginated=True)
+        return await list_response(request, vhosts, view, paginated=True)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one virtual host."""
@@ -63,7 +63,7 @@ class VirtualHosts:
         vhost = self._broker.vhosts.get(request.match_info["vhost"])
         if vhost is None:
             raise not_found()
-        return object_answer(request, (await self._descriptions(request))(vhost))
+        return object_response(request, (await self._descriptions(request))(vhost))
 
     async def put(self, request: web.Request) -> web.Response:
         """Create a virtual host, or change its metadata. Its creator gets all permissions in it."""

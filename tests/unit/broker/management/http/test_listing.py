@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.broker.core.slices import in_slices
-from leveret.broker.management.http.listing import View, list_answer
+from leveret.broker.management.http.listing import View, list_response
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ VIEW = View[Thing](
 
 async def listed(query: str, things: list[Thing], paginated: bool = True) -> Any:
     request = make_mocked_request("GET", f"/api/things?{query}")
-    answer = await list_answer(request, things, VIEW, paginated)
+    answer = await list_response(request, things, VIEW, paginated)
     if isinstance(answer.body, bytes):
         return json.loads(answer.body)
     assert answer.body is not None
@@ -114,7 +114,7 @@ async def test_a_pattern_that_takes_too_long_matches_nothing() -> None:
 async def test_long_lists_are_sent_in_pieces() -> None:
     things = [Thing(f"{place:05}") for place in range(10_000)]
     request = make_mocked_request("GET", "/api/things")
-    answer = await list_answer(request, things, VIEW)
+    answer = await list_response(request, things, VIEW)
     assert not isinstance(answer.body, bytes)
     assert names(await listed("", things)) == [thing.name for thing in things]
 

@@ -12,9 +12,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from leveret.broker.management.http.answers import json_answer
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.middleware import format_responses, save_after_changes
+from leveret.broker.management.http.responses import json_response
 from leveret.broker.management.http.routes import resource
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 
@@ -23,7 +23,7 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 async def echo(request: web.Request) -> web.Response:
-    return json_answer({key: value for key, value in request.match_info.items() if key != "slash_"})
+    return json_response({key: value for key, value in request.match_info.items() if key != "slash_"})
 
 
 def raising(error: Callable[[], Exception]) -> Handler:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from leveret.broker.management.http.answers import ChunkedBody, LongText, object_answer, select, wanted_columns
+from leveret.broker.management.http.responses import ChunkedBody, LongText, object_response, select, wanted_columns
 
 DOCUMENT = {"a": 1, "b": {"c": 2, "d": {"e": 3}}, "f": [{"g": 4, "h": 5}, {"h": 6}], "i": None}
 
@@ -34,7 +34,7 @@ def test_columns(columns: str, selected: Any) -> None:
 
 @pytest.mark.parametrize("query", ["", "?column=a"])
 def test_no_columns_are_all(query: str) -> None:
-    answer = object_answer(make_mocked_request("GET", f"/api/x{query}"), DOCUMENT)
+    answer = object_response(make_mocked_request("GET", f"/api/x{query}"), DOCUMENT)
     assert isinstance(answer.body, bytes)
     assert json.loads(answer.body) == DOCUMENT
     assert answer.headers["content-type"] == "application/json"
@@ -44,7 +44,7 @@ def test_short_texts_are_one_body() -> None:
     text = LongText()
     for part in ("[", "1", "]"):
         text.add(part)
-    assert text.answer().body == b"[1]"
+    assert text.response().body == b"[1]"
 
 
 def test_long_texts_are_pieces() -> None:
@@ -52,7 +52,7 @@ def test_long_texts_are_pieces() -> None:
     parts = ["é" * 1000] * 500
     for part in parts:
         text.add(part)
-    body = text.answer().body
+    body = text.response().body
     assert isinstance(body, ChunkedBody)
     assert body.decode() == "".join(parts)
     assert body.size == len("".join(parts).encode())

@@ -22,12 +22,12 @@ def encode(document: object) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def json_answer(document: object, status: int = 200) -> web.Response:
+def json_response(document: object, status: int = 200) -> web.Response:
     """Return a response with a document as JSON."""
-    return json_text_answer(encode(document), status)
+    return json_text_response(encode(document), status)
 
 
-def json_text_answer(text: str, status: int = 200) -> web.Response:
+def json_text_response(text: str, status: int = 200) -> web.Response:
     """Return a response whose body is already encoded as JSON."""
     # Names may not be UTF-8; the response must be.
     return web.Response(
@@ -50,7 +50,7 @@ class LongText:
         if self._size >= _PIECE_SIZE:
             self._pieces.append(self._encode_added())
 
-    def answer(self) -> web.Response:
+    def response(self) -> web.Response:
         """Return the response with all text; a long one is sent in pieces."""
         rest = self._encode_added()
         body = ChunkedBody([*self._pieces, rest]) if self._pieces else rest
@@ -85,10 +85,10 @@ class ChunkedBody(Payload):
             await asyncio.sleep(0)
 
 
-def object_answer(request: web.Request, document: Mapping[str, Any]) -> web.Response:
+def object_response(request: web.Request, document: Mapping[str, Any]) -> web.Response:
     """Return a response with one object, or with the columns of it that the request selects."""
     columns = wanted_columns(request)
-    return json_answer(document if columns is None else select(document, columns))
+    return json_response(document if columns is None else select(document, columns))
 
 
 def wanted_columns(request: web.Request) -> Columns | None:
