@@ -29,7 +29,7 @@ _FORM_SECONDS: Final = 5.0
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 #: Maximum size of definitions; a large broker has tens of thousands of entries.
 _FILE_BYTES: Final = 64 * 1024 * 1024
-#: Time for a body of maximum size on a slow line. A body that makes no progress.
+#: Time for a body of maximum size on a slow line. A stalled body is aborted earlier, by ConnectionWatch.
 _BODY_SECONDS: Final = 60.0
 _FILE_SECONDS: Final = 600.0
 #: Maximum size of the other fields of an upload.

@@ -29,7 +29,7 @@ def test_arguments_make_a_hash_of_six_characters() -> None:
     assert len({key("r", one), key("r", two), key("r"), key("s", one)}) == 4
 
 
-def test_their_order_does_not_matter() -> None:
+def test_order_of_arguments_does_not_matter() -> None:
     arguments = (("a", FieldValue("l", 1)), ("b", longstr("x")))
     assert key("r", arguments) == key("r", arguments[::-1])
 
@@ -48,5 +48,5 @@ def test_their_order_does_not_matter() -> None:
         ("~", "", False),
     ],
 )
-def test_what_a_path_may_say(routing_key: str, segment: str, expected: bool) -> None:
+def test_matching_path_segments(routing_key: str, segment: str, expected: bool) -> None:
     assert matches_properties_key(key(routing_key), segment) is expected

@@ -27,12 +27,12 @@ def reason(call: Callable[[], object]) -> Any:
     return document["reason"]
 
 
-def test_keys_that_are_missing() -> None:
+def test_missing_keys() -> None:
     require_keys({"a": None, "b": 1}, "a", "b")
     assert reason(lambda: require_keys({}, "a", "b")) == "[{key_missing,a},{key_missing,b}]"
 
 
-def test_many_of_them_take_several_lines() -> None:
+def test_many_missing_keys_take_several_lines() -> None:
     keys = ("routing_key", "properties", "payload", "payload_encoding")
     text = reason(lambda: require_keys({}, *keys))
     assert text.split("\n") == [
@@ -52,7 +52,7 @@ def test_flags(document: dict[str, Any], expected: bool) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, 0, "yes", "True", [], {}])
-def test_what_is_no_flag(value: object) -> None:
+def test_invalid_flags(value: object) -> None:
     assert reason(lambda: read_flag({"f": value}, "f")) == ["not_boolean", value]
 
 
@@ -62,7 +62,7 @@ def test_integers(value: object, expected: int) -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, "x", "", "1.5", []])
-def test_what_is_no_integer(value: object) -> None:
+def test_invalid_integers(value: object) -> None:
     assert reason(lambda: read_integer(value)) == ["not_integer", value]
 
 
@@ -96,10 +96,10 @@ def test_arguments() -> None:
         ({"k" * 256: 1}, f"the key '{'k' * 32}…' is too long"),
     ],
 )
-def test_what_are_no_arguments(arguments: object, expected: str) -> None:
+def test_invalid_arguments(arguments: object, expected: str) -> None:
     assert reason(lambda: read_arguments({"arguments": arguments})) == expected
 
 
-def test_names_have_the_length_of_a_short_string() -> None:
+def test_names_have_at_most_255_bytes() -> None:
     assert check_length("ä" * 127) == "ä" * 127
     assert reason(lambda: check_length("ä" * 128, "queue")) == "queue should be less than 255 bytes, actually was 256\n"

@@ -15,14 +15,14 @@ RIGHT, WRONG = "Basic right", "Basic wrong"
 
 
 class CountingThrottle(LoginThrottle):
-    """A throttle that never waits, and says what it has learnt."""
+    """Throttle that records failures and never delays."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log: list[str] = []
 
     def failed(self, address: str, username: str, now: float) -> float:
-        """Remember it."""
+        """Record the failure."""
         self.log.append(f"{username} failed")
         return 0.0
 
@@ -57,13 +57,13 @@ async def ask(url: str, authorization: str | None, path: str = "x") -> int:
         return response.status
 
 
-async def test_only_wrong_passwords_count_as_failures(url: str, throttle: CountingThrottle) -> None:
+async def test_only_wrong_passwords_are_failures(url: str, throttle: CountingThrottle) -> None:
     assert [await ask(url, each) for each in (WRONG, None, RIGHT)] == [401, 401, 200]
     assert await ask(url, RIGHT, "forbidden") == 401
     assert throttle.log == ["guest failed"]
 
 
-async def test_who_waits_holds_nobody_up(url: str, throttle: CountingThrottle) -> None:
+async def test_delayed_response_does_not_block_other_requests(url: str, throttle: CountingThrottle) -> None:
     held = asyncio.Event()
 
     class Slow(CountingThrottle):

@@ -1,4 +1,4 @@
-"""The description of the HTTP API against its routes, in both directions."""
+"""Compares openapi.yaml with the routes of the HTTP API, in both directions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 
 METHODS: Final = ("get", "put", "post", "delete")
-#: A part of a route: a name and a regular expression, which may have braces of its own.
+#: A part of a route: a name and a regular expression, which may also have braces.
 _PART: Final = re.compile(r"\{(\w+):((?:[^{}]|\{[^{}]*\})*)\}")
 
 
@@ -41,7 +41,7 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str
 
 
 def templated(path: str) -> str:
-    """A route's path as OpenAPI writes it: a part that can be one text only is that text."""
+    """Return a route's path in OpenAPI's syntax. A part with a single possible text is that text."""
 
     def part(found: re.Match[str]) -> str:
         name, pattern = found.groups()
@@ -79,7 +79,7 @@ def test_templated() -> None:
 @pytest.mark.parametrize(
     ("path", "method", "operation"), OPERATIONS, ids=lambda each: each if str(each) == each else ""
 )
-def test_an_operation_says_what_it_takes_and_answers(path: str, method: str, operation: dict[str, Any]) -> None:
+def test_operations_describe_requests_and_responses(path: str, method: str, operation: dict[str, Any]) -> None:
     assert operation["summary"].endswith(".")
     assert {tag["name"] for tag in DOCUMENT["tags"]}.issuperset(operation["tags"])
     assert any(status.startswith(("2", "3")) for status in operation["responses"])
@@ -93,7 +93,7 @@ def test_an_operation_says_what_it_takes_and_answers(path: str, method: str, ope
 
 
 def resolve(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a node refers to."""
+    """Return the node that a reference names."""
     if "$ref" not in node:
         return node
     found: Any = DOCUMENT
@@ -114,7 +114,7 @@ def references(node: Any) -> Iterator[str]:
             yield from references(value)
 
 
-def test_all_that_is_referred_to_is_there_and_used() -> None:
+def test_all_components_exist_and_are_used() -> None:
     used = set(references(DOCUMENT))
     for reference in used:
         resolve({"$ref": reference})

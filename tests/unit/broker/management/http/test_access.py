@@ -1,4 +1,4 @@
-"""Who may use the HTTP API, and which virtual hosts they see."""
+"""Authentication of requests and visible virtual hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.memory_broker import MemoryBroker
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """Beside guest, one user for each tag; the virtual hosts / and b."""
+    """Return a broker with guest, one user for each tag, and the virtual hosts / and b."""
     made = MemoryBroker()
     made.broker.add_vhost("b")
     for tag in ("management", "monitoring", "administrator"):
@@ -53,12 +53,12 @@ def reason(refusal: pytest.ExceptionInfo[web.HTTPException]) -> str:
         (("administrator",), {"management", "policymaker", "monitoring", "administrator"}),
     ],
 )
-def test_rights_of_tags(tags: tuple[str, ...], rights: set[str]) -> None:
+def test_tags_include_rights(tags: tuple[str, ...], rights: set[str]) -> None:
     user = User("u", tags=tags)
     assert {tag for tag in ("management", "policymaker", "monitoring", "administrator") if has_tag(user, tag)} == rights
 
 
-def test_a_loopback_user_from_elsewhere(access: Access) -> None:
+def test_loopback_user_is_refused_from_another_address(access: Access) -> None:
     with pytest.raises(web.HTTPUnauthorized) as refusal:
         access.require(request("guest", "guest"), "management")
     assert reason(refusal) == "User can only log in via localhost"
@@ -67,7 +67,7 @@ def test_a_loopback_user_from_elsewhere(access: Access) -> None:
     assert reason(refusal) == "Login failed"
 
 
-def test_every_attempt_counts_once(access: Access, broker: MemoryBroker) -> None:
+def test_each_attempt_is_counted_once(access: Access, broker: MemoryBroker) -> None:
     for password in ("guest", "wrong"):
         with pytest.raises(web.HTTPUnauthorized):
             access.require(request("guest", password), "management")
@@ -87,19 +87,19 @@ def test_every_attempt_counts_once(access: Access, broker: MemoryBroker) -> None
         ("Basic " + base64.b64encode(b"\xff:\xff").decode(), 401),
     ],
 )
-def test_headers_that_are_no_login(access: Access, header: str | None, status: int) -> None:
+def test_invalid_authorization_headers(access: Access, header: str | None, status: int) -> None:
     headers = {} if header is None else {"authorization": header}
     with pytest.raises(web.HTTPException) as refusal:
         access.login(make_mocked_request("GET", "/api/x", headers))
     assert refusal.value.status == status
 
 
-def test_passwords_may_have_colons(broker: MemoryBroker, access: Access) -> None:
+def test_password_with_colon(broker: MemoryBroker, access: Access) -> None:
     broker.accounts.add_user("colon", "a:b:c", ("management",))
     assert access.login(request("colon", "a:b:c")).name == "colon"
 
 
-def test_reading_takes_a_permission_or_an_administrator(access: Access) -> None:
+def test_reading_needs_a_permission_or_the_administrator_tag(access: Access) -> None:
     assert access.require_vhost(request("management", vhost="b"))[1].name == "b"
     assert access.require_vhost(request("administrator", vhost="/"))[1].name == "/"
     for user in ("management", "monitoring"):
@@ -110,7 +110,7 @@ def test_reading_takes_a_permission_or_an_administrator(access: Access) -> None:
         access.require_vhost(request("management", vhost="nosuch"))
 
 
-def test_changing_tells_of_a_virtual_host_that_is_missing(access: Access) -> None:
+def test_changing_a_missing_virtual_host(access: Access) -> None:
     assert access.require_vhost_for_change(request("administrator", vhost="/"))[1].name == "/"
     with pytest.raises(web.HTTPUnauthorized):
         access.require_vhost_for_change(request("management", vhost="/"))
@@ -122,7 +122,7 @@ def test_changing_tells_of_a_virtual_host_that_is_missing(access: Access) -> Non
         assert reason(refusal) == said
 
 
-def test_lists_are_of_what_the_user_sees(access: Access) -> None:
+def test_lists_have_visible_virtual_hosts_only(access: Access) -> None:
     def seen(user: str, **headers: str) -> list[str]:
         asked = request(user)
         asked = asked.clone(headers={**asked.headers, **headers})

@@ -1,4 +1,4 @@
-"""The cookie of a session."""
+"""Cookies of sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def controller() -> BrowserSession:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-async def test_only_over_tls_it_is_for_tls(controller: BrowserSession, encrypted: bool) -> None:
+async def test_cookie_is_secure_over_tls_only(controller: BrowserSession, encrypted: bool) -> None:
     context = ssl.create_default_context() if encrypted else None
     answer = await controller.end(make_mocked_request("DELETE", "/api/session", sslcontext=context))
     cookie = answer.headers["set-cookie"].split("; ")

@@ -1,4 +1,4 @@
-"""Sessions of the UI: how they end, and what they take."""
+"""Sessions of the web pages: tokens, limits and expiry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leveret.broker.management.http.browser_sessions import IDLE_SECONDS, Browse
 
 
 class Clock:
-    """Shows the time that it is told."""
+    """Clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -39,7 +39,7 @@ def sessions(accounts: Accounts, clock: Clock) -> BrowserSessions:
     return BrowserSessions(accounts, clock)
 
 
-def test_a_token_is_random_and_stands_for_its_user(accounts: Accounts, sessions: BrowserSessions) -> None:
+def test_token_is_random_and_identifies_its_user(accounts: Accounts, sessions: BrowserSessions) -> None:
     tokens = {sessions.start(accounts.users["anna"]) for _ in range(10)}
     assert len(tokens) == 10
     assert all(len(token) == 43 and sessions.user(token) is accounts.users["anna"] for token in tokens)
@@ -47,12 +47,12 @@ def test_a_token_is_random_and_stands_for_its_user(accounts: Accounts, sessions:
     assert sessions.user("\udcff") is None
 
 
-def test_tokens_are_not_kept(accounts: Accounts, sessions: BrowserSessions) -> None:
+def test_tokens_are_not_stored(accounts: Accounts, sessions: BrowserSessions) -> None:
     token = sessions.start(accounts.users["anna"])
     assert token not in repr(sessions.__dict__)
 
 
-def test_a_session_ends_when_it_is_told_to(accounts: Accounts, sessions: BrowserSessions) -> None:
+def test_end_session(accounts: Accounts, sessions: BrowserSessions) -> None:
     token, other = (sessions.start(accounts.users["anna"]) for _ in range(2))
     sessions.end(token)
     sessions.end(token)
@@ -60,7 +60,7 @@ def test_a_session_ends_when_it_is_told_to(accounts: Accounts, sessions: Browser
     assert sessions.user(other) is not None
 
 
-def test_a_session_ends_when_nobody_uses_it(accounts: Accounts, sessions: BrowserSessions, clock: Clock) -> None:
+def test_idle_session_expires(accounts: Accounts, sessions: BrowserSessions, clock: Clock) -> None:
     token = sessions.start(accounts.users["anna"])
     for _ in range(3):
         clock.now += IDLE_SECONDS
@@ -71,7 +71,7 @@ def test_a_session_ends_when_nobody_uses_it(accounts: Accounts, sessions: Browse
     assert sessions.user(token) is None
 
 
-def test_a_session_ends_with_the_user_and_its_password(accounts: Accounts, sessions: BrowserSessions) -> None:
+def test_session_ends_when_user_is_deleted_or_password_changes(accounts: Accounts, sessions: BrowserSessions) -> None:
     changed, deleted = (sessions.start(accounts.users["anna"]) for _ in range(2))
     accounts.set_user_limits("anna", 1, 1)
     assert sessions.user(changed) is not None
@@ -84,7 +84,7 @@ def test_a_session_ends_with_the_user_and_its_password(accounts: Accounts, sessi
     assert sessions.user(deleted) is None
 
 
-def test_other_tags_count_at_once(accounts: Accounts, sessions: BrowserSessions) -> None:
+def test_changed_tags_apply_at_once(accounts: Accounts, sessions: BrowserSessions) -> None:
     token = sessions.start(accounts.users["anna"])
     accounts.set_tags("anna", ("administrator",))
     user = sessions.user(token)
@@ -96,7 +96,7 @@ def test_other_tags_count_at_once(accounts: Accounts, sessions: BrowserSessions)
     assert user.tags == ()
 
 
-def test_the_least_recently_used_of_too_many_ends(
+def test_least_recently_used_session_ends_above_the_limit(
     accounts: Accounts, sessions: BrowserSessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SESSIONS_MAX", 2)
@@ -117,13 +117,13 @@ def test_the_least_recently_used_of_too_many_ends(
         ("GET", {"x-leveret-ui": "1", "sec-fetch-site": "same-site"}, None),
     ],
 )
-def test_a_change_needs_the_header_beside_the_cookie(method: str, headers: dict[str, str], token: str | None) -> None:
+def test_changes_need_the_header_and_the_cookie(method: str, headers: dict[str, str], token: str | None) -> None:
     name = cookie_name(make_mocked_request("GET", "/api/x"))
     request = make_mocked_request(method, "/api/x", {"cookie": f"{name}=abc; other=1", **headers})
     assert session_token(request) == token
 
 
-def test_one_user_cannot_end_the_sessions_of_another(accounts: Accounts, sessions: BrowserSessions) -> None:
+def test_many_sessions_of_one_user_do_not_end_those_of_another(accounts: Accounts, sessions: BrowserSessions) -> None:
     accounts.add_user("admin", "secret", ("administrator",))
     kept = sessions.start(accounts.users["admin"])
     first, *_, last = [sessions.start(accounts.users["anna"]) for _ in range(5000)]
@@ -132,7 +132,9 @@ def test_one_user_cannot_end_the_sessions_of_another(accounts: Accounts, session
     assert sessions.user(last) is not None
 
 
-def test_nor_can_many_users(accounts: Accounts, sessions: BrowserSessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_of_many_users_do_not_end_those_of_another(
+    accounts: Accounts, sessions: BrowserSessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_SESSIONS_MAX", 10)
     accounts.add_user("admin", "secret", ("administrator",))
     kept = sessions.start(accounts.users["admin"])

@@ -1,4 +1,4 @@
-"""Until when certificates are valid."""
+"""Expiry times of certificates."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from leveret.broker.management.http.certificates import valid_until
         datetime(2030, 2, 28, 12, 30, 15, tzinfo=UTC),
     ],
 )
-def test_the_end_of_a_certificate(tmp_path: Path, end: datetime) -> None:
+def test_expiry_of_a_certificate(tmp_path: Path, end: datetime) -> None:
     path = tmp_path / "cert.pem"
     trustme.CA().issue_cert("localhost", not_after=end).private_key_and_cert_chain_pem.write_to_path(str(path))
     assert valid_until(path) == [end]
 
 
-def test_all_certificates_of_a_file(tmp_path: Path) -> None:
+def test_file_with_several_certificates(tmp_path: Path) -> None:
     path = tmp_path / "chain.pem"
     ends = [datetime(year, 6, 1, tzinfo=UTC) for year in (2031, 2032)]
     authority = trustme.CA()
@@ -35,13 +35,13 @@ def test_all_certificates_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nothing of the kind"])
-def test_a_file_without_certificates(tmp_path: Path, text: str) -> None:
+def test_file_without_certificates(tmp_path: Path, text: str) -> None:
     path = tmp_path / "cert.pem"
     path.write_text(text)
     assert valid_until(path) == []
 
 
-def test_a_broken_certificate(tmp_path: Path) -> None:
+def test_malformed_certificate(tmp_path: Path) -> None:
     path = tmp_path / "cert.pem"
     path.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
     with pytest.raises(ValueError, match="ends in the middle"):

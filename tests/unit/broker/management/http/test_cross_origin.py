@@ -1,4 +1,4 @@
-"""Which requests a browser says to be another page's."""
+"""Detection of requests by pages of another origin."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ CASES: list[tuple[dict[str, str], bool]] = [
     ({"sec-fetch-site": "same-site"}, True),
     ({"sec-fetch-site": "cross-site"}, True),
     ({"sec-fetch-site": "cross-site", "origin": "http://broker:15672"}, True),
-    # a proxy that does not hand on Host
+    # a proxy that does not forward Host
     ({"origin": "http://outside.example", "x-forwarded-host": "outside.example"}, False),
     ({"origin": "http://evil.example", "x-forwarded-host": "outside.example"}, True),
     ({"sec-fetch-site": "same-origin", "origin": "https://outside.example"}, False),
 ]
 
 
-@pytest.mark.parametrize(("headers", "foreign"), CASES)
-def test_is_foreign(headers: dict[str, str], foreign: bool) -> None:
+@pytest.mark.parametrize(("headers", "expected"), CASES)
+def test_is_cross_origin(headers: dict[str, str], expected: bool) -> None:
     request = make_mocked_request("POST", "/api/x", {"host": "broker:15672", **headers})
-    assert is_cross_origin(request) is foreign
+    assert is_cross_origin(request) is expected
 
 
 @pytest.mark.parametrize(
-    ("allowed", "foreign"), [((), True), (("*",), False), (("https://a.example",), False), (("https://b",), True)]
+    ("allowed", "expected"), [((), True), (("*",), False), (("https://a.example",), False), (("https://b",), True)]
 )
-def test_origins_that_are_allowed(allowed: Collection[str], foreign: bool) -> None:
+def test_allowed_origins(allowed: Collection[str], expected: bool) -> None:
     headers = {"host": "broker:15672", "origin": "https://a.example", "sec-fetch-site": "cross-site"}
-    assert is_cross_origin(make_mocked_request("POST", "/api/x", headers), allowed) is foreign
+    assert is_cross_origin(make_mocked_request("POST", "/api/x", headers), allowed) is expected

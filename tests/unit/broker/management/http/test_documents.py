@@ -1,4 +1,4 @@
-"""Queues and channels as documents, where real clients cannot bring them about."""
+"""Documents of queues and channels in states that real clients cannot reach."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client(broker: MemoryBroker) -> MemoryClient:
 
 
 def declared(broker: MemoryBroker, client: MemoryClient, **arguments: Any) -> Queue:
-    """A queue q; the arguments' names are without x-, with _ for -."""
+    """Declare the queue q. Names of arguments are given without x- and with _ instead of -."""
     table = [
         (f"x-{name.replace('_', '-')}", "l", value) if isinstance(value, int) else ("x-overflow", "S", value.encode())
         for name, value in arguments.items()
@@ -47,7 +47,7 @@ def set_policy(broker: MemoryBroker, operator: bool, **definition: Any) -> None:
     broker.vhost.policies.set(Policy("p", ".*", keys, apply_to="queues"), operator)
 
 
-def test_the_smaller_limit_is_in_force(broker: MemoryBroker, client: MemoryClient) -> None:
+def test_smaller_limit_is_effective(broker: MemoryBroker, client: MemoryClient) -> None:
     queue = declared(broker, client, max_length=100, overflow="reject-publish")
     set_policy(broker, False, max_length=200, max_length_bytes=1000, overflow="drop-head")
     set_policy(broker, True, max_length=50)
@@ -58,10 +58,10 @@ def test_the_smaller_limit_is_in_force(broker: MemoryBroker, client: MemoryClien
     }
 
 
-def test_what_nobody_has_set_is_not_shown(broker: MemoryBroker, client: MemoryClient) -> None:
+def test_settings_that_are_not_set_are_left_out(broker: MemoryBroker, client: MemoryClient) -> None:
     assert effective_arguments(declared(broker, client)) == {}
     set_policy(broker, False, delivery_limit=3, message_ttl=5)
-    # The whole policy does not fit a classic queue.
+    # Classic queues ignore the whole policy.
     assert effective_arguments(broker.vhost.queues["q"]) == {}
 
 
@@ -86,7 +86,7 @@ def test_documents_are_json(broker: MemoryBroker, client: MemoryClient) -> None:
     assert json.loads(json.dumps(document)) == document
 
 
-def test_a_channel_in_transaction_mode(broker: MemoryBroker, client: MemoryClient) -> None:
+def test_channel_in_transaction_mode(broker: MemoryBroker, client: MemoryClient) -> None:
     declared(broker, client)
     client.send(publish(1, "q", b"x"))
     client.call(1, commands.Basic.Get, queue="q")

@@ -1,4 +1,4 @@
-"""Lists: order, pages, filters, and that a long one holds nobody up."""
+"""Lists: order, pages, filters and slices."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from leveret.broker.management.http.listing import View, list_response
 
 
 @dataclass(frozen=True)
-class Thing:
-    """An object that is listed, and how often its document was made."""
+class ListedObject:
+    """Listed object that counts how often its document was created."""
 
     name: str
     value: Any = None
     described: list[str] | None = None
 
 
-def describe(thing: Thing) -> dict[str, Any]:
-    if thing.described is not None:
-        thing.described.append(thing.name)
-    document = {"name": thing.name, "deep": {"value": thing.value}}
-    return document if thing.value is None else {**document, "value": thing.value}
+def describe(item: ListedObject) -> dict[str, Any]:
+    if item.described is not None:
+        item.described.append(item.name)
+    document = {"name": item.name, "deep": {"value": item.value}}
+    return document if item.value is None else {**document, "value": item.value}
 
 
-VIEW = View[Thing](
+VIEW = View[ListedObject](
     describe,
-    order=lambda thing: thing.name,
-    keys={"name": lambda thing: thing.name, "cheap": lambda thing: thing.value},
+    order=lambda item: item.name,
+    keys={"name": lambda item: item.name, "cheap": lambda item: item.value},
 )
 
 
-async def listed(query: str, things: list[Thing], paginated: bool = True) -> Any:
-    request = make_mocked_request("GET", f"/api/things?{query}")
-    answer = await list_response(request, things, VIEW, paginated)
+async def listed(query: str, items: list[ListedObject], paginated: bool = True) -> Any:
+    request = make_mocked_request("GET", f"/api/items?{query}")
+    answer = await list_response(request, items, VIEW, paginated)
     if isinstance(answer.body, bytes):
         return json.loads(answer.body)
     assert answer.body is not None
@@ -54,81 +54,84 @@ def names(documents: Any) -> list[str]:
     return [each["name"] for each in documents]
 
 
-async def test_mixed_values_are_ordered_as_erlang_orders_them() -> None:
+async def test_mixed_values_have_the_order_of_erlang() -> None:
     given_values = ["text", [1], {"a": 1}, True, False, 2, 1.5, None]
-    things = [Thing(str(place), value) for place, value in enumerate(given_values)]
-    documents = await listed("sort=value", things)
+    items = [ListedObject(str(place), value) for place, value in enumerate(given_values)]
+    documents = await listed("sort=value", items)
     # A missing value, numbers, booleans, objects, lists, strings.
     assert names(documents) == ["7", "6", "5", "4", "3", "2", "1", "0"]
 
 
-async def test_equal_values_stay_in_the_usual_order() -> None:
-    things = [Thing(name, 1) for name in "cab"]
-    assert names(await listed("sort=value", things)) == ["a", "b", "c"]
-    assert names(await listed("sort=value&sort_reverse=true", things)) == ["c", "b", "a"]
+async def test_equal_values_have_the_default_order() -> None:
+    items = [ListedObject(name, 1) for name in "cab"]
+    assert names(await listed("sort=value", items)) == ["a", "b", "c"]
+    assert names(await listed("sort=value&sort_reverse=true", items)) == ["c", "b", "a"]
 
 
 async def test_nested_values() -> None:
-    things = [Thing("a", 2), Thing("b", 1)]
-    assert names(await listed("sort=deep.value", things)) == ["b", "a"]
-    assert names(await listed("sort=deep.value.nosuch", things)) == ["a", "b"]
+    items = [ListedObject("a", 2), ListedObject("b", 1)]
+    assert names(await listed("sort=deep.value", items)) == ["b", "a"]
+    assert names(await listed("sort=deep.value.nosuch", items)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("query", ["", "&sort=name", "&sort=cheap&sort_reverse=true", "&name=7"])
-async def test_a_page_makes_no_documents_but_its_own(query: str) -> None:
+async def test_page_creates_only_its_own_documents(query: str) -> None:
     described: list[str] = []
-    things = [Thing(f"{place:04}", place, described) for place in range(1000)]
-    document = await listed(f"page=2&page_size=5{query}", things)
+    items = [ListedObject(f"{place:04}", place, described) for place in range(1000)]
+    document = await listed(f"page=2&page_size=5{query}", items)
     assert len(described) == 5
     assert names(document["items"]) == described
 
 
-async def test_a_page_by_another_value_makes_them_all() -> None:
+async def test_page_sorted_by_another_column_creates_all_documents() -> None:
     described: list[str] = []
-    things = [Thing(f"{place:04}", -place, described) for place in range(1000)]
-    document = await listed("page=1&page_size=2&sort=deep.value", things)
+    items = [ListedObject(f"{place:04}", -place, described) for place in range(1000)]
+    document = await listed("page=1&page_size=2&sort=deep.value", items)
     assert names(document["items"]) == ["0999", "0998"]
     assert len(described) == 1002
 
 
-async def test_without_pages_the_parameters_do_nothing() -> None:
-    assert names(await listed("page=1&page_size=1", [Thing("b"), Thing("a")], paginated=False)) == ["a", "b"]
+async def test_page_parameters_are_ignored_without_pagination() -> None:
+    assert names(await listed("page=1&page_size=1", [ListedObject("b"), ListedObject("a")], paginated=False)) == [
+        "a",
+        "b",
+    ]
 
 
 async def test_columns_of_all_objects() -> None:
-    documents = await listed("columns=deep.value,nosuch", [Thing("a", 1), Thing("b")])
+    documents = await listed("columns=deep.value,nosuch", [ListedObject("a", 1), ListedObject("b")])
     assert documents == [{"deep": {"value": 1}}, {"deep": {"value": None}}]
 
 
-async def test_names_that_are_no_text_make_text_all_the_same() -> None:
-    [document] = await listed("", [Thing("a\udcff")])
+async def test_names_that_are_not_utf_8_are_replaced() -> None:
+    [document] = await listed("", [ListedObject("a\udcff")])
     assert document["name"] == "a?"
 
 
-async def test_a_pattern_that_takes_too_long_matches_nothing() -> None:
-    things = [Thing("a" * 40 + "!")]
-    document = await listed("page=1&use_regex=true&name=(a%2B)%2B%24", things)
+async def test_slow_pattern_matches_nothing() -> None:
+    items = [ListedObject("a" * 40 + "!")]
+    document = await listed("page=1&use_regex=true&name=(a%2B)%2B%24", items)
     assert document["items"] == []
 
 
 async def test_long_lists_are_sent_in_pieces() -> None:
-    things = [Thing(f"{place:05}") for place in range(10_000)]
-    request = make_mocked_request("GET", "/api/things")
-    answer = await list_response(request, things, VIEW)
+    items = [ListedObject(f"{place:05}") for place in range(10_000)]
+    request = make_mocked_request("GET", "/api/items")
+    answer = await list_response(request, items, VIEW)
     assert not isinstance(answer.body, bytes)
-    assert names(await listed("", things)) == [thing.name for thing in things]
+    assert names(await listed("", items)) == [item.name for item in items]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers()), max_size=1500), st.booleans())
-def test_any_length_is_sorted(pairs: list[tuple[int, int]], backwards: bool) -> None:
-    things = [Thing(f"{name:03}", value) for value, name in pairs]
+def test_lists_of_any_length_are_sorted(pairs: list[tuple[int, int]], backwards: bool) -> None:
+    items = [ListedObject(f"{name:03}", value) for value, name in pairs]
     query = f"sort=cheap&sort_reverse={'true' if backwards else 'false'}"
-    documents = asyncio.run(listed(query, things))
-    expected = sorted(((thing.value, thing.name) for thing in things), reverse=backwards)
+    documents = asyncio.run(listed(query, items))
+    expected = sorted(((item.value, item.name) for item in items), reverse=backwards)
     assert [(each["deep"]["value"], each["name"]) for each in documents] == expected
 
 
-async def test_others_have_their_turn_in_between() -> None:
+async def test_other_tasks_run_between_slices() -> None:
     turns = 0
 
     async def count() -> None:
@@ -147,6 +150,6 @@ async def test_others_have_their_turn_in_between() -> None:
     assert turns >= 40 / 4 - 1
 
 
-async def test_a_page_out_of_range_is_refused() -> None:
+async def test_page_out_of_range_is_refused() -> None:
     with pytest.raises(web.HTTPBadRequest):
-        await listed("page=3&page_size=1", [Thing("a")])
+        await listed("page=3&page_size=1", [ListedObject("a")])

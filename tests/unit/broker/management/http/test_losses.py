@@ -1,4 +1,4 @@
-"""Since when losses have been counted."""
+"""Start of counting of losses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.support.memory_broker import MemoryBroker
 _AUTHORIZATION = "Basic " + b64encode(b"ann:secret").decode("ascii")
 
 
-async def test_totals_say_when_counting_began() -> None:
+async def test_totals_have_the_start_of_counting() -> None:
     made = MemoryBroker()
     made.accounts.add_user("ann", "secret", ("administrator",))
-    # By an earlier run, perhaps.
+    # Counting may have started before this run of the broker.
     made.broker.losses_since = 1_700_000_000
     access = Access(made.accounts, made.broker)
     controller = Losses(RequestContext(made.broker, made.accounts, Node(), Settings(), access, lambda: None))

@@ -1,4 +1,4 @@
-"""What every request goes through, seen by a client."""
+"""Middlewares, tested through a client."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ FAULTS: dict[str, Callable[[], Exception]] = {
 
 @pytest.fixture
 def saved() -> list[int]:
-    """Grows with every time that changes are saved."""
+    """Return a list that grows with each save."""
     return []
 
 
 @pytest_asyncio.fixture
 async def client(saved: list[int]) -> AsyncIterator[Client]:
-    """A server with some resources."""
+    """Start a server with some resources."""
     app = web.Application(middlewares=[format_responses, save_after_changes(lambda: saved.append(1))])
     app.add_routes(resource("things/{vhost}", GET=echo))
     app.add_routes(resource("things/{vhost}/{name}", GET=echo))
@@ -96,7 +96,7 @@ async def test_faults(client: Client, name: str, status: int, document: dict[str
     assert await ask(client, "GET", f"/api/faults/{name}") == (status, document)
 
 
-async def test_methods_of_several_controllers_are_named_together(client: Client) -> None:
+async def test_allow_has_methods_of_all_controllers(client: Client) -> None:
     async with client.post("/api/things/v/n") as response:
         assert (response.status, response.headers["allow"]) == (405, "HEAD, GET, PUT, DELETE, OPTIONS")
     async with client.options("/api/things/v") as response:
@@ -109,7 +109,7 @@ async def test_unknown_paths(client: Client) -> None:
         assert await ask(client, "GET", path) == (404, missing)
 
 
-async def test_changes_are_saved_before_the_answer(client: Client, saved: list[int]) -> None:
+async def test_changes_are_saved_before_the_response(client: Client, saved: list[int]) -> None:
     await ask(client, "GET", "/api/things/v/n")
     assert saved == []
     await ask(client, "PUT", "/api/things/v/n")

@@ -1,4 +1,4 @@
-"""How the files of the UI are served."""
+"""Files of the web pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def client(pages: Pages) -> AsyncIterator[Client]:
         yield made
 
 
-async def test_the_index_names_the_folder_of_the_others(client: Client, pages: Pages) -> None:
+async def test_index_has_the_folder_of_the_assets(client: Client, pages: Pages) -> None:
     async with client.get("/") as response:
         assert response.status == 200
         assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -46,7 +46,7 @@ async def test_the_index_names_the_folder_of_the_others(client: Client, pages: P
         assert await response.text() == f'<script type="module" src="assets/{pages.hash}/app.js"></script>'
 
 
-async def test_assets_are_kept_for_ever(client: Client, pages: Pages) -> None:
+async def test_assets_are_cached_forever(client: Client, pages: Pages) -> None:
     async with client.get(f"/assets/{pages.hash}/app.js") as response:
         assert response.status == 200
         assert response.headers["content-type"] == "text/javascript; charset=utf-8"
@@ -57,7 +57,7 @@ async def test_assets_are_kept_for_ever(client: Client, pages: Pages) -> None:
         assert response.headers["content-type"] == "text/css; charset=utf-8"
 
 
-async def test_headers_that_keep_a_page_to_itself(client: Client, pages: Pages) -> None:
+async def test_security_headers(client: Client, pages: Pages) -> None:
     for path in ("/", f"/assets/{pages.hash}/app.js"):
         async with client.get(path) as response:
             policy = dict(part.strip().split(" ", 1) for part in response.headers["content-security-policy"].split(";"))
@@ -87,18 +87,18 @@ async def test_head(client: Client, pages: Pages) -> None:
         "/assets/{hash}/",
     ],
 )
-async def test_what_is_not_there(client: Client, pages: Pages, path: str) -> None:
+async def test_missing_files(client: Client, pages: Pages, path: str) -> None:
     async with client.get(path.replace("{hash}", pages.hash)) as response:
         assert response.status == 404
         assert await response.json() == {"error": "Object Not Found", "reason": "Not Found"}
 
 
-async def test_nothing_is_changed_here(client: Client) -> None:
+async def test_changing_methods_are_refused(client: Client) -> None:
     async with client.post("/") as response:
         assert response.status == 405
 
 
-def test_the_hash_is_that_of_everything(tmp_path: Path) -> None:
+def test_hash_covers_names_and_contents(tmp_path: Path) -> None:
     same = [Pages(write_pages(tmp_path / name)).hash for name in ("a", "b")]
     assert same[0] == same[1]
     assert Pages(write_pages(tmp_path / "c", "export {1};")).hash != same[0]

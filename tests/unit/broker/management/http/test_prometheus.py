@@ -1,4 +1,4 @@
-"""Metrics where real clients cannot bring things about: at the very moment that something ends, and of many queues."""
+"""Metrics in cases that real clients cannot create: objects that end while they are counted, and many queues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def sums(totals: Totals) -> Mapping[str, float]:
     return {sample.name: sample.value for family in found for sample in family.samples if not sample.labels}
 
 
-def test_what_ends_while_it_is_counted_counts_once(broker: MemoryBroker, client: MemoryClient) -> None:
+def test_object_that_ends_while_counting_is_counted_once(broker: MemoryBroker, client: MemoryClient) -> None:
     fill(client, "a", 3)
     fill(client, "b", 4)
     counted = Counted(broker.broker)
@@ -67,7 +67,7 @@ def test_what_ends_while_it_is_counted_counts_once(broker: MemoryBroker, client:
     assert counted.channels.publish == again.channels.publish == 7
 
 
-async def test_a_counter_keeps_what_it_has_shown(broker: MemoryBroker, client: MemoryClient) -> None:
+async def test_counters_never_decrease(broker: MemoryBroker, client: MemoryClient) -> None:
     fill(client, "q", 2)
     totals = Totals(broker.broker)
     before = await sums(totals)
@@ -79,24 +79,24 @@ async def test_a_counter_keeps_what_it_has_shown(broker: MemoryBroker, client: M
     assert (await sums(totals))["rabbitmq_queue_messages"] == 0, "a gauge may"
 
 
-async def test_many_queues_hold_nobody_up(broker: MemoryBroker, client: MemoryClient) -> None:
+async def test_many_queues_do_not_block_the_event_loop(broker: MemoryBroker, client: MemoryClient) -> None:
     for number in range(QUEUES):
         client.call(1, commands.Queue.Declare, queue=f"q{number}")
     turns = 0
 
-    async def others() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    task = asyncio.create_task(others())
+    task = asyncio.create_task(count_turns())
     exposition = Exposition("")
     text = b""
     for family in QUEUE_FAMILIES:
         text += b"".join([piece async for piece in exposition.objects(family, broker.broker, None, family.prefix)])
     task.cancel()
-    # Slices are of 3 ms; that many samples take far longer than these few.
+    # A slice takes 3 ms; all samples take much longer than these slices.
     assert turns > 10
     families = list(text_string_to_metric_families(text.decode()))
     assert len({family.name for family in families}) == len(families), "a metric is in pieces"
@@ -115,7 +115,7 @@ async def test_names_are_escaped(broker: MemoryBroker, client: MemoryClient) -> 
     assert found == [name] * len(family.metrics)
 
 
-async def test_a_queue_that_is_gone_is_left_out(broker: MemoryBroker, client: MemoryClient) -> None:
+async def test_deleted_queue_is_skipped(broker: MemoryBroker, client: MemoryClient) -> None:
     fill(client, "q", 1)
     queue = broker.vhost.queues["q"]
     client.call(1, commands.Queue.Delete, queue="q")
@@ -132,7 +132,7 @@ async def test_a_queue_that_is_gone_is_left_out(broker: MemoryBroker, client: Me
         ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2", b"# EOF\n"),
     ],
 )
-def test_the_end_is_written_once(accept: str, end: bytes) -> None:
+def test_end_is_written_once(accept: str, end: bytes) -> None:
     exposition = Exposition(accept)
     text = exposition.text([counter("a_total", "A").single("p_", 1), gauge("b", "B").single("p_", 2, x="y")])
     assert exposition.end == end
@@ -141,7 +141,7 @@ def test_the_end_is_written_once(accept: str, end: bytes) -> None:
     assert b'p_b{x="y"} 2.0\n' in text
 
 
-def test_an_alarm_that_is_set(broker: MemoryBroker) -> None:
+def test_alarm_is_set(broker: MemoryBroker) -> None:
     broker.broker.alarms.set("disk")
     found = {family.name: family.samples[0].value for family in alarm_families(broker.broker)}
     assert found == {

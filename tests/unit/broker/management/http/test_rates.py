@@ -23,7 +23,7 @@ GROUPS = tuple(numbers(ExchangeCounters.FIELDS, name) for name in ExchangeCounte
 
 @pytest.fixture
 def counters() -> ExchangeCounters:
-    """5 in and 10 out by the first sample, 15 and 20 by the second, 16 and 20 now."""
+    """Return counters: 5 in and 10 out at the first sample, 15 and 20 at the second, 16 and 20 now."""
     made = ExchangeCounters()
     for now, come, gone in ((NOW - STEP, 5, 10), (NOW, 15, 20)):
         made.publish_in, made.publish_out = come, gone
@@ -43,7 +43,7 @@ def show(made: Rates, counters: ExchangeCounters) -> dict[str, Any]:
     return made.show({}, NUMBERS, counters.row(), counters, "msg_rates")
 
 
-def test_numbers_are_those_of_now_and_rates_those_of_the_last_step(counters: ExchangeCounters) -> None:
+def test_current_numbers_and_rates_of_the_last_step(counters: ExchangeCounters) -> None:
     assert show(rates(), counters) == {
         "publish_in": 16,
         "publish_in_details": {"rate": 2.0},
@@ -67,16 +67,16 @@ def test_samples_newest_first(counters: ExchangeCounters) -> None:
     assert [each["sample"] for each in shown["both_details"]["samples"]] == [35, 15, 0]
 
 
-def test_ranges_are_of_their_kind(counters: ExchangeCounters) -> None:
+def test_range_applies_to_its_kind(counters: ExchangeCounters) -> None:
     assert "samples" not in show(rates("lengths_age=10&lengths_incr=5"), counters)["both_details"]
 
 
-def test_one_sample_has_no_rate_of_its_own(counters: ExchangeCounters) -> None:
+def test_one_sample_has_no_average_rate(counters: ExchangeCounters) -> None:
     details = show(rates("msg_rates_age=0&msg_rates_incr=5"), counters)["publish_in_details"]
     assert (details["avg"], details["avg_rate"], len(details["samples"])) == (15.0, 0.0, 1)
 
 
-def test_what_has_no_history() -> None:
+def test_without_history() -> None:
     shown = show(rates("msg_rates_age=5&msg_rates_incr=5"), ExchangeCounters())
     assert shown["both_details"]["samples"] == [
         {"sample": 0, "timestamp": NOW * 1000},
@@ -86,12 +86,12 @@ def test_what_has_no_history() -> None:
 
 
 @pytest.mark.parametrize("query", ["msg_rates_age=5&msg_rates_incr=0", "msg_rates_age=501&msg_rates_incr=1"])
-def test_ranges_that_cannot_be(query: str) -> None:
+def test_invalid_ranges(query: str) -> None:
     with pytest.raises(web.HTTPBadRequest):
         rates(query)
 
 
-def test_groups_that_have_always_been_0_are_left_out(counters: ExchangeCounters) -> None:
+def test_groups_of_zeros_are_left_out(counters: ExchangeCounters) -> None:
     counters.publish_out = 0
     assert set(message_stats(rates(), GROUPS, counters.row(), counters)) == {"publish_in", "publish_in_details"}
     assert message_stats(rates(), GROUPS, (0, 0), ExchangeCounters()) == {}

@@ -1,4 +1,4 @@
-"""Columns, and bodies put together of pieces."""
+"""Columns, and bodies that are sent in pieces."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def test_columns(columns: str, selected: Any) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?column=a"])
-def test_no_columns_are_all(query: str) -> None:
+def test_no_columns_select_everything(query: str) -> None:
     answer = object_response(make_mocked_request("GET", f"/api/x{query}"), DOCUMENT)
     assert isinstance(answer.body, bytes)
     assert json.loads(answer.body) == DOCUMENT
     assert answer.headers["content-type"] == "application/json"
 
 
-def test_short_texts_are_one_body() -> None:
+def test_short_text_is_one_body() -> None:
     text = LongText()
     for part in ("[", "1", "]"):
         text.add(part)
     assert text.response().body == b"[1]"
 
 
-def test_long_texts_are_pieces() -> None:
+def test_long_text_is_sent_in_pieces() -> None:
     text = LongText()
     parts = ["é" * 1000] * 500
     for part in parts:
