@@ -1,11 +1,11 @@
-"""Definitions on disk: what there is besides messages, in one SQLite database.
+"""Definitions (all persistent state except messages) in one SQLite database.
 
-Changes are collected and committed together, once per turn of the event loop and before anyone is told that
-they are done. SQLite runs in WAL mode with synchronous=FULL: what is committed survives a loss of power.
+Changes are collected and committed together once per turn of the event loop, before clients get their replies.
+SQLite runs in WAL mode with synchronous=FULL: committed changes survive a power failure.
 
-SQLite does not checksum what it stores, so each row has a CRC-32 and the number of rows and the sum of their CRCs are
-kept beside them: a database that is damaged is not believed. It is not replaced by a copy either, as then what was
-declared since would be gone without a word; a copy is made at each start, and the error says how to use it.
+SQLite has no checksums, so each row has a CRC-32, and a summary has the number of rows and the sum of their CRCs. A
+damaged database is refused. It is not replaced by the copy made at each start, because later declarations would be
+lost silently; the error message says how to use the copy.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
-#: What identifies a definition of its kind, for example virtual host and name.
+#: Identifies a definition among those of its kind, for example virtual host and name.
 Key: TypeAlias = tuple[str, ...]
 
-#: New values by kind and key, both as they are stored; None removes a definition.
+#: New values by kind and key, as stored; None removes a definition.
 Changes: TypeAlias = dict[tuple[str, str], str | None]
 
-#: How long to wait for another process that has the database locked, in seconds.
+#: Seconds to wait for another process that has locked the database.
 _BUSY_SECONDS: Final = 1.0
 
 _SCHEMA: Final = """
@@ -42,15 +42,15 @@ insert or ignore into summary select 0, count(*), coalesce(sum(crc), 0) from def
 
 
 class DefinitionsDamagedError(Exception):
-    """The database cannot be believed; the text says why and what to do, in one line."""
+    """The database is damaged; the message says why and what to do, in one line."""
 
 
 class DefinitionsVersionError(Exception):
-    """A newer version has written the database; the text says what to do, in one line."""
+    """The database was written by a newer version; the message says what to do, in one line."""
 
 
 class Row(NamedTuple):
-    """A definition as it is stored.
+    """A definition as stored.
 
     Args:
         kind: As in Journal.put().
@@ -63,46 +63,46 @@ class Row(NamedTuple):
     value: str
 
     def read_key(self) -> Key:
-        """What identifies it.
+        """Return the decoded key.
 
         Raises:
-            ValueError: It is no list of strings.
+            ValueError: It is not a list of strings.
         """
         key = json.loads(self.key)
         if not isinstance(key, list) or not all(isinstance(part, str) for part in key):
-            raise ValueError("its key is no list of strings")
+            raise ValueError("its key is not a list of strings")
         return tuple(key)
 
     def read(self) -> tuple[Key, dict[str, Any]]:
-        """What identifies it, and what it says.
+        """Return the decoded key and value.
 
         Raises:
-            ValueError: It cannot be read.
+            ValueError: They cannot be decoded.
         """
         value = json.loads(self.value)
         if not isinstance(value, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         return self.read_key(), value
 
 
 class Journal(Protocol):
-    """Where changes of definitions are written."""
+    """Receives changes of definitions."""
 
     def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
-        """Write a definition, in place of the one with its key.
+        """Write a definition; replace the one with the same key.
 
         Args:
             kind: For example ``queue``.
             key: Identifies it among those of its kind.
-            value: What JSON can hold.
+            value: Data that JSON can represent.
         """
 
     def delete(self, kind: str, key: Key) -> None:
-        """Remove a definition, if it is there."""
+        """Remove a definition if it exists."""
 
 
 class NoJournal:
-    """A journal that forgets: for brokers that keep nothing, and while definitions are loaded."""
+    """A journal that discards everything: for brokers without storage, and while definitions are loaded."""
 
     def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
         """Write nothing."""
@@ -111,47 +111,47 @@ class NoJournal:
         """Remove nothing."""
 
 
-#: Takes the row of a kind and key out of the summary, if there is one.
-_UNCOUNT: Final = """
+#: Subtracts an existing row from the summary.
+_SUBTRACT_ROW: Final = """
 update summary set rows = rows - 1, sum = sum - found.crc
 from (select crc from definitions where kind = ? and key = ?) as found
 """
-#: What SQLite says when it is not its own limits, or the disk, that it complains of.
+#: SQLite error codes that mean damage, rather than limits or disk errors.
 _DAMAGE: Final = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 )
 
 
-#: Bytes that a database has at least.
-_SMALLEST: Final = 512
+#: Minimum size of a database in bytes.
+_MIN_BYTES: Final = 512
 
 
 class DefinitionsDatabase:
-    """The definitions of one data directory. It implements Journal.
+    """The definitions of one data directory. Implements Journal.
 
     Args:
-        path: The database file; made if it is not there.
+        path: The database file; created if missing.
     Raises:
         DefinitionsDamagedError: It is damaged.
-        DefinitionsVersionError: A newer version has written it.
+        DefinitionsVersionError: It was written by a newer version.
         sqlite3.Error: It cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._changes: Changes = {}
-        #: A write has failed: see _reopen().
-        self._is_doubtful = False
+        #: A write has failed; see _reopen().
+        self._needs_reopen = False
         size = path.stat().st_size if path.exists() else 0
-        if 0 < size < _SMALLEST or (not size and _copy_of(path).exists()):
-            # SQLite would take it for a new one.
-            raise DefinitionsDamagedError(self._advice("nothing is left of it"))
-        _make(path)
+        if 0 < size < _MIN_BYTES or (not size and _copy_of(path).exists()):
+            # SQLite would treat it as a new database.
+            raise DefinitionsDamagedError(self._damage_message("it is empty"))
+        _create_private(path)
         try:
             self._database = self._connect()
         except (sqlite3.Error, ValueError) as error:
             if _is_damage(error):
-                raise DefinitionsDamagedError(self._advice(error)) from error
+                raise DefinitionsDamagedError(self._damage_message(error)) from error
             raise
         try:
             self._migrate()
@@ -162,7 +162,7 @@ class DefinitionsDatabase:
             if isinstance(error, DefinitionsVersionError):
                 raise
             if _is_damage(error):
-                raise DefinitionsDamagedError(self._advice(error)) from error
+                raise DefinitionsDamagedError(self._damage_message(error)) from error
             raise
         self._copy()
 
@@ -176,23 +176,23 @@ class DefinitionsDatabase:
 
     @property
     def has_changes(self) -> bool:
-        """Whether something has changed since the last take()."""
+        """Whether there are changes since the last take()."""
         return bool(self._changes)
 
     def take(self) -> Changes:
-        """What has changed since the last time, to be written; whoever takes it writes it or puts it back."""
+        """Return the collected changes. The caller must write them or put them back."""
         taken, self._changes = self._changes, {}
         return taken
 
     def put_back(self, changes: Changes) -> None:
-        """Have changes taken once more that could not be written; those made since replace them."""
+        """Put back changes that could not be written; newer changes take precedence."""
         self._changes = changes | self._changes
 
     def commit(self) -> None:
         """Make all changes since the last commit durable.
 
         Raises:
-            sqlite3.Error: They cannot be written; they are kept for the next commit.
+            sqlite3.Error: They could not be written; they are kept for the next commit.
         """
         changes = self.take()
         try:
@@ -202,17 +202,17 @@ class DefinitionsDatabase:
             raise
 
     def write(self, changes: Changes) -> None:
-        """Make changes durable. It may run in another thread than all else, one at a time.
+        """Make changes durable. It may be called in another thread, one call at a time.
 
         Args:
-            changes: What take() has returned.
+            changes: The result of take().
         Raises:
-            sqlite3.Error: They cannot be written.
-            DefinitionsDamagedError: What is in the file after an earlier failure is not what was written.
+            sqlite3.Error: They could not be written.
+            DefinitionsDamagedError: An earlier write failure has damaged the file.
         """
         if not changes:
             return
-        if self._is_doubtful:
+        if self._needs_reopen:
             self._reopen()
         put = [
             (kind, key, value, _crc(kind, key, value)) for (kind, key), value in changes.items() if value is not None
@@ -220,24 +220,24 @@ class DefinitionsDatabase:
         replaced = [*changes]
         self._database.execute("begin immediate")
         try:
-            self._database.executemany(_UNCOUNT, replaced)
+            self._database.executemany(_SUBTRACT_ROW, replaced)
             self._database.executemany("delete from definitions where kind = ? and key = ?", replaced)
             self._database.executemany("insert into definitions values (?, ?, ?, ?)", put)
             count = len(put), sum(crc for *_, crc in put)
             self._database.execute("update summary set rows = rows + ?, sum = sum + ?", count)
             self._database.execute("commit")
         except sqlite3.Error:
-            # What a failed write or sync has left on the disk is not known: nothing may be built upon it.
-            self._is_doubtful = True
-            # Where there is no room, SQLite may have done that by itself.
+            # After a failed write or sync the contents of the disk are unknown.
+            self._needs_reopen = True
+            # SQLite may have rolled back already if the disk is full.
             if self._database.in_transaction:
                 self._database.execute("rollback")
             raise
 
     def _reopen(self) -> None:
-        """Have all that is in the file written once more after a failure, and look whether it is whole.
+        """Reopen the database after a failed write, checkpoint the WAL and check for damage.
 
-        The system may take pages for written whose write has failed, so that a second sync would prove nothing.
+        The kernel may consider pages clean whose write failed, so a second sync alone would prove nothing.
         """
         self._database.close()
         self._database = self._connect()
@@ -245,12 +245,12 @@ class DefinitionsDatabase:
         if busy:
             raise sqlite3.OperationalError("database is locked")
         self._check()
-        self._is_doubtful = False
+        self._needs_reopen = False
 
     def _connect(self) -> sqlite3.Connection:
-        # One thread at a time uses it.
+        # Used by one thread at a time.
         database = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        # What cannot be decoded does not have its checksum either.
+        # Text that cannot be decoded fails its checksum.
         database.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
             database.execute("pragma journal_mode = wal")
@@ -261,38 +261,38 @@ class DefinitionsDatabase:
         return database
 
     def load(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
-        """Return all committed definitions of a kind, by key.
+        """Return all committed definitions of a kind in order of key.
 
         Raises:
-            ValueError: One cannot be read.
+            ValueError: One cannot be decoded.
         """
         return (row.read() for row in self.rows(kind))
 
     def rows(self, kind: str) -> Iterator[Row]:
-        """Return all committed definitions of a kind by key, to be read one by one."""
+        """Return the undecoded rows of a kind in order of key."""
         rows = self._database.execute("select key, value from definitions where kind = ? order by key", (kind,))
         return (Row(kind, key, value) for key, value in rows.fetchall())
 
     def is_empty(self) -> bool:
-        """Return whether nothing has ever been committed."""
+        """Return whether there are no definitions."""
         return self._database.execute("select 1 from definitions limit 1").fetchone() is None
 
     def close(self) -> None:
-        """Commit and close."""
+        """Commit changes and close the database."""
         self.commit()
         self._database.close()
 
     def _migrate(self) -> None:
-        """Bring an older schema to the current one, in one transaction; a copy of the old database is made first.
+        """Migrate an older schema in one transaction, after a backup of the old database.
 
         Raises:
-            DefinitionsVersionError: It is a newer one.
-            sqlite3.Error: It cannot be done; nothing has changed.
+            DefinitionsVersionError: The schema is newer.
+            sqlite3.Error: The migration failed; nothing has changed.
         """
         (version,) = self._database.execute("pragma user_version").fetchone()
         if version > _SCHEMA_VERSION:
             raise DefinitionsVersionError(
-                f"{self._path} was written by a newer version of Leveret (schema {version}, this one knows"
+                f"{self._path} was written by a newer version of Leveret (schema {version}, this version supports"
                 f" {_SCHEMA_VERSION}); use that version or another data directory"
             )
         is_new = self._database.execute("select 1 from sqlite_schema limit 1").fetchone() is None
@@ -313,21 +313,21 @@ class DefinitionsDatabase:
             raise
 
     def _back_up(self, version: int) -> None:
-        """Copy the database as it is, unless there is such a copy."""
+        """Back up the database before a migration, unless a backup of this schema exists."""
         backup = self._path.with_suffix(f".schema-{version}{self._path.suffix}")
         if not backup.exists():
             draft = backup.with_suffix(".tmp")
             draft.unlink(missing_ok=True)
-            _make(draft)
+            _create_private(draft)
             self._database.execute("vacuum into ?", (str(draft),))
             _put_in_place(draft, backup)
 
     def _check(self) -> None:
-        """Read all of it once.
+        """Read the whole database and verify it.
 
         Raises:
-            DefinitionsDamagedError: Something in it is not as it was written.
-            sqlite3.Error: The same, or it cannot be read.
+            DefinitionsDamagedError: It is damaged.
+            sqlite3.Error: It is damaged or cannot be read.
         """
         (found,) = self._database.execute("pragma quick_check(1)").fetchone()
         if found != "ok":
@@ -335,26 +335,26 @@ class DefinitionsDatabase:
         count = total = 0
         for kind, key, value, crc in self._database.execute("select kind, key, value, crc from definitions"):
             if crc != _crc(kind, key, value):
-                raise DefinitionsDamagedError(f"{kind} {key} is not as it was written")
+                raise DefinitionsDamagedError(f"{kind} {key} does not match its checksum")
             count += 1
             total += crc
         if self._database.execute("select rows, sum from summary").fetchone() != (count, total):
             raise DefinitionsDamagedError("definitions are missing")
 
     def _copy(self) -> None:
-        """Make a copy of what is known to be whole, in place of the one before."""
+        """Replace the copy with one of the verified database."""
         draft = self._path.with_suffix(".copy.tmp")
         try:
             draft.unlink(missing_ok=True)
-            _make(draft)
+            _create_private(draft)
             self._database.execute("vacuum into ?", (str(draft),))
             _put_in_place(draft, _copy_of(self._path))
         except (OSError, sqlite3.Error):
-            # No room, as a rule. The copy before this one stays.
+            # Usually no space. The previous copy stays.
             draft.unlink(missing_ok=True)
 
-    def _advice(self, error: object) -> str:
-        """What is wrong, and what to do, in one line."""
+    def _damage_message(self, error: object) -> str:
+        """Return a one-line message: what is wrong and what to do."""
         path, copy = self._path, _copy_of(self._path)
         why = " ".join(str(error).split())
         instead = "use another data directory"
@@ -367,25 +367,25 @@ class DefinitionsDatabase:
 
 
 def _add_checksums(database: sqlite3.Connection) -> None:
-    """To schema 1: each row has a checksum. The first databases had no version either."""
+    """Migrate to schema 1: add checksums. The first databases had no version either."""
     columns = [name for _, name, *_ in database.execute("pragma table_info(definitions)")]
     if columns and "crc" not in columns:
         database.execute("alter table definitions add column crc integer not null default 0")
         database.execute("update definitions set crc = crc_of(kind, key, value)")
 
 
-#: What brings a database from the schema of its index to the next one.
+#: Migrations: the one at index N migrates schema N to N + 1.
 _STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_add_checksums,)
 _SCHEMA_VERSION: Final = len(_STEPS)
 
 
-def _make(path: Path) -> None:
-    """Make an empty database that nobody else may read: there are hashes of passwords in it. SQLite keeps its mode."""
+def _create_private(path: Path) -> None:
+    """Create an empty file with mode 0600: the database contains password hashes. SQLite keeps the mode."""
     path.touch(mode=0o600)
 
 
 def _put_in_place(draft: Path, path: Path) -> None:
-    """Replace a file by another one, which SQLite has made and may not have synced."""
+    """Sync a file written by SQLite and move it to its final path."""
     _sync(draft)
     draft.replace(path)
     _sync(path.parent)
@@ -408,5 +408,5 @@ def _crc(kind: object, key: object, value: object) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether it is the file's contents that are wrong, and not that it cannot be read now."""
+    """Return whether an error means that the file's contents are damaged."""
     return not isinstance(error, sqlite3.Error) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE

@@ -1,4 +1,4 @@
-"""The storage engine: all stores of a broker, written once a turn, committed together, recovered at the start."""
+"""The storage engine: all stores of a broker, flushed once per turn, committed together, recovered at startup."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ from leveret.storage.uncommitted import Uncommitted
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "events_since"]
 
 _LOG: Final = logging.getLogger("leveret.storage")
-#: More than this of a store is not left for the next commit: the disk would stall the write after it for long.
+#: Unsynced bytes of a store that start a commit at once: a larger sync would stall later writes for too long.
 _DIRTY_BYTES: Final = 4 << 20
 _SECOND: Final = 1_000_000
 _END_OF_TIME: Final = 1 << 62
 
 
 class StorageEngine:
-    """All stores of a data directory. It belongs to one thread; only the committer's syncs run in another.
+    """All stores of a data directory. Used by one thread; only syncs and compaction run in others.
 
-    Opening it recovers what is there. In each turn: append, take and settle on stores, then flush(), then commit()
-    if somebody waits for the disk. About once a second: housekeeping().
+    Opening it recovers the existing data. In each turn: append, take and settle on stores, then flush(), then commit()
+    if a callback waits for the disk. About once a second: housekeeping().
 
     Args:
         path: The data directory.
-        deliver: Hands a function to the thread that owns the engine; None to commit at once, in that thread.
-        on_failure: Called with the error of a sync that failed; see Committer.
+        deliver: Schedules a function in the thread that owns the engine; None to commit synchronously in that thread.
+        on_failure: Called with the error of a failed sync; see Committer.
         files: The file system interface.
         clock: Microseconds since 1970.
-        options: What can be set.
-        on_disk_alarm: Called with True when the disk gets full and with False when there is room again.
+        options: Options of the engine.
+        on_disk_alarm: Called with True when the disk alarm is set and with False when it is cleared.
     Raises:
         DirectoryInUseError: Another process has it open.
-        DataDirectoryError: It cannot be used; the text says why.
+        DataDirectoryError: It cannot be used; the message says why.
         OSError: It cannot be read or written.
 
     Attributes:
-        queues: All durable queues that were found and those made since, by number.
-        report: What recovery found and did.
-        disk: How much room there is.
-        on_work: Called when there is something for flush(), once until it is called.
+        queues: Recovered durable queues and queues created since, by number.
+        report: Report of the recovery.
+        disk: Monitor of the free disk space.
+        on_work: Called when there is work for flush(), once per flush().
     """
 
     def __init__(
@@ -90,21 +90,21 @@ class StorageEngine:
         self.report = RecoveryReport()
         self.on_work: Callable[[], None] = _ignore
         self._dirty: dict[SegmentStore, None] = {}
-        #: Not all of these could be written. It is tried again with whatever comes next, and about once a second.
-        self._refused: dict[SegmentStore, None] = {}
+        #: Stores whose last flush failed. Retried by the next flush(), about once a second at the latest.
+        self._failed_stores: dict[SegmentStore, None] = {}
         self._uncommitted = Uncommitted(self._directory, self._events)
-        self._untidy: dict[SegmentStore, None] = {}
-        #: Stores of which something was written, settled or recovered not long ago.
-        self._awake: dict[SegmentStore, None] = {}
+        self._stores_with_dead: dict[SegmentStore, None] = {}
+        #: Stores used recently, whose idle() is called by housekeeping().
+        self._recently_used: dict[SegmentStore, None] = {}
         self._salts: dict[int, int] = {}
         self._departures = Departures(self._commit_copies)
-        #: Not all events could be written.
-        self._events_refused = False
-        #: To be told once the events that could not be written are on the disk.
-        self._held_up: list[Callable[[], None]] = []
+        #: Whether the last attempt to write events failed.
+        self._events_failed = False
+        #: Callbacks that wait until unwritten events are on disk.
+        self._waiting_callbacks: list[Callable[[], None]] = []
         self._committer: Committer | None = None
         self._threaded = deliver is not None
-        #: Promises wait for syncs.
+        #: Whether confirms wait for syncs.
         self._waits_for_syncs = not self._threaded or self._options.sync is SyncMode.ALWAYS
         self._compactor = Compactor(deliver, self._compacted, self._sync)
         self._checkpointer = Checkpointer(
@@ -127,13 +127,13 @@ class StorageEngine:
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def create_queue(self, durable: bool, attributes: Mapping[str, Any]) -> StoredQueue:
-        """Make a queue, which is there after a crash once the next commit is done.
+        """Create a queue. It survives a crash after the next commit.
 
         Args:
             durable: Whether it outlives the process.
-            attributes: What the broker wants to find again; anything that JSON can hold.
+            attributes: Metadata of the broker that JSON can represent.
         Raises:
-            OSError: It could not be made.
+            OSError: It could not be created.
         """
         record = self._directory.make_queue(durable, attributes)
         queue = self.queues[record.qid] = StoredQueue(record.qid, durable, record.attributes)
@@ -143,13 +143,13 @@ class StorageEngine:
         return queue
 
     def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
-        """Return the store of one priority of a queue; made if there is none.
+        """Return the store of one priority of a queue; create it if missing.
 
         Args:
             queue: The queue.
             priority: 0..255.
-            first_seq: Number of the first message of a new store: it takes the place of another, whose messages that
-                have been taken have lower ones.
+            first_seq: First sequence number of a new store. Above 1 if the store replaces another one whose taken
+                messages have lower numbers.
         """
         store = queue.stores.get(priority)
         if store is None:
@@ -162,10 +162,10 @@ class StorageEngine:
         return store
 
     def delete_queue(self, queue: StoredQueue) -> None:
-        """Remove a queue; its directory goes with the next commit group."""
+        """Delete a queue; its directory is removed by the next commit group."""
         stores = queue.stores.values()
         if any(store.leaving for store in stores):
-            # What moves out of it has to be safe elsewhere before it goes.
+            # Copies of moved messages must be synced before the queue is removed.
             self.flush()
             if self._committer is not None and self._waits_for_syncs:
                 self._committer.wait()
@@ -176,35 +176,35 @@ class StorageEngine:
             self._departures.forget(store)
             store.close()
             store.flush()
-            for noted in (self._dirty, self._refused, self._untidy, self._awake):
+            for noted in (self._dirty, self._failed_stores, self._stores_with_dead, self._recently_used):
                 noted.pop(store, None)
             store.tidy()
         del self.queues[queue.qid], self._salts[queue.qid]
         self._uncommitted.forget(queue.qid, queue.stores)
-        # If there is no room for them they are kept, and the queue goes all the same.
+        # If there is no space, events are kept in memory, and the queue is deleted nevertheless.
         self._flush_events()
         group = self._uncommitted.collect(events=True)
         for store in stores:
             store.collect(group)
-        is_spoken_of = any(store.noted or store.next_seq > 1 for store in stores)
-        deleted = self._clock() if is_spoken_of else None
+        has_events = any(store.noted or store.next_seq > 1 for store in stores)
+        deleted = self._clock() if has_events else None
         group.file_actions.append(partial(self._directory.discard_queue, queue.qid, deleted))
         group.file_actions.append(self._directory.empty_trash)
         self._submit(group)
 
-    # --- the end of a turn, and longer spans --------------------------------------------------------------------------
+    # --- end of a turn and periodic work ------------------------------------------------------------------------------
 
     def flush(self) -> dict[SegmentStore, OSError]:
-        """Write what all stores have been given since the last time, and then what became of messages.
+        """Write all changes of stores since the last call, then events.
 
-        A disk that is full is not raised: it sets the alarm. Events that cannot be written are kept.
+        A full disk raises no exception: it sets the alarm. Events that cannot be written are kept.
 
         Returns:
-            The stores of which not all could be written, which is tried again next time. Their publishers must not
-            be told that their messages are safe.
+            The stores that could not be written, with errors. The next call retries them. Their publishers must not
+            get confirms.
         """
         failures: dict[SegmentStore, OSError] = {}
-        dirty, self._dirty, self._refused = self._dirty | self._refused, {}, {}
+        dirty, self._dirty, self._failed_stores = self._dirty | self._failed_stores, {}, {}
         files = self._files
         most = 0
         for store in dirty:
@@ -213,17 +213,17 @@ class StorageEngine:
                 store.flush()
             except OSError as error:
                 failures[store] = error
-                self._refused[store] = None
+                self._failed_stores[store] = None
             most = max(most, self._uncommitted.add(store, files.appended - before))
             if store.leaving.uncovered:
                 self._departures.add(store)
-        self._untidy |= dirty
-        self._awake |= dirty
+        self._stores_with_dead |= dirty
+        self._recently_used |= dirty
         if not failures and not self._options.holds_moved():
             self._departures.begin()
         settled = self._flush_events()
         if settled:
-            self._tidy()
+            self._drop_dead_segments()
         lacks_descriptors = any(map(is_shortage, failures.values()))
         if lacks_descriptors:
             self._descriptors.close_all()
@@ -235,30 +235,30 @@ class StorageEngine:
         return failures
 
     def note_unroutable(self, count: int, body_bytes: int) -> None:
-        """Note messages that no queue was there for; they go with the next flush().
+        """Add an event for unroutable messages.
 
         Args:
-            count: How many.
+            count: Number of messages.
             body_bytes: Sum of their body lengths.
         """
         self._events.add(0, 0, 0, count, EventKind.UNROUTABLE, 0, 0, body_bytes)
 
     @property
     def events_end(self) -> EventPosition | None:
-        """Where the next event will stand; None while there is something for flush()."""
-        return None if self._dirty or self._refused or self._events.waiting else self._events.position
+        """Position of the next event; None while there is work for flush()."""
+        return None if self._dirty or self._failed_stores or self._events.waiting else self._events.position
 
     def commit(self, callback: Callable[[], None] | None = None, events: bool = False) -> None:
-        """Have all that flush() wrote synced, as the sync mode will have it.
+        """Sync everything that flush() wrote, according to the sync mode.
 
         Args:
-            callback: Called once that has been done, or at once if the sync mode says not to wait; in the thread that
-                owns the engine.
-            events: Sync the event log too: a settlement has been promised. If it could not be written the callback
-                waits until it can, and for the copies of messages that have moved.
+            callback: Called after the sync, or at once if the sync mode does not wait, in the thread that owns the
+                engine.
+            events: Sync the event log too, because a settlement must be durable. The callback then also waits for
+                events that could not be written yet and for the copies of moved messages.
         """
         if events and callback is not None and self._departures and self._waits_for_syncs:
-            self._departures.when_done(partial(self._held_up.append, callback))
+            self._departures.when_done(partial(self._waiting_callbacks.append, callback))
             callback = None
         self._commit(callback, events)
 
@@ -266,8 +266,8 @@ class StorageEngine:
         group = self._uncommitted.collect(events)
         if callback is None:
             pass
-        elif events and self._events_refused:
-            self._held_up.append(callback)
+        elif events and self._events_failed:
+            self._waiting_callbacks.append(callback)
         elif self._committer is None or self._waits_for_syncs:
             group.callbacks.append(callback)
         else:
@@ -276,51 +276,51 @@ class StorageEngine:
             self._submit(group)
 
     def watch_disk(self) -> float:
-        """Look how much room there is; return in how many seconds to call this again."""
+        """Check the free disk space; return the seconds until the next call."""
         pause = self.disk.check()
         if self.disk.alarm:
-            self._clear_away(is_short=True)
+            self._remove_expired(is_short=True)
         return pause
 
     def housekeeping(self) -> None:
-        """Do what is due: close idle files, sync events, tick, remove old trash, write a checkpoint.
+        """Run periodic work: close idle files, sync events, tick, compact, empty old trash, write a checkpoint.
 
-        To be called about once a second, after flush().
+        Called about once a second, after flush().
         """
         self._descriptors.close_idle()
-        for store in [*self._awake]:
+        for store in [*self._recently_used]:
             if store.idle():
-                del self._awake[store]
-        if not self.flush() and self._files.appended != self._ticked and not self._events_refused:
-            # What comes from now on is later than this tick, to the microsecond.
+                del self._recently_used[store]
+        if not self.flush() and self._files.appended != self._ticked and not self._events_failed:
+            # Later messages get later times than this tick.
             self._events.tick()
             self._clock.advance_past()
             self._flush_events()
             self._ticked = self._files.appended
         if not self.disk.alarm:
-            # Before it gives back space it takes some.
+            # Compaction needs space before it frees some.
             self._compactor.rest(self._clock())
         self.commit(events=True)
-        self._clear_away(is_short=False)
-        if self._checkpointer.due and not self._events_refused:
+        self._remove_expired(is_short=False)
+        if self._checkpointer.due and not self._events_failed:
             self.checkpoint()
 
     def checkpoint(self, clean: bool = False) -> None:
-        """Write a checkpoint with the next commit group, so that recovery need not read older events.
+        """Write a checkpoint with the next commit group, so that recovery reads only later events.
 
         Args:
-            clean: Nothing is done after it.
+            clean: Whether this is the last write before a clean shutdown.
         """
         self._write_checkpoint(self._uncommitted.collect(events=True), clean)
 
     def close(self) -> bool:
-        """Stop: all is written and synced, nothing is forgotten. Return whether that succeeded."""
+        """Write and sync everything and close the engine; return whether that succeeded."""
         self._compactor.close()
         succeeded = not self.flush()
         committer, self._committer = self._committer, None
         if committer is not None:
             succeeded = committer.close() and succeeded
-        # What has left is forgotten now that its copies are safe.
+        # Settles moved messages now that their copies are synced.
         succeeded = not self.flush() and not self._events.waiting and not self._departures and succeeded
         for queue in self.queues.values():
             for store in queue.stores.values():
@@ -341,14 +341,14 @@ class StorageEngine:
         return succeeded
 
     def _finish(self) -> None:
-        """Sync all, and say that nothing follows."""
+        """Sync everything and write a checkpoint that marks a clean shutdown."""
         stores = [store for queue in self.queues.values() for store in queue.stores.values()]
         if self._options.sync is SyncMode.OFF:
             for qid in self.queues:
                 for path in map(partial(self._directory.store_path, qid), self._directory.priorities(qid)):
                     sync_files(self._files, path)
             self._files.sync_directory(f"{self._directory.path}/q")
-        # The second time for what the first one has to say to the manifests.
+        # The first commit writes manifest edits, which the second one syncs.
         for _ in range(2):
             self.commit(events=True)
             for store in stores:
@@ -356,13 +356,13 @@ class StorageEngine:
         self.checkpoint(clean=True)
         self._redo.clear()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Put all stores together again, and write down what came of it."""
+        """Recover all stores, then write events, manifests and a checkpoint."""
         report, files, directory = self.report, self._files, self._directory
         if files.list_directory(directory.redo) and files.free_space(directory.path) < self.disk.limit:
-            # To complete segments from the redo log takes room.
+            # Restoring segments from the redo log needs space.
             self.disk.release_ballast()
         restart = Restart(files, directory, self._events, self._places.of, report)
         restored = restart.run()
@@ -377,10 +377,10 @@ class StorageEngine:
                 store.tidy()
                 queue.stores[priority] = store
                 self._uncommitted.add(store)
-                self._untidy[store] = None
+                self._stores_with_dead[store] = None
         try:
             self._flush_events()
-            # The manifests have to say then what is sealed; that is synced by the next group.
+            # The callbacks write to the manifests which segments are sealed; the next group syncs that.
             commit_recovered(self._uncommitted.collect(True, keep=True), files, self._redo, self._threaded)
             self._write_checkpoint(CommitGroup(), clean=False)
             if not report.failures:
@@ -391,7 +391,7 @@ class StorageEngine:
             _LOG.warning("recovery: %s", line)
 
     def _write_checkpoint(self, group: CommitGroup, clean: bool) -> None:
-        # Recovery has no use for those of queues that end with the process, but readers have.
+        # Includes non-durable queues: recovery does not need them, but readers do.
         stores = (
             (queue.qid, priority, store) for queue in self.queues.values() for priority, store in queue.stores.items()
         )
@@ -405,70 +405,70 @@ class StorageEngine:
         self._dirty[store] = None
 
     def _commit_copies(self, callback: Callable[[], None]) -> None:
-        """Have all synced that was written, whatever the sync mode promises, and call back after that."""
+        """Sync everything written, in any sync mode, then call back."""
         group = self._uncommitted.collect(events=False)
         group.callbacks.append(callback)
         self._submit(group)
 
     def _flush_events(self) -> bool:
-        """Write events, if need be into the room of the ballast; return whether that was possible."""
+        """Write events, releasing the ballast if necessary; return False if they could not be written."""
         while self._events.waiting:
             try:
                 self._events.flush()
             except OSError:
                 if not self.disk.release_ballast():
-                    self._events_refused = True
+                    self._events_failed = True
                     return False
             else:
                 break
-        self._events_refused = self._events.waiting
-        if self._held_up and not self._events_refused:
-            held_up, self._held_up = self._held_up, []
-            for callback in held_up:
+        self._events_failed = self._events.waiting
+        if self._waiting_callbacks and not self._events_failed:
+            waiting, self._waiting_callbacks = self._waiting_callbacks, []
+            for callback in waiting:
                 self._commit(callback, events=True)
         return True
 
-    def _tidy(self) -> None:
-        """Give up what is dead, now that the events that say so have been written."""
-        untidy, self._untidy = self._untidy, {}
+    def _drop_dead_segments(self) -> None:
+        """Drop segments without live messages, after the events that settled these have been written."""
+        checked, self._stores_with_dead = self._stores_with_dead, {}
         has_dropped = False
-        for store in untidy:
+        for store in checked:
             if store.has_dead_segments:
                 if not store.tidy() and not (self.disk.release_ballast() and store.tidy()):
-                    self._untidy[store] = None
+                    self._stores_with_dead[store] = None
                 self._uncommitted.add(store)
                 has_dropped = has_dropped or store.log.has_dropped
         if has_dropped:
-            # The next confirm or settlement that has to be on the disk may be far away.
+            # Frees the space even if nothing else is committed soon.
             self.commit()
-        for store in untidy:
+        for store in checked:
             self._compactor.consider(store)
 
     def _compacted(self, store: SegmentStore) -> None:
-        """Segments of a store have been replaced: have the old files go, and see whether there is more to do."""
+        """Commit replaced segments, so that the old files are removed, and check whether more compaction is needed."""
         self._uncommitted.add(store)
         self.commit()
-        self._look_again(store)
+        self._reconsider(store)
 
-    def _look_again(self, store: SegmentStore) -> None:
+    def _reconsider(self, store: SegmentStore) -> None:
         if store.key[0] not in self.queues:
             return
-        self._untidy[store] = None
+        self._stores_with_dead[store] = None
         if self._committer is not None:
-            # What died since is to be left out, and events have to be on their way before that.
+            # Events must be written before messages that died since may be left out by compaction.
             self.flush()
         else:
             self._compactor.consider(store)
 
     def _sync(self, store: SegmentStore) -> None:
-        """Have a store's segments synced, whatever the sync mode says, and see what can be done with them then."""
+        """Sync a store's segments in any sync mode, then check again whether to compact it."""
         self._uncommitted.add(store)
         group = self._uncommitted.collect(events=True)
-        group.callbacks.append(partial(self._look_again, store))
+        group.callbacks.append(partial(self._reconsider, store))
         self._submit(group)
 
-    def _clear_away(self, is_short: bool) -> None:
-        """Remove what is kept for readers only, when its time has come or there is no room for it."""
+    def _remove_expired(self, is_short: bool) -> None:
+        """Remove expired trash and snapshots; all of them if the disk is short of space."""
         group = CommitGroup()
         group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self._clock()))
         if isinstance(self._files, DiskFiles):
@@ -485,7 +485,7 @@ class StorageEngine:
 
 
 def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Event]:
-    """Return the events in the log of an engine from a position on."""
+    """Return the logged events of an engine from a position on."""
     directory = engine._directory
     log = read_events(engine._files, directory.events, directory.store_id, position)
     return (event for event in log if event is not None)

@@ -1,7 +1,7 @@
-r"""The byte layout of the event log, which says what became of messages.
+r"""The byte layout of the event log, which records how messages left their queues.
 
-All numbers are little endian; times are microseconds since 1970; `crc` is zlib's CRC-32. What the other files of the
-data directory look like is in format.py.
+All numbers are little endian; times are microseconds since 1970; `crc` is zlib's CRC-32. The layouts of the other
+files are in format.py.
 
 Event log file: a header of 40 bytes, then records of 40 bytes.
 
@@ -33,7 +33,7 @@ _U32: Final = struct.Struct("<I")
 
 
 class EventKind(IntEnum):
-    """Why messages left a queue, or what else happened to them."""
+    """Kind of an event: why messages left a queue, or what else happened to them."""
 
     ACK = 1
     AUTO_ACK = 2
@@ -43,25 +43,25 @@ class EventKind(IntEnum):
     MAXLEN_BYTES = 6
     DELIVERY_LIMIT = 7
     PURGED = 8
-    #: `seq` is the oldest message that was left, `count` how many were: nothing of the queue lives on.
+    #: The queue and its messages are gone: `seq` is the oldest remaining message, `count` their number.
     QUEUE_DELETED = 9
     LOST = 10
     TRANSIENT_DROPPED = 11
-    #: Put at the tail again, under another number.
+    #: Requeued at the tail, under a new sequence number.
     RETURNED = 12
-    #: Put into another queue by someone who moves messages.
+    #: Moved to another queue on request.
     MOVED = 13
     REQUEUE = 20
     REFUSED = 21
     UNROUTABLE = 22
-    #: What was dead-lettered, and noted as such where it was, has come to no queue.
+    #: Dead-lettered messages, recorded as such in their queue, that reached no queue.
     DEAD_LETTER_LOST = 23
     TICK = 30
 
 
-#: What counts as lost wherever losses are told of: what left a queue, or never got in, without a consumer's having
-#: taken it. Rejected messages are among them; purged ones, and those of a deleted queue, somebody wanted to be rid of.
-#: Of those that are DEAD_LETTERED only what is told again as DEAD_LETTER_LOST is lost for good.
+#: Kinds that are reported as losses: messages that left a queue, or never entered one, without being consumed.
+#: Rejected messages are included. Purged messages and those of deleted queues are not: they were removed on request.
+#: DEAD_LETTERED messages are lost only if a later DEAD_LETTER_LOST event says so.
 LOSSES: Final = frozenset(
     {
         EventKind.REJECT,
@@ -77,18 +77,18 @@ LOSSES: Final = frozenset(
     }
 )
 
-#: Kinds up to this one remove the messages of their run.
+#: Kinds up to this one remove their messages.
 LAST_REMOVAL: Final = 19
 
 #: Flags of an event.
 DEAD_LETTERED: Final = 1
 ARCHIVED: Final = 2
-#: The message was settled before it was written.
+#: The message was settled before it was written to disk.
 NEVER_STORED: Final = 4
-#: Of DEAD_LETTER_LOST, in the bits 4 to 6: why the messages were dead-lettered, as 1 maxlen, 2 expired, 3 rejected,
+#: In events DEAD_LETTER_LOST, bits 4 to 6: the reason for dead-lettering, as 1 maxlen, 2 expired, 3 rejected,
 #: 4 delivery_limit; 0 in older files.
 LETTER_REASON_SHIFT: Final = 4
-#: One redelivery, in the bits from 8 on.
+#: One redelivery; the bits from 8 on count them.
 REDELIVERED_ONCE: Final = 1 << 8
 
 
@@ -107,19 +107,19 @@ class Event(NamedTuple):
 
 
 def pack_event_header(store_id: bytes) -> bytes:
-    """Return the head of a file of the event log."""
+    """Return the header of a file of the event log."""
     octets = _EVENT_HEADER.pack(EVENT_MAGIC, EVENT_BYTES, FORMAT_VERSION, 0, store_id, 0)
     return octets + _U32.pack(crc32(octets))
 
 
 def pack_event(event: Event, salt: int) -> bytes:
-    """Return a record of the event log; the salt is the checksum of the store id."""
+    """Encode a record of the event log; the salt is the checksum of the store id."""
     octets = _EVENT.pack(*event)
     return octets + _U32.pack(crc32(octets) ^ salt)
 
 
 def unpack_event(octets: bytes, at: int, salt: int) -> Event | None:
-    """Read a record of the event log; None if it is damaged."""
+    """Decode a record of the event log; return None if it is damaged."""
     if crc32(octets[at : at + 36]) ^ salt != _U32.unpack_from(octets, at + 36)[0]:
         return None
     return Event(*_EVENT.unpack_from(octets, at))

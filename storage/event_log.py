@@ -1,6 +1,6 @@
-"""The event log: what became of messages, of all queues in one file after another.
+"""The event log: how the messages of all queues were settled, in a sequence of files.
 
-It is the journal of acknowledgements that recovery replays, and the table that analytics reads.
+Recovery replays it; analytics read it as a table.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from leveret.storage.event_format import (
 _PREFIX: Final = "ev-"
 _SUFFIX: Final = ".log"
 _U32_MAX: Final = (1 << 32) - 1
-#: Runs are cut where waits differ by more than this and by more than a tenth.
+#: Events are not merged if their waits differ by more than this and by more than a tenth.
 _WAIT_STEP_MS: Final = 100
 
 
 class EventPosition(NamedTuple):
-    """A place in the log.
+    """A position in the log.
 
     Attributes:
-        file: Time in the name of the file; files follow each other by it.
-        offset: Bytes from the beginning of the file.
+        file: Time in the file's name, by which files are ordered.
+        offset: Offset in the file in bytes.
     """
 
     file: int
@@ -40,14 +40,14 @@ class EventPosition(NamedTuple):
 
 
 class EventLog:
-    """Appends events; runs that continue each other become one record.
+    """Appends events; consecutive runs of messages with the same fate become one record.
 
     Args:
         files: The file system interface.
-        directory: Path of its directory, which is there.
+        directory: Path of its directory, which must exist.
         store_id: ID of the data directory, 16 bytes.
         clock: Microseconds since 1970, never going back.
-        file_bytes: The next file is begun once one is so long.
+        file_bytes: Size in bytes at which the next file is started.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class EventLog:
         "_file_bytes",
         "_files",
         "_handle",
-        "_is_torn",
+        "_has_partial_write",
         "_new",
         "_open_runs",
         "_retired",
@@ -84,13 +84,13 @@ class EventLog:
         self._size = files.size(f"{directory}/{file_name(self._file)}") if names else 0
         self._new = False
         self._unsynced = False
-        #: It ends with what could not be taken back.
-        self._is_torn = False
-        #: Handles of files that are full, not yet synced.
+        #: The file ends with a partial write that could not be undone.
+        self._has_partial_write = False
+        #: Handles of full files that are not yet synced.
         self._retired: list[int] = []
-        #: What is to be written, but for the open runs.
+        #: Events to write, without the open runs.
         self._ended: list[Event] = []
-        #: The last run of each store, which the next event may continue.
+        #: The last run of each store, which the next event may extend.
         self._open_runs: dict[tuple[int, int], Event] = {}
         #: Bytes written since the start.
         self.appended = 0
@@ -98,16 +98,16 @@ class EventLog:
     def add(
         self, qid: int, priority: int, seq: int, length: int, kind: EventKind, wait_ms: int, flags: int, body_bytes: int
     ) -> None:
-        """Note what became of a run of messages.
+        """Add an event for a run of messages.
 
         Args:
             qid: Number of the queue.
             priority: Priority of the store.
-            seq: Number of the first message; 0 for messages that never had one.
-            length: How many messages.
-            kind: What became of them.
-            wait_ms: How long they had waited, the longest of them.
-            flags: DEAD_LETTERED and the like.
+            seq: Number of the first message; 0 for messages without numbers.
+            length: Number of messages.
+            kind: Kind of event.
+            wait_ms: Longest time that one of them waited in the queue, in milliseconds.
+            flags: Event flags such as DEAD_LETTERED.
             body_bytes: Sum of their body lengths.
         """
         store = qid, priority
@@ -130,7 +130,7 @@ class EventLog:
         time = self._clock()
         wait_ms = min(max(wait_ms, 0), _U32_MAX)
         while body_bytes > _U32_MAX and length > 1:
-            # A purge of many gigabytes: what is known is the sum only.
+            # A purge of many gigabytes, of which only the sum is known.
             half, half_bytes = length // 2, body_bytes // 2
             self.add(qid, priority, seq, half, kind, wait_ms, flags, half_bytes)
             seq, length, body_bytes = seq + half, length - half, body_bytes - half_bytes
@@ -139,34 +139,34 @@ class EventLog:
         self._open_runs[store] = event
 
     def tick(self) -> None:
-        """Note that all that happened before is in the files; to be written after everything else."""
+        """Add a tick: everything that happened before it is in the files. It must be written last."""
         self.close_runs()
         self._ended.append(Event(0, self._clock(), 0, 0, 0, EventKind.TICK, 0, 0, 0))
 
     def close_runs(self) -> None:
-        """End all runs: what is added from now on has a record of its own."""
+        """Close all runs, so that later events get new records."""
         self._ended += self._open_runs.values()
         self._open_runs.clear()
 
     def flush(self) -> None:
-        """Write what was added.
+        """Write the added events.
 
         Raises:
-            OSError: Nothing was written; the events are kept for the next time.
+            OSError: Nothing was written; the events are kept for the next call.
         """
         self.close_runs()
         if not self._ended:
             return
-        if self._is_torn:
+        if self._has_partial_write:
             self._files.truncate(self._handle, self._size)
-            self._is_torn = False
+            self._has_partial_write = False
         if self._handle < 0 or self._size >= self._file_bytes:
             self._roll()
         octets = b"".join([pack_event(event, self._salt) for event in self._ended])
         try:
             write_file(self._files, self._handle, octets, self._size)
         except TornWriteError:
-            self._is_torn = True
+            self._has_partial_write = True
             raise
         self._size += len(octets)
         self.appended += len(octets)
@@ -175,34 +175,34 @@ class EventLog:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to write."""
+        """Whether there are events to write."""
         return bool(self._open_runs or self._ended)
 
     @property
     def unsynced(self) -> bool:
-        """Whether something was written that no commit group has."""
+        """Whether written events are not yet in a commit group."""
         return self._unsynced
 
     @property
     def position(self) -> EventPosition:
-        """Where the next event will stand."""
+        """Position of the next event."""
         return EventPosition(self._file, self._size)
 
     def collect(self, group: CommitGroup) -> None:
-        """Have what was written synced."""
+        """Add the written files to a commit group."""
         for retired in self._retired:
             group.journals[retired] = None
             group.callbacks.append(lambda handle=retired: self._files.close(handle))  # type: ignore[misc]
         self._retired.clear()
         if self._unsynced or self._new:
-            # A new file may have nothing but its head, if there was no room for more.
+            # A new file may contain only its header, if there was no space for more.
             group.journals[self._handle] = None
         if self._new:
             group.directories[self._directory] = None
         self._unsynced = self._new = False
 
     def close(self) -> None:
-        """Close the file; what was written has been synced or is given up."""
+        """Close the files, after their last sync."""
         for handle in (*self._retired, self._handle):
             if handle >= 0:
                 self._files.close(handle)
@@ -226,12 +226,12 @@ class EventLog:
 
 
 def file_name(time: int) -> str:
-    """Return the name of the file that begins at a time."""
+    """Return the name of the file with a start time."""
     return f"{_PREFIX}{time:020d}{_SUFFIX}"
 
 
 def event_files(files: Files, directory: str) -> list[int]:
-    """Return the times in the names of the log's files, ascending."""
+    """Return the start times of the log's files, ascending."""
     times = (name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in files.list_directory(directory))
     return [int(time) for time in times if len(time) == 20 and time.isascii() and time.isdigit()]
 
@@ -239,14 +239,14 @@ def event_files(files: Files, directory: str) -> list[int]:
 def read_events(
     files: Files, directory: str, store_id: bytes, start: EventPosition, damaged: dict[str, int] | None = None
 ) -> Iterator[Event | None]:
-    """Return the events from a position on, in order; None for one that is damaged.
+    """Iterate over the events from a position on; None for a damaged one.
 
     Args:
         files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
-        start: Where to begin.
-        damaged: Is told how many records of which file are damaged; 0 if it is but none of these is.
+        start: Position of the first event.
+        damaged: Receives the number of damaged records by path; 0 if only other parts of the file are damaged.
     """
     salt = crc32(store_id)
     damaged = {} if damaged is None else damaged
@@ -272,6 +272,6 @@ def read_events(
         if len(octets) < first:
             damaged.setdefault(path, 0)
         elif len(octets) > first and len(octets) % EVENT_BYTES:
-            # The last one was not written to its end.
+            # The last record is incomplete.
             damaged[path] = damaged.get(path, 0) + 1
             yield None

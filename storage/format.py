@@ -1,11 +1,11 @@
-r"""The byte layouts of the data directory: what the broker writes and what a reader without the broker reads.
+r"""The byte layouts of the files in the data directory.
 
-That of the event log is in event_format.py.
+The layout of the event log is in event_format.py.
 
-All numbers are little endian; AMQP's bytes inside stay as they were on the wire. Times are microseconds since 1970.
+All numbers are little endian; bytes of AMQP are stored as on the wire. Times are microseconds since 1970.
 `crc` is zlib's CRC-32.
 
-Segment file: header, records, and once it is sealed an index and a footer.
+Segment file: header, records, and if sealed an index and a footer.
 
     header, 64 bytes
      0 8s magic "LVTSEG\1\n"  | 8 u16 header_len = 64 | 10 u16 format = 1 | 12 u8 checksum = 1 (CRC-32)
@@ -36,7 +36,7 @@ MANIFEST of a store: edits of 64 bytes.
     44 u32 file_len | 48 u32 body_bytes | 52 u32 generation | 56 i64 max_expires
 
 `max_expires` is the latest time at which one of a segment's messages expires, 2**63 - 1 if one never does.
-A reader skips what it does not know: longer headers, further flags, kinds of events, tags.
+A reader skips unknown elements: longer headers, further flags, kinds of events, tags.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from zlib import crc32
 
 from leveret.storage.message import Envelope
 
-#: What is written; a directory whose `min_reader` is higher than this cannot be read.
+#: Current format; a directory with a higher `min_reader` cannot be read.
 FORMAT_VERSION: Final = 1
 
 SEGMENT_MAGIC: Final = b"LVTSEG\x01\n"
 SEGMENT_HEADER_BYTES: Final = 64
 RECORD_MAGIC: Final = b"LVT1"
 RECORD_BYTES: Final = 48
-#: One in this many records is in the index of its segment.
+#: The index of a segment has one entry per this many records.
 INDEX_STEP: Final = 64
 FOOTER_MAGIC: Final = b"LVTFOOT1"
 FOOTER_BYTES: Final = 96
 EDIT_BYTES: Final = 64
 
-#: As `max_expires`: one of the messages never expires.
+#: Value of `max_expires` if one of the messages never expires.
 NEVER: Final = (1 << 63) - 1
 
 PERSISTENT: Final = 1
@@ -71,11 +71,11 @@ EXTENDED: Final = 64
 
 _SEGMENT_HEADER: Final = struct.Struct("<8sHHBBBBIIQq16sI")
 _RECORD: Final = struct.Struct("<4sIIIQqqIBBH")
-#: The part of a record's head that its checksum covers.
+#: The part of a record's header that its checksum covers.
 _RECORD_TAIL: Final = struct.Struct("<IIQqqIBBH")
-#: Of the head of a record: magic, length, length of the body, number, arrival, expiry.
+#: Fields of a record's header: magic, record length, body length, sequence number, arrival, expiry.
 RECORD_WALK: Final = struct.Struct("<4s4xIIQqq")
-#: What is needed to go from one record to the next.
+#: Fields of a record's header: magic, record length, body length, sequence number.
 _RECORD_LENGTHS: Final = struct.Struct("<4s4xIIQ")
 _RECORD_START: Final = struct.Struct("<4sI")
 _ITEM: Final = struct.Struct("<BI")
@@ -94,12 +94,12 @@ class Stream(IntEnum):
     """Which messages a segment holds."""
 
     DURABLE = 0
-    #: Transient ones; the file is deleted at the next start.
+    #: Transient messages; the file is deleted at the next start.
     SPILL = 1
 
 
 class EditOp(IntEnum):
-    """What became of a segment."""
+    """Kind of a manifest edit."""
 
     NEW = 1
     SEAL = 2
@@ -108,7 +108,7 @@ class EditOp(IntEnum):
 
 
 class SegmentHeader(NamedTuple):
-    """The head of a segment file."""
+    """The header of a segment file."""
 
     priority: int
     stream: int
@@ -121,7 +121,7 @@ class SegmentHeader(NamedTuple):
 
 
 class RecordHeader(NamedTuple):
-    """The head of a record that has been checked."""
+    """The header of a record."""
 
     rec_len: int
     body_len: int
@@ -166,7 +166,7 @@ class Edit(NamedTuple):
 
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
-    """Return the first 64 bytes of a segment file."""
+    """Encode the header of a segment file."""
     priority, stream, qid, generation, first_seq, created, store_id, salt = header
     octets = _SEGMENT_HEADER.pack(
         SEGMENT_MAGIC,
@@ -187,7 +187,7 @@ def pack_segment_header(header: SegmentHeader) -> bytes:
 
 
 def unpack_segment_header(octets: bytes) -> SegmentHeader | None:
-    """Read the head of a segment file; None if it is damaged."""
+    """Decode the header of a segment file; return None if it is damaged."""
     if len(octets) < SEGMENT_HEADER_BYTES or crc32(octets[:60]) != _U32.unpack_from(octets, 60)[0]:
         return None
     magic, _, _, _, priority, stream, _, *rest = _SEGMENT_HEADER.unpack_from(octets)
@@ -195,16 +195,16 @@ def unpack_segment_header(octets: bytes) -> SegmentHeader | None:
 
 
 class EnvelopeImage:
-    """An envelope as records hold it, for all messages that share it.
+    """An encoded envelope, shared by the records of all messages with that envelope.
 
     Args:
-        envelope: Its route is at most 65,535 bytes long.
+        envelope: The envelope; its route is at most 65,535 bytes long.
 
     Attributes:
         envelope: The envelope.
         prefix: Route and content header.
-        prefix_crc: Their checksum.
-        extension: What follows the body.
+        prefix_crc: Checksum of the prefix.
+        extension: The extension, which follows the body.
         bodiless_len: Length of a record without body and padding.
     """
 
@@ -242,13 +242,13 @@ def add_record(
     """Append a record to a list of byte strings.
 
     Args:
-        parts: Joined, they are what is to be written.
-        image: Its envelope.
-        seq: Its sequence number.
-        arrived: When it came, in microseconds.
-        expires: When it expires, 0 for never.
-        body: Its body.
-        salt: The queue's.
+        parts: List of byte strings that will be joined and written.
+        image: The encoded envelope.
+        seq: The sequence number.
+        arrived: Arrival in microseconds since 1970.
+        expires: Expiry in microseconds since 1970, 0 for never.
+        body: The message body.
+        salt: Checksum salt of the queue.
     Returns:
         The length of the record in bytes.
     """
@@ -267,14 +267,14 @@ def add_record(
 
 
 def check_record(octets: bytes, at: int, salt: int) -> RecordHeader | None:
-    """Read the head of a record and check the whole of it.
+    """Verify a record's checksum and return its header.
 
     Args:
-        octets: Must hold all of the record.
-        at: Where it begins.
-        salt: The queue's.
+        octets: Bytes that contain the complete record.
+        at: Offset of the record.
+        salt: Checksum salt of the queue.
     Returns:
-        None if it is damaged or not all there.
+        The header; None if the record is damaged or incomplete.
     """
     if len(octets) - at < RECORD_BYTES:
         return None
@@ -292,20 +292,20 @@ def check_record(octets: bytes, at: int, salt: int) -> RecordHeader | None:
     return RecordHeader(rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len)
 
 
-def read_alike(
+def read_same_envelope(
     octets: bytes, at: int, prefix: bytes, prefix_crc: int, salt: int
 ) -> tuple[int, int, int, int, bytes] | None:
-    """Read and check a record whose envelope is known: cheaper than check_record() where many say the same.
+    """Verify and read a record with a known envelope: cheaper than check_record() for runs of equal envelopes.
 
     Args:
-        octets: Must hold all of the record.
-        at: Where it begins.
-        prefix: The last four bytes of the head of a record that is not EXTENDED, its route and content header.
+        octets: Bytes that contain the complete record.
+        at: Offset of the record.
+        prefix: The last four bytes of the header of a record that is not EXTENDED, its route and content header.
         prefix_crc: Checksum of route and content header.
-        salt: The queue's.
+        salt: Checksum salt of the queue.
     Returns:
-        Length of the record, sequence number, time of arrival, expiry, and body; None if it has another envelope, is
-        damaged or not all there.
+        Record length, sequence number, arrival, expiry and body; None if it has another envelope, is damaged or
+        incomplete.
     """
     if len(octets) - at < RECORD_BYTES or not octets.startswith(prefix, at + RECORD_BYTES - 4):
         return None
@@ -321,7 +321,7 @@ def read_alike(
 
 
 def peek_record(octets: bytes, at: int) -> RecordHeader | None:
-    """Read the head of a record without its checksum; None where no record can begin."""
+    """Read the header of a record without verifying its checksum; return None if there cannot be a record."""
     if len(octets) - at < RECORD_BYTES:
         return None
     magic, _, rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len = _RECORD.unpack_from(
@@ -332,8 +332,8 @@ def peek_record(octets: bytes, at: int) -> RecordHeader | None:
     return RecordHeader(rec_len, body_len, seq, arrived, expires, props_len, flags, priority, route_len)
 
 
-def quick_head(octets: bytes, at: int) -> tuple[int, int, int] | None:
-    """Read length, body length and number of a record without a further look at it; None where none can begin."""
+def read_record_lengths(octets: bytes, at: int) -> tuple[int, int, int] | None:
+    """Read record length, body length and sequence number of a record; return None if there cannot be a record."""
     if len(octets) - at < RECORD_BYTES:
         return None
     magic, rec_len, body_len, seq = _RECORD_LENGTHS.unpack_from(octets, at)
@@ -341,7 +341,7 @@ def quick_head(octets: bytes, at: int) -> tuple[int, int, int] | None:
 
 
 def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
-    """Make the envelope of a checked record that begins at `at`."""
+    """Decode the envelope of a verified record at offset `at`."""
     route_end = at + RECORD_BYTES + header.route_len
     header_end = route_end + header.props_len
     expiration_ms: int | None = None
@@ -368,10 +368,10 @@ def unpack_envelope(octets: bytes, at: int, header: RecordHeader) -> Envelope:
 
 
 def pack_footer(footer: Footer, index: bytes) -> bytes:
-    """What follows the records of a segment once it is sealed.
+    """Encode the index and footer of a sealed segment.
 
     Args:
-        footer: The summary.
+        footer: The footer.
         index: File offsets of every 64th record, as u32.
     """
     records, *rest = footer
@@ -380,12 +380,12 @@ def pack_footer(footer: Footer, index: bytes) -> bytes:
 
 
 def unpack_footer(octets: bytes) -> tuple[Footer, bytes] | None:
-    """Read summary and index from the end of a sealed segment.
+    """Decode footer and index from the end of a sealed segment.
 
     Args:
-        octets: The end of the file, all of the index included.
+        octets: The end of the file, including the complete index.
     Returns:
-        None if it is damaged, or if it begins too late.
+        Footer and index; None if they are damaged or `octets` is too short.
     """
     start = len(octets) - FOOTER_BYTES
     if start < 0 or octets[start : start + 8] != FOOTER_MAGIC:
@@ -398,13 +398,13 @@ def unpack_footer(octets: bytes) -> tuple[Footer, bytes] | None:
 
 
 def pack_edit(edit: Edit) -> bytes:
-    """Return an edit of a manifest."""
+    """Encode an edit of a manifest."""
     octets = _EDIT.pack(*edit)
     return _U32.pack(crc32(octets)) + octets
 
 
 def unpack_edit(octets: bytes, at: int) -> Edit | None:
-    """Read an edit; None if it is damaged."""
+    """Decode an edit; return None if it is damaged."""
     if crc32(octets[at + 4 : at + EDIT_BYTES]) != _U32.unpack_from(octets, at)[0]:
         return None
     return Edit(*_EDIT.unpack_from(octets, at + 4))

@@ -92,7 +92,7 @@ class RedoLog:
         Returns:
             False if nothing was written and the segments must be synced instead.
         Raises:
-                OSError: A sync failed.
+            OSError: A sync failed.
         """
         if not 0 < self._min_segments <= len(tails):
             return False

@@ -22,7 +22,7 @@ from leveret.storage.format import (
     SEGMENT_HEADER_BYTES,
     Stream,
     pack_footer,
-    quick_head,
+    read_record_lengths,
     unpack_footer,
 )
 from leveret.storage.segments.chain import SegmentChain
@@ -146,7 +146,7 @@ class CompactionJob:
                 if not used and size > len(chunk):
                     raise DamagedSegmentError(source)
                 # A record that is longer than a chunk is read in one piece.
-                head = quick_head(chunk, used)
+                head = read_record_lengths(chunk, used)
                 size = max(_READ_BYTES, head[0] if head is not None else 0)
                 at += used
         finally:

@@ -19,7 +19,7 @@ from leveret.storage.format import (
     RecordHeader,
     check_record,
     peek_record,
-    read_alike,
+    read_same_envelope,
     unpack_envelope,
     unpack_footer,
 )
@@ -99,7 +99,7 @@ class SegmentReader:
         salt, end = self._place.salt, segment.data_len
         while len(entries) < count and body_bytes > 0 and at < end:
             start = at - self._chunk_at
-            found = read_alike(self._chunk, start, self._prefix, self._prefix_crc, salt) if start >= 0 else None
+            found = read_same_envelope(self._chunk, start, self._prefix, self._prefix_crc, salt) if start >= 0 else None
             if found is None:
                 # It says something else, or it is damaged, or it is not in the chunk, or not all of it.
                 found = self._read(at)
@@ -326,7 +326,7 @@ class SegmentReader:
         return end
 
     def _read(self, at: int) -> tuple[int, int, int, int, bytes] | None:
-        """Read and check any record, as read_alike() does, and keep its envelope; None if it is damaged."""
+        """Read and check any record, as read_same_envelope() does, and keep its envelope; None if it is damaged."""
         header = self._checked(at)
         if header is None:
             return None

@@ -34,7 +34,7 @@ class SegmentWriter:
         handle: Its file; -1 while it is closed.
     """
 
-    __slots__ = ("_crc", "_image", "_is_torn", "_place", "handle", "path", "segment")
+    __slots__ = ("_crc", "_image", "_has_partial_write", "_place", "handle", "path", "segment")
 
     def __init__(self, place: StorePlace, segment: Segment) -> None:
         self._place = place
@@ -52,7 +52,7 @@ class SegmentWriter:
             files.unlink(self.path)
             raise
         self._crc = crc32(header)
-        self._is_torn = False
+        self._has_partial_write = False
         #: Of the last message: the next one often says the same.
         self._image: EnvelopeImage | None = None
 
@@ -120,13 +120,13 @@ class SegmentWriter:
         files, size = self._place.files, self.segment.data_len
         if self.handle < 0:
             self.handle = self._place.descriptors.open(files, self.path)
-        if self._is_torn:
+        if self._has_partial_write:
             files.truncate(self.handle, size)
-            self._is_torn = False
+            self._has_partial_write = False
         try:
             write_file(files, self.handle, octets, size)
         except TornWriteError:
-            self._is_torn = True
+            self._has_partial_write = True
             raise
 
 

@@ -120,7 +120,9 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     DefinitionsDatabase(path).close()
     with closing(sqlite3.connect(path)) as database:
         database.execute("pragma user_version = 2")
-    with pytest.raises(DefinitionsVersionError, match=r"newer version of Leveret \(schema 2, this one knows 1\)"):
+    with pytest.raises(
+        DefinitionsVersionError, match=r"newer version of Leveret \(schema 2, this version supports 1\)"
+    ):
         DefinitionsDatabase(path)
     with closing(sqlite3.connect(path)) as database:
         database.execute("pragma user_version = 1")
