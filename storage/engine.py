@@ -299,7 +299,7 @@ class StorageEngine:
             self._ticked = self._files.appended
         if not self.disk.alarm:
             # Compaction needs space before it frees some.
-            self._compactor.rest(self._clock())
+            self._compactor.run_background(self._clock())
         self.commit(events=True)
         self._remove_expired(is_short=False)
         if self._checkpointer.due and not self._events_failed:
@@ -472,7 +472,7 @@ class StorageEngine:
         group = CommitGroup()
         group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self._clock()))
         if isinstance(self._files, DiskFiles):
-            group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, all_of_them=is_short))
+            group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, include_active=is_short))
         self._submit(group)
 
     def _submit(self, group: CommitGroup) -> None:

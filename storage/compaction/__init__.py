@@ -1,1 +1,1 @@
-"""Giving back the space of what is dead."""
+"""Compaction: frees the disk space of dead messages."""

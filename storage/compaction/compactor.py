@@ -1,4 +1,4 @@
-"""When to give back space, and a thread that does it."""
+"""Decides when to compact, and runs compaction jobs in a thread."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from leveret.storage.segments.segment import Segment
 from leveret.storage.stores.segment_store import SegmentStore
 
 _LOG: Final = logging.getLogger("leveret.storage")
-#: Seconds that the thread lets others run after each read, when it is in a hurry.
-_BREATH: Final = 0.00005
-#: Stores that one call of rest() visits.
-_LOOKS: Final = 100
-#: What has not been written to for so long, in microseconds, is sealed if little of it lives.
-_LEFT_US: Final = 5_000_000
+#: Seconds that an urgent job sleeps after each read, so that other threads can run.
+_URGENT_PAUSE: Final = 0.00005
+#: Stores checked by one call of run_background().
+_STORES_PER_CALL: Final = 100
+#: Microseconds without writes after which a sparse active segment is sealed.
+_IDLE_US: Final = 5_000_000
 
 
 class CancelledError(Exception):
-    """What a job works on is no longer wanted."""
+    """The job was cancelled."""
 
 
 class Compactor:
-    """Watches the space that stores take, and runs one compaction job at a time.
+    """Watches the disk space of stores and runs one compaction job at a time.
 
-    With D the length of all segment files of a store, L what the records of its living messages need, and S the
-    length of a segment, D <= 2 L + 2 S holds at all times:
-    - above 2 L + S, segments less than half of which lives are copied at full speed until D <= 1.5 L + S. There is
-      always one: what is written to is sealed early for it. The rest, S, is for the copy beside its sources.
-    - above 1.6 L + S / 16, those that have been left alone for 15 s are copied slowly.
+    With D the size of all segment files of a store, L the size of the records of its live messages, and S the maximum
+    size of a segment, D <= 2 L + 2 S is always true:
+    - above 2 L + S, sparse segments (less than half live) are copied at full speed until D <= 1.5 L + S. There always
+      is one: if needed, the active segment is sealed early. The remaining S is for the copy, written before its
+      sources are removed.
+    - above 1.6 L + S / 16, sparse segments without changes for 15 s are copied at a limited rate.
 
-    All but the copying is done in the thread that owns the stores.
+    Everything except the copying runs in the thread that owns the stores.
 
     Args:
-        deliver: Hands a function to that thread; None to have no other thread, so that jobs are done at once.
-        on_change: Called with a store after a job: it is to be committed, and consider() to be called again.
-        sync: Syncs what a store has written and sealed, and has consider() called again.
-        rate: Bytes to read a second when there is no hurry.
+        deliver: Schedules a function in that thread; None to run jobs synchronously.
+        on_change: Called with a store after a job; must commit it and call consider() again.
+        sync: Called with a store; must sync its sealed segments and call consider() again.
+        rate: Read rate of background jobs in bytes per second.
     """
 
     def __init__(
@@ -56,76 +57,76 @@ class Compactor:
         self._on_change = on_change
         self._sync = sync
         self._rate = rate
-        #: Stores that are to get down to D <= 1.5 L + S.
+        #: Stores to compact until D <= 1.5 L + S.
         self._draining: set[SegmentStore] = set()
-        #: Stores of which something has died: there may be something to do that has no hurry.
-        self._restless: dict[SegmentStore, None] = {}
-        #: Stores that are to be looked at when there is no job.
+        #: Stores with dead messages, candidates for background jobs.
+        self._background: dict[SegmentStore, None] = {}
+        #: Stores to check when no job is running.
         self._waiting: dict[SegmentStore, None] = {}
-        self._looking = False
+        self._checking = False
         self._job: CompactionJob | None = None
         self._store: SegmentStore | None = None
         self._thread: threading.Thread | None = None
         self._cancelled = threading.Event()
-        #: Set while the job that runs is urgent.
-        self._hurry = threading.Event()
+        #: Set while the running job is urgent.
+        self._urgent = threading.Event()
         self._closed = False
-        #: Jobs that were done, and bytes that they wrote.
+        #: Completed jobs, and bytes that they wrote.
         self.jobs = self.copied = 0
 
     def consider(self, store: SegmentStore) -> None:
-        """Look whether a store takes too much space; cheap where little has died.
+        """Check whether a store uses too much space; cheap if few messages have died.
 
-        To be called when the events have been written that say what has died.
+        Called after the events that settled the dead messages have been written.
         """
         log = store.log
         if self._closed or not log.freed >= log.look_at:
             if log.freed:
-                self._restless[store] = None
+                self._background[store] = None
             return
-        self._restless[store] = self._waiting[store] = None
+        self._background[store] = self._waiting[store] = None
         if self._store is store:
-            self._hurry.set()
-        if self._looking:
+            self._urgent.set()
+        if self._checking:
             return
-        self._looking = True
+        self._checking = True
         try:
             while self._waiting and self._job is None:
-                self._look(self._waiting.popitem()[0])
+                self._check(self._waiting.popitem()[0])
         finally:
-            self._looking = False
+            self._checking = False
 
-    def rest(self, now: int) -> None:
-        """Look whether there is something to do that has no hurry; to be called about once a second.
+    def run_background(self, now: int) -> None:
+        """Start a background job if one is worthwhile. Called about once a second.
 
         Args:
             now: Microseconds since 1970.
         """
-        for store in [*islice(self._restless, _LOOKS)]:
+        for store in [*islice(self._background, _STORES_PER_CALL)]:
             if self._job is not None or self._closed:
                 return
             log = store.log
             size, live_size, segment = log.size, log.live_size, log.place.segment_bytes
-            # Those that come next are looked at first the next time.
-            del self._restless[store]
+            # Moves it to the end, so that the next call begins with other stores.
+            del self._background[store]
             if size > live_size * 8 // 5 + (segment >> 4):
-                self._restless[store] = None
+                self._background[store] = None
                 job = plan(log, now)
                 if job is not None:
-                    self._start(store, job, hurry=False)
-                elif any(_is_left(chain.active, segment >> 4, now) for chain in log.chains):
+                    self._start(store, job, urgent=False)
+                elif any(_is_idle(chain.active, segment >> 4, now) for chain in log.chains):
                     self._seal_early(store)
 
     def forget(self, store: SegmentStore) -> None:
-        """Return a store is gone: what is done for it comes to nothing."""
+        """Remove a deleted store and cancel its job."""
         self._draining.discard(store)
         self._waiting.pop(store, None)
-        self._restless.pop(store, None)
+        self._background.pop(store, None)
         if self._store is store:
             self._cancelled.set()
 
     def close(self) -> None:
-        """End the thread; what it has completed is put in place."""
+        """End the thread; a completed copy is put in place."""
         self._closed = True
         self._cancelled.set()
         if self._thread is not None:
@@ -133,7 +134,7 @@ class Compactor:
             assert self._job is not None
             self._finish(self._job)
 
-    def _look(self, store: SegmentStore) -> None:
+    def _check(self, store: SegmentStore) -> None:
         log = store.log
         size, live_size, segment = log.size, log.live_size, log.place.segment_bytes
         limit = 2 * live_size + segment
@@ -142,20 +143,20 @@ class Compactor:
         elif size <= live_size * 3 // 2 + segment:
             self._draining.discard(store)
         log.freed = 0
-        # What dies counts twice: until then the limit cannot be reached.
+        # Dead bytes count twice in D - 2 L, so the limit cannot be reached before this.
         log.look_at = max(segment >> 6, (limit - size) // 2)
         if store not in self._draining:
             return
         job = plan(log)
         if job is not None:
-            self._start(store, job, hurry=True)
+            self._start(store, job, urgent=True)
         elif size > limit:
             self._seal_early(store)
         else:
             self._draining.discard(store)
 
     def _seal_early(self, store: SegmentStore) -> None:
-        """Have what is written to, or has just been, become fit for a job."""
+        """Seal sparse active segments and sync sealed ones, so that a job can copy them."""
         log = store.log
         waits = False
         for chain in log.chains:
@@ -167,56 +168,56 @@ class Compactor:
             log.look_at = 0
             self._sync(store)
 
-    def _start(self, store: SegmentStore, job: CompactionJob, hurry: bool) -> None:
+    def _start(self, store: SegmentStore, job: CompactionJob, urgent: bool) -> None:
         self._job, self._store = job, store
         self._cancelled.clear()
-        if hurry:
-            self._hurry.set()
+        if urgent:
+            self._urgent.set()
         else:
-            self._hurry.clear()
+            self._urgent.clear()
         if self._deliver is None:
             self._run(job, lambda size: None)
             self._finish(job)
         else:
             self._thread = threading.Thread(
-                target=self._run_and_tell, args=(job, self._deliver), name="compactor", daemon=True
+                target=self._run_and_deliver, args=(job, self._deliver), name="compactor", daemon=True
             )
             self._thread.start()
 
-    def _run_and_tell(self, job: CompactionJob, deliver: Callable[[Callable[[], None]], object]) -> None:
-        self._run(job, self._pace)
+    def _run_and_deliver(self, job: CompactionJob, deliver: Callable[[Callable[[], None]], object]) -> None:
+        self._run(job, self._throttle)
         if not self._closed:
             deliver(partial(self._finish, job))
 
-    def _run(self, job: CompactionJob, pace: Callable[[int], None]) -> None:
-        """Do a job; nothing is lost if it fails, as the sources stay."""
+    def _run(self, job: CompactionJob, throttle: Callable[[int], None]) -> None:
+        """Run a job. If it fails nothing is lost, as the sources remain."""
         try:
-            job.run(pace)
+            job.run(throttle)
         except CancelledError:
             pass
         except DamagedSegmentError as error:
             error.segment.frozen = True
-            _LOG.warning("%s/%s is damaged and keeps its space", job.log.place.directory, error.segment.name)
+            _LOG.warning("%s/%s is damaged and is not compacted", job.log.place.directory, error.segment.name)
         except OSError as error:
             if not self._cancelled.is_set():
-                _LOG.warning("Could not give back space in %s: %s", job.log.place.directory, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the sources are still there
-            # A mistake of ours: it would be made again.
-            _LOG.error("Could not give back space in %s", job.log.place.directory, exc_info=error)
+                _LOG.warning("Could not compact %s: %s", job.log.place.directory, error)
+        except Exception as error:  # noqa: BLE001 - the sources remain in any case
+            # A bug: a retry would fail again.
+            _LOG.error("Could not compact %s", job.log.place.directory, exc_info=error)
             for source in job.sources:
                 source.frozen = True
 
-    def _pace(self, size: int) -> None:
-        """Let time pass for bytes that were read."""
-        if self._hurry.is_set():
-            sleep(_BREATH)
+    def _throttle(self, size: int) -> None:
+        """Sleep to limit the read rate; raise CancelledError if the job was cancelled."""
+        if self._urgent.is_set():
+            sleep(_URGENT_PAUSE)
         else:
-            self._hurry.wait(size / self._rate)
+            self._urgent.wait(size / self._rate)
         if self._cancelled.is_set():
             raise CancelledError
 
     def _finish(self, job: CompactionJob) -> None:
-        """Put in place what a job has made."""
+        """Put the copy of a job in place."""
         if self._job is not job:
             return
         store = self._store
@@ -232,13 +233,13 @@ class Compactor:
         self.jobs += 1
         if copy is not None and swapped:
             self.copied += copy.size
-        # Where nothing came of it there is no hurry: the next one would be the same.
+        # Without a copy there is no reason to check again: the next job would be the same.
         if swapped and copy is not None:
             store.log.look_at = 0
             self._waiting[store] = None
         self._on_change(store)
 
 
-def _is_left(active: Segment | None, size: int, now: int) -> bool:
-    """Return whether a segment is written to no more and of so little use that it is to be sealed."""
-    return active is not None and active.size > size and active.max_arrived + _LEFT_US < now and is_sparse(active)
+def _is_idle(active: Segment | None, size: int, now: int) -> bool:
+    """Return whether an active segment is sparse and no longer written to, so that it should be sealed."""
+    return active is not None and active.size > size and active.max_arrived + _IDLE_US < now and is_sparse(active)

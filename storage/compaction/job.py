@@ -1,9 +1,8 @@
-"""Giving back the space of dead messages: what lives in sparse segments is copied into a new one.
+"""A compaction job: copies the live messages of sparse segments into a new segment.
 
-A store takes up twice what its living messages need and two segments, at the most (see compactor.py). One job at a time
-copies neighbouring segments, none of which is written to any more, into a file of a name of its own, syncs it, and
-gives it the name of a segment of a higher generation. Only then the manifest is told, in one group of edits, and the
-old files go once that is on the disk. Whenever the process ends in between, the old ones still hold everything.
+See compactor.py for when jobs run. A job copies adjacent sealed segments into a temporary file, syncs it, and renames
+it to a segment of a higher generation. Then one group of edits updates the manifest, and the old files are removed after
+that has been synced. If the process ends before, the old files still contain everything.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import RECORDS_MAX, Segment, StorePlace
 from leveret.storage.segments.writer import header_bytes, index_bytes
 
-#: So much is read at once: short enough that the thread does not keep others waiting for the interpreter.
+#: Bytes per read: small enough that other threads do not wait long for the interpreter lock.
 _READ_BYTES: Final = 512 << 10
 _WRITE_BYTES: Final = 256 << 10
-#: Segments' worth of records that one job reads at most, so that it ends soon.
+#: Maximum bytes that one job reads, in segment sizes.
 _SOURCES_MAX: Final = 3
 _NO_SEQ: Final = 1 << 64
 _BODY_BYTES_MAX: Final = (1 << 32) - 1
-#: What a segment's file has beside its records, about.
+#: Approximate size of header and footer of a segment file.
 _FRAME_BYTES: Final = SEGMENT_HEADER_BYTES + FOOTER_BYTES + 8
-#: What has not changed for so long, in microseconds, is taken for what will not become empty by itself soon.
+#: Microseconds without changes after which a segment is not expected to become empty by itself soon.
 _QUIET_US: Final = 15_000_000
 
 
 class DamagedSegmentError(Exception):
-    """A segment has something in it that is not a whole record; it is left as it is.
+    """A segment is damaged and must not be compacted.
 
     Args:
-        segment: Which one.
+        segment: The damaged segment.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -57,17 +56,17 @@ class DamagedSegmentError(Exception):
 
 
 class CompactionJob:
-    """Copies the living messages of some segments into one; run() is made to be called in a thread of its own.
+    """Copies the live messages of some segments into one. run() may be called in another thread.
 
-    It reads files that nobody writes to, and knows of what lives by a copy: what dies meanwhile is copied too.
+    It reads sealed files and uses a copy of the dead set: messages that die meanwhile are copied too.
 
     Args:
-        log: Whose segments they are.
-        chain: Which stream of it.
-        sources: Neighbours in it.
+        log: The message log of the segments.
+        chain: The chain of the segments.
+        sources: Adjacent segments of the chain.
 
     Attributes:
-        copy: The new segment once run() has made it; None if there is none.
+        copy: The new segment, written by run(); None if there is none.
     """
 
     def __init__(self, log: MessageLog, chain: SegmentChain, sources: Sequence[Segment]) -> None:
@@ -88,35 +87,35 @@ class CompactionJob:
         for source in sources:
             source.busy = True
 
-    def run(self, pace: Callable[[int], None]) -> None:
-        """Copy.
+    def run(self, throttle: Callable[[int], None]) -> None:
+        """Copy the live records.
 
         Args:
-            pace: Told how many bytes were read, so that it can make the thread wait, or end it by an exception.
+            throttle: Called with the number of bytes read; it may sleep, or raise to cancel.
         Raises:
             DamagedSegmentError: A source is damaged.
-            OSError: There is no room, or a source cannot be read. Nothing is left of the copy.
+            OSError: The disk is full, or a source cannot be read. The copy has been removed.
         """
         try:
             for source in self.sources:
-                self._copy_segment(source, pace)
+                self._copy_segment(source, throttle)
             self._finish()
         except BaseException:
             self._abandon()
             raise
 
     def swap(self) -> bool:
-        """Put the copy in the place of its sources; to be called in the thread that owns the store.
+        """Replace the sources by the copy. Called in the thread that owns the store.
 
         Returns:
-            False if nothing came of it; the copy is gone then.
+            False if that was not possible; the copy has been removed.
         """
         copy = self.copy
         if copy is not None:
             copy.live = copy.count - self._live + sum(source.live for source in self.sources)
             copy.live_bytes = copy.body_bytes - self._live_bytes + sum(source.live_bytes for source in self.sources)
             if copy.live <= 0:
-                # All has died meanwhile: the sources go as they are.
+                # All messages have died meanwhile: the sources are dropped as dead segments.
                 self._unlink(copy.name)
                 self.copy = copy = None
         swapped = self.chain.replace(self.sources, copy)
@@ -125,38 +124,38 @@ class CompactionJob:
         return swapped
 
     def discard(self) -> None:
-        """Give up the copy: its queue is gone."""
+        """Remove the copy: the queue has been deleted."""
         self.chain.replace(self.sources, None)
         self._abandon()
 
-    def _copy_segment(self, source: Segment, pace: Callable[[int], None]) -> None:
-        """Copy the records of one source that are not dead."""
+    def _copy_segment(self, source: Segment, throttle: Callable[[int], None]) -> None:
+        """Copy the live records of one source."""
         files, place = self._place.files, self._place
         handle = files.open(f"{place.directory}/{source.name}")
         try:
-            self._check(source, handle, pace)
-            # All of it is as it was written: no record has to be looked at as a whole.
+            self._check(source, handle, throttle)
+            # The whole file has been verified, so single records need no check.
             live = self._dead.live_runs(source.first_seq, source.last_seq + 1)
             run = 0, 0
             at, size = SEGMENT_HEADER_BYTES, _READ_BYTES
             while at < source.data_len:
                 chunk = files.pread(handle, min(size, source.data_len - at), at)
-                pace(len(chunk))
+                throttle(len(chunk))
                 used, run = self._copy_chunk(chunk, live, run)
                 if not used and size > len(chunk):
                     raise DamagedSegmentError(source)
-                # A record that is longer than a chunk is read in one piece.
+                # A record longer than a chunk is read with one call.
                 head = read_record_lengths(chunk, used)
                 size = max(_READ_BYTES, head[0] if head is not None else 0)
                 at += used
         finally:
             files.close(handle)
 
-    def _check(self, source: Segment, handle: int, pace: Callable[[int], None]) -> None:
-        """See that a source is as it was written.
+    def _check(self, source: Segment, handle: int, throttle: Callable[[int], None]) -> None:
+        """Verify the checksum of a source.
 
         Raises:
-            DamagedSegmentError: It is not.
+            DamagedSegmentError: The source is damaged.
         """
         files = self._place.files
         footer = unpack_footer(files.pread(handle, source.size - source.data_len, source.data_len))
@@ -164,25 +163,25 @@ class CompactionJob:
         for at in range(0, source.data_len, _READ_BYTES):
             chunk = files.pread(handle, min(_READ_BYTES, source.data_len - at), at)
             crc = crc32(chunk, crc)
-            pace(len(chunk))
+            throttle(len(chunk))
         if footer is None or (footer[0].data_crc, footer[0].data_len) != (crc, source.data_len):
             raise DamagedSegmentError(source)
 
     def _copy_chunk(
         self, chunk: bytes, live: Iterator[tuple[int, int]], run: tuple[int, int]
     ) -> tuple[int, tuple[int, int]]:
-        """Copy the living records at the beginning of a chunk.
+        """Copy the live records of a chunk.
 
         Args:
-            chunk: Begins with a record.
-            live: Further runs of numbers that live.
-            run: The last one that there was.
+            chunk: Bytes that begin with a record.
+            live: Further runs of live sequence numbers.
+            run: The current run.
         Returns:
-            Where the first record begins that is not whole, and the run that it may be in.
+            The offset of the first incomplete record, and the run at that point.
         """
         unpack = RECORD_WALK.unpack_from
         run_start, run_end = run
-        # Where the records begin that are to be kept and have not been yet.
+        # `start`: offset of the live records that have not been copied yet.
         at = start = 0
         lengths: list[int] = []
         body_bytes = latest = first_arrived = arrived = last_seq = 0
@@ -194,7 +193,7 @@ class CompactionJob:
             while seq >= run_end:
                 run_start, run_end = next(live, (_NO_SEQ, _NO_SEQ + 1))
             if seq < run_start:
-                self._keep(chunk[start:at])
+                self._add_part(chunk[start:at])
                 start = at + rec_len
             else:
                 if self.copy is None:
@@ -206,12 +205,12 @@ class CompactionJob:
                 last_seq, arrived = seq, came
                 latest = max(latest, expires or NEVER)
             at += rec_len
-        self._keep(chunk[start:at])
+        self._add_part(chunk[start:at])
         if lengths and self.copy is not None:
             self.copy.note_copies(lengths, body_bytes, (first_arrived, arrived), last_seq, latest)
         return at, (run_start, run_end)
 
-    def _keep(self, octets: bytes) -> None:
+    def _add_part(self, octets: bytes) -> None:
         if octets:
             self._parts.append(octets)
             self._pending += len(octets)
@@ -235,7 +234,7 @@ class CompactionJob:
         self._crc = crc32(octets, self._crc)
 
     def _finish(self) -> None:
-        """Complete the copy's file and give it its name."""
+        """Complete, sync and rename the file of the copy."""
         copy, files, directory = self.copy, self._place.files, self._place.directory
         if copy is None:
             return
@@ -251,7 +250,7 @@ class CompactionJob:
             files.sync_directory(directory)
         copy.index = None
         copy.sealed = copy.synced = True
-        # There is a record for all that lives in between, so that what has none is dead.
+        # If every live number has a record, numbers without records are dead.
         copy.settled = self._dead.count_live(copy.first_seq, copy.last_seq + 1) == copy.count
 
     def _abandon(self) -> None:
@@ -270,17 +269,17 @@ class CompactionJob:
         try:
             self._place.files.unlink(f"{self._place.directory}/{name}")
         except OSError:
-            # Its queue has been deleted; or else the next start removes it.
+            # The queue has been deleted; otherwise the next start removes the file.
             pass
 
 
 def plan(log: MessageLog, quiet_at: int = 0) -> CompactionJob | None:
-    """Return a job that would give back space, best among neighbours; None if there is none.
+    """Return the most useful job, with adjacent segments; None if there is none.
 
     Args:
-        log: Of the store.
-        quiet_at: The time in microseconds, to leave those alone of which something died within the last 15 s; 0 to
-            take any.
+        log: Message log of the store.
+        quiet_at: Current time in microseconds, to exclude segments in which messages died within the last 15 s; 0 to
+            include all.
     """
     best: tuple[float, SegmentChain, int] | None = None
     for chain in log.chains:
@@ -294,11 +293,11 @@ def plan(log: MessageLog, quiet_at: int = 0) -> CompactionJob | None:
     if best is None:
         return None
     _, chain, at = best
-    return CompactionJob(log, chain, _neighbours(chain.segments, at, log.place.segment_bytes, quiet_at))
+    return CompactionJob(log, chain, _adjacent_segments(chain.segments, at, log.place.segment_bytes, quiet_at))
 
 
 def is_sparse(segment: Segment) -> bool:
-    """Return whether less than half of a segment lives, even after it has been copied."""
+    """Return whether less than half of a segment is live, including the overhead of a copy."""
     return 2 * segment.live_size + _FRAME_BYTES < segment.size
 
 
@@ -310,11 +309,11 @@ def _can_be_copied(segment: Segment) -> bool:
     return segment.synced and segment.live > 0 and not segment.busy and not segment.frozen
 
 
-def _neighbours(segments: Sequence[Segment], seed: int, room: int, quiet_at: int) -> list[Segment]:
-    """Return the segments to copy together with a sparse one.
+def _adjacent_segments(segments: Sequence[Segment], seed: int, room: int, quiet_at: int) -> list[Segment]:
+    """Return the adjacent segments to copy together with a sparse one.
 
-    Beside sparse ones those with no more to copy than has been gathered: files that came out small become larger
-    ones, and each message is copied a few times at most.
+    Besides sparse segments, these are segments with no more live bytes than collected so far: small files are merged
+    into larger ones, and each message is copied only a few times.
     """
     first, end = seed, seed + 1
     live_size, live = segments[seed].live_size, segments[seed].live

@@ -1,1 +1,1 @@
-"""What other processes read while the broker runs."""
+"""Snapshots: read access for other processes while the broker runs."""

@@ -1,4 +1,4 @@
-"""Cuts: moments of which a reader knows that all that happened before them is in the files."""
+"""Cuts: times at which the files are consistent for readers, because everything before them has been written."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WHOLE: Final = 1 << 62
 
 
 class Cut(NamedTuple):
-    """A moment, and where it is in the event log.
+    """A time and its position in the event log.
 
     Attributes:
-        position: Events before this are from before it.
-        time: Messages that came until then are in the files; microseconds since 1970.
+        position: Position after the last event before the cut.
+        time: Time of the cut in microseconds since 1970. Messages that arrived until then are in the files.
     """
 
     position: EventPosition
@@ -37,8 +37,8 @@ def latest_cut(
         files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
-        checkpoints: Those that can be read.
-        as_of: Not later than this, in microseconds since 1970; None for the latest.
+        checkpoints: The readable checkpoints.
+        as_of: Latest time in microseconds since 1970; None for no limit.
     """
     cuts = [Cut(each.position, each.created) for each in checkpoints if as_of is None or each.created <= as_of]
     tick = last_tick(files, directory, store_id, as_of)
@@ -48,7 +48,7 @@ def latest_cut(
 
 
 def oldest_time(files: Files, directory: str) -> int | None:
-    """Return when the oldest file of the event log begins, in microseconds since 1970; None if there is none."""
+    """Return the start of the oldest event log file in microseconds since 1970; None if there is none."""
     return next(iter(event_files(files, directory)), None)
 
 
@@ -59,14 +59,14 @@ def last_tick(files: Files, directory: str, store_id: bytes, as_of: int | None =
         files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
-        as_of: Not later than this, in microseconds since 1970; None for the latest.
+        as_of: Latest time in microseconds since 1970; None for no limit.
     """
     salt = crc32(store_id)
     for file in reversed(event_files(files, directory)):
         if as_of is not None and file > as_of:
             continue
         path = f"{directory}/{file_name(file)}"
-        # As a rule it is near the end.
+        # Usually it is near the end.
         for size in (_TAIL_BYTES, _WHOLE):
             start, octets = read_tail(files, path, size)
             found = _last_tick_in(octets, start, salt, as_of)
@@ -78,12 +78,12 @@ def last_tick(files: Files, directory: str, store_id: bytes, as_of: int | None =
 
 
 def read_tail(files: Files, path: str, size: int) -> tuple[int, bytes]:
-    """Return the end of a file, and where it begins; nothing if there is no such file.
+    """Return the offset and bytes of the end of a file; empty if it does not exist.
 
     Args:
         files: The file system interface.
-        path: Where it is.
-        size: Bytes, at most.
+        path: Path of the file.
+        size: Maximum number of bytes.
     """
     if type(files) is not DiskFiles:
         octets = files.read_all(path) or b""
@@ -99,7 +99,7 @@ def read_tail(files: Files, path: str, size: int) -> tuple[int, bytes]:
 
 
 def _last_tick_in(octets: bytes, start: int, salt: int, as_of: int | None) -> tuple[int, int] | None:
-    """Return where in a file the last tick of a part of it ends, and its time."""
+    """Return the end offset and time of the last tick in a part of a file; None if there is none."""
     first = max(EVENT_BYTES, -(-start // EVENT_BYTES) * EVENT_BYTES) - start
     kinds = octets[first + _KIND_AT :: EVENT_BYTES]
     at = len(kinds)

@@ -1,4 +1,4 @@
-"""Which messages were dead at a cut, from a checkpoint and the part of the event log between the two."""
+"""Determines which messages were dead at a cut, from a checkpoint and the events between the two."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ENDLESS: Final = 1 << 63
 
 @dataclass(slots=True)
 class StoreDead:
-    """What is known of the messages of one store at a cut.
+    """Dead messages of one store at a cut.
 
     Attributes:
-        dead: Those that were dead at the checkpoint.
-        revived: Those of them that died after the cut.
-        next_seq: Nothing is known of numbers from here on.
+        dead: Messages that were dead at the checkpoint.
+        revived: Messages among these that died after the cut.
+        next_seq: Numbers from here on are unknown and count as live.
         delivered: Messages that had been delivered before.
     """
 
@@ -39,11 +39,11 @@ class StoreDead:
     delivered: SeqRanges = field(default_factory=SeqRanges)
 
     def live_bounds(self, first: int, end: int) -> array[int]:
-        """Return the numbers that lived, as ascending bounds of ranges: first, end, first, end, and so on.
+        """Return the live numbers as ascending bounds of ranges: first, end, first, end, and so on.
 
         Args:
-            first: The lowest number of interest.
-            end: Numbers from here on are of no interest; ENDLESS for all.
+            first: The first number.
+            end: The end of the numbers, excluded; ENDLESS for no limit.
         """
         live = SeqRanges()
         for start, stop in self.dead.live_runs(first, min(end, self.next_seq)):
@@ -58,13 +58,13 @@ class StoreDead:
 
 @dataclass(slots=True)
 class DeadAtCut:
-    """What was dead at a cut.
+    """Dead messages and deleted queues at a cut.
 
     Attributes:
-        stores: By qid and priority; a store that is missing has no dead message.
-        deleted: Numbers of queues that had been deleted.
-        deleted_later: Numbers of queues that have been deleted after the cut.
-        damaged: Events that could not be read; what they removed is taken to live.
+        stores: Dead messages by qid and priority; a store without entry has none.
+        deleted: Numbers of queues deleted before the cut.
+        deleted_later: Numbers of queues deleted after the cut.
+        damaged: Number of unreadable events; messages they settled count as live.
     """
 
     stores: dict[tuple[int, int], StoreDead] = field(default_factory=dict)
@@ -73,19 +73,19 @@ class DeadAtCut:
     damaged: int = 0
 
     def store(self, qid: int, priority: int) -> StoreDead:
-        """What is known of one store."""
+        """Return the dead messages of one store."""
         return self.stores.setdefault((qid, priority), StoreDead())
 
 
 def dead_at(files: Files, directory: str, store_id: bytes, cut: Cut, checkpoints: list[Checkpoint]) -> DeadAtCut:
-    """Find out what was dead at a cut.
+    """Determine what was dead at a cut.
 
     Args:
         files: The file system interface.
         directory: Path of the event log.
         store_id: ID of the data directory.
-        cut: The moment.
-        checkpoints: Those that can be read. If all are later than the cut, what was removed in between lives.
+        cut: The cut.
+        checkpoints: The readable checkpoints. If all are later than the cut, messages settled in between count as live.
     """
     earlier = [each for each in checkpoints if each.position <= cut.position]
     later = [each for each in checkpoints if each.position > cut.position]
@@ -111,7 +111,7 @@ def dead_at(files: Files, directory: str, store_id: bytes, cut: Cut, checkpoints
 
 
 def bounds_of(ranges: SeqRanges) -> array[int]:
-    """Ranges as ascending bounds: first, end, first, end, and so on."""
+    """Return ranges as ascending bounds: first, end, first, end, and so on."""
     bounds: array[int] = array("Q")
     for pair in ranges:
         bounds.extend(pair)
@@ -141,7 +141,7 @@ def _replay(found: DeadAtCut, octets: bytes, first: int, stop: int, salt: int, r
 def _events(
     found: DeadAtCut, octets: bytes, first: int, stop: int, salt: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Runs of messages that something happened to, as (seq, length, qid, kind, priority)."""
+    """Iterate over events with messages as (seq, length, qid, kind, priority)."""
     first = max(first, EVENT_BYTES)
     stop = first + (min(stop, len(octets)) - first) // EVENT_BYTES * EVENT_BYTES
     at = first
@@ -154,7 +154,7 @@ def _events(
 
 
 def _note_deleted(found: DeadAtCut, octets: bytes, first: int, file: int, cut: Cut) -> None:
-    """Note which queues have been deleted behind the cut; their files may be gone."""
+    """Record the queues deleted after the cut; their files may be gone."""
     if file < cut.position.file:
         return
     first = max(first, EVENT_BYTES)

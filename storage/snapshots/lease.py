@@ -1,7 +1,7 @@
-"""Leases: what keeps the hard links of a snapshot from being removed while somebody reads them.
+"""Leases: keep the hard links of a snapshot from being removed while they are read.
 
-A snapshot is a directory `snap/<32 hexadecimal digits>/` with a file LEASE in it. The time at which that file was last
-touched is the heartbeat; the file says how long the snapshot may be kept without one.
+A snapshot is a directory `snap/<32 hexadecimal digits>/` with a file LEASE in it. The modification time of that file is
+the last heartbeat; its contents include the timeout without a heartbeat.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import time
 from typing import Any, Final
 from uuid import uuid4
 
-#: Name of the directory, inside the data directory, that snapshots are in.
+#: Name of the directory for snapshots in the data directory.
 SNAPSHOTS: Final = "snap"
 LEASE_FILE: Final = "LEASE"
 #: Seconds without a heartbeat after which a snapshot may be removed.
 TIMEOUT: Final = 600.0
-#: A heartbeat is left out if the last one is not so many seconds old.
-_BEAT: Final = 5.0
+#: Minimum seconds between two heartbeats.
+_HEARTBEAT_SECONDS: Final = 5.0
 
 
 class SnapshotLease:
@@ -30,41 +30,41 @@ class SnapshotLease:
         path: The snapshot's directory.
     """
 
-    __slots__ = ("_beaten", "path")
+    __slots__ = ("_renewed_at", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._beaten = 0.0
+        self._renewed_at = 0.0
 
     def renew(self) -> bool:
-        """Give a heartbeat; cheap enough to be called often. Return whether the lease is still there."""
+        """Send a heartbeat if one is due; return False if the lease no longer exists. Cheap to call often."""
         now = time.monotonic()
-        if now - self._beaten < _BEAT:
+        if now - self._renewed_at < _HEARTBEAT_SECONDS:
             return True
         try:
             os.utime(f"{self.path}/{LEASE_FILE}")
         except OSError:
             return False
-        self._beaten = now
+        self._renewed_at = now
         return True
 
     def release(self) -> None:
-        """Remove the snapshot; nothing happens if it is gone."""
+        """Remove the snapshot, if it exists."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def take_lease(data_directory: str, purpose: str, timeout: float = TIMEOUT) -> SnapshotLease:
-    """Make the directory of a new snapshot.
+    """Create the directory of a new snapshot.
 
     Args:
-        data_directory: Where the broker keeps its data.
-        purpose: Who reads, for people who look at the file.
+        data_directory: Path of the data directory.
+        purpose: Description of the reader, for information.
         timeout: Seconds without a heartbeat after which the snapshot may be removed.
     Raises:
-        OSError: It could not be made.
+        OSError: It could not be created.
     """
     path = f"{data_directory}/{SNAPSHOTS}/{uuid4().hex}"
-    # Hard links to messages: for whoever may read the data, and nobody else.
+    # Contains hard links to messages: only for the user who may read the data.
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     os.mkdir(path, 0o700)
     fields = {
@@ -79,17 +79,17 @@ def take_lease(data_directory: str, purpose: str, timeout: float = TIMEOUT) -> S
     return SnapshotLease(path)
 
 
-def remove_dead_snapshots(data_directory: str, now: float | None = None, all_of_them: bool = False) -> int:
-    """Remove the snapshots whose readers have gone; never raises.
+def remove_dead_snapshots(data_directory: str, now: float | None = None, include_active: bool = False) -> int:
+    """Remove the snapshots whose leases have timed out. Never raises.
 
-    It is for the broker's housekeeping, in a thread that may wait for the disk, and for readers.
+    Called by the broker's housekeeping, in a thread that may block, and by readers.
 
     Args:
-        data_directory: Where the broker keeps its data.
+        data_directory: Path of the data directory.
         now: Seconds since 1970; None for the present.
-        all_of_them: Also those in use: the disk is short. Their readers fail with a clear error.
+        include_active: Also remove snapshots in use, because the disk is full. Their readers fail with a clear error.
     Returns:
-        How many were removed.
+        Number of snapshots removed.
     """
     now = time.time() if now is None else now
     removed = 0
@@ -99,7 +99,7 @@ def remove_dead_snapshots(data_directory: str, now: float | None = None, all_of_
         return 0
     for name in names:
         path = f"{data_directory}/{SNAPSHOTS}/{name}"
-        if all_of_them or _is_dead(path, now):
+        if include_active or _is_dead(path, now):
             shutil.rmtree(path, ignore_errors=True)
             removed += not os.path.exists(path)
     return removed
@@ -108,17 +108,17 @@ def remove_dead_snapshots(data_directory: str, now: float | None = None, all_of_
 def _is_dead(path: str, now: float) -> bool:
     lease = f"{path}/{LEASE_FILE}"
     try:
-        beaten = os.stat(lease).st_mtime
+        renewed_at = os.stat(lease).st_mtime
         timeout = _timeout_of(lease)
     except FileNotFoundError:
-        # It is about to be made, or half removed.
+        # It is being created or removed.
         try:
-            beaten, timeout = os.stat(path).st_mtime, TIMEOUT
+            renewed_at, timeout = os.stat(path).st_mtime, TIMEOUT
         except OSError:
             return False
     except OSError:
         return False
-    return now - beaten > timeout
+    return now - renewed_at > timeout
 
 
 def _timeout_of(lease: str) -> float:

@@ -1,4 +1,4 @@
-"""Hard links, and where they cannot be made."""
+"""Hard links, with a separate error if they are not supported."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-#: What the system says where the file system, or the owner of the files, does not allow it.
+#: Errors if the file system or its permissions do not allow hard links.
 _REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.EXDEV, errno.EMLINK, errno.ENOTSUP})
 
 
 class LinkRefusedError(Exception):
-    """Hard links cannot be made here."""
+    """Hard links are not possible here."""
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Tell what is refused from other errors.
+def link_errors() -> Iterator[None]:
+    """Convert errors of refused operations to LinkRefusedError.
 
     Raises:
-        LinkRefusedError: What was done inside is not allowed here.
+        LinkRefusedError: The operation in the block is not allowed here.
     """
     try:
         yield
@@ -32,12 +32,12 @@ def refusals() -> Iterator[None]:
 
 
 def link(source: str, target: str) -> str:
-    """Make a hard link; return its path.
+    """Create a hard link; return its path.
 
     Raises:
-        FileNotFoundError: The source is gone.
-        LinkRefusedError: Hard links cannot be made here.
+        FileNotFoundError: The source does not exist.
+        LinkRefusedError: Hard links are not possible here.
     """
-    with refusals():
+    with link_errors():
         os.link(source, target)
     return target

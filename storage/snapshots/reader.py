@@ -1,6 +1,6 @@
-"""Reading a data directory without the broker: messages and events of a snapshot, one by one.
+"""Reads messages and events of a data directory without the broker, one by one.
 
-It needs nothing but the standard library. What reads by the million is `leveret.storage.analytics`.
+It needs only the standard library. For millions of messages, use `leveret.storage.analytics`.
 
     with open_reader("/var/lib/leveret") as reader:
         for queue in reader.queues:
@@ -24,23 +24,23 @@ from leveret.storage.snapshots.snapshot import QueueView, Request, Snapshot, tak
 
 
 class DamagedRecordError(Exception):
-    """A record is damaged, and it was asked for that none be skipped."""
+    """A record is damaged (only with fail_fast)."""
 
 
 class MessageRecord(NamedTuple):
-    """A message as it is in a file.
+    """A message as stored in a file.
 
     Attributes:
-        seq: Its number in its queue (and priority).
-        arrived: When it came there, in microseconds since 1970.
-        expires: When it expires there; 0 for never.
-        exchange: The exchange it was published to, raw.
-        routing_key: Its routing key, raw.
-        header: Its content-header payload.
-        body: Its body.
-        flags: As in its record.
-        priority: Its priority property.
-        redelivered: It has been delivered before, as far as the files tell.
+        seq: Sequence number in its queue and priority.
+        arrived: Arrival in the queue in microseconds since 1970.
+        expires: Expiry in microseconds since 1970; 0 for never.
+        exchange: Name of the exchange, raw bytes.
+        routing_key: Routing key, raw bytes.
+        header: Content-header payload.
+        body: Message body.
+        flags: Flags of the record.
+        priority: Priority property.
+        redelivered: Whether it has been delivered before, as far as known from the files.
     """
 
     seq: int
@@ -56,16 +56,16 @@ class MessageRecord(NamedTuple):
 
 
 class Reader:
-    """Reads a snapshot; a context manager that gives it up at the end.
+    """Reads a snapshot. A context manager that closes it on exit.
 
     Args:
-        snapshot: What to read.
+        snapshot: The snapshot to read.
         files: The file system interface.
         fail_fast: Raise at the first damaged record instead of counting it.
 
     Attributes:
-        snapshot: What is read.
-        damaged: Damaged records that were skipped so far, at least.
+        snapshot: The snapshot.
+        damaged: Minimum number of damaged records skipped so far.
     """
 
     def __init__(self, snapshot: Snapshot, files: Files | None = None, fail_fast: bool = False) -> None:
@@ -76,14 +76,14 @@ class Reader:
 
     @property
     def queues(self) -> list[QueueView]:
-        """The queues that were asked for."""
+        """The selected queues."""
         return self.snapshot.queues
 
     def messages(self, queue: QueueView) -> Iterator[MessageRecord]:
-        """Return the messages that lived in a queue, those of the lowest priority first, in order of their numbers.
+        """Iterate over the live messages of a queue, lowest priority first, in order of sequence number.
 
         Raises:
-            DamagedRecordError: One is damaged, and that is not to be skipped.
+            DamagedRecordError: One is damaged and fail_fast is set.
             OSError: A segment cannot be read.
         """
         for store in queue.stores:
@@ -91,10 +91,10 @@ class Reader:
                 yield from self._segment(segment, store.delivered)
 
     def events(self) -> Iterator[Event]:
-        """Return the events up to the cut, oldest first; the snapshot has to have been taken with them.
+        """Iterate over the events up to the cut, oldest first. The snapshot must include events.
 
         Raises:
-            DamagedRecordError: One is damaged, and that is not to be skipped.
+            DamagedRecordError: One is damaged and fail_fast is set.
             OSError: The event log cannot be read.
         """
         salt = crc32(self.snapshot.store_id)
@@ -108,7 +108,7 @@ class Reader:
                     yield event
 
     def close(self) -> None:
-        """Give up the snapshot."""
+        """Close the snapshot."""
         self.snapshot.close()
 
     def __enter__(self) -> Reader:
@@ -140,7 +140,7 @@ class Reader:
     def _read_all(self, path: str) -> bytes:
         octets = self._files.read_all(path)
         if octets is None:
-            raise FileNotFoundError(f"{path} is gone; take a new snapshot")
+            raise FileNotFoundError(f"{path} no longer exists; take a new snapshot")
         return octets
 
     def _note_damage(self, count: int, path: str) -> None:
@@ -156,7 +156,7 @@ def open_reader(
 
     Args:
         path: The data directory.
-        request: What is to be read; the messages of all queues by default.
+        request: Contents to read; the messages of all queues by default.
         files: The file system interface, if it is not a local directory.
         fail_fast: Raise at the first damaged record instead of counting it.
     Raises:

@@ -1,4 +1,4 @@
-"""The segments of one store that hold what lived at a cut: found in its directory and trash, and kept by hard links."""
+"""Finds the segments of one store with live messages at a cut, in its directory and trash, and hard-links them."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from leveret.storage.snapshots.links import link
 
 #: Stream, first sequence number, generation.
 Key: TypeAlias = tuple[int, int, int]
-#: The longest index, and the footer.
+#: Maximum size of index and footer.
 _TAIL_BYTES: Final = 4096 + FOOTER_BYTES
 
 
 class StaleCutError(Exception):
-    """Something that lived at the cut is gone; a later cut has to be taken."""
+    """Files with messages that were live at the cut are gone; a later cut must be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """A segment file as a snapshot shows it.
+    """A segment file in a snapshot.
 
     Attributes:
-        path: Where to read it.
-        moved_path: Where it may be found if it is not there; empty if it cannot go away.
+        path: Path to read.
+        moved_path: Path to which the broker may move it; empty if it is a link.
         qid: Number of its queue.
         priority: Priority of its store.
-        salt: The queue's, where the file's own head is damaged.
+        salt: Checksum salt of the queue, used if the file's header is damaged.
         stream: Durable or spill.
-        generation: How often it has been rewritten.
-        first_seq: Its first sequence number.
-        last_seq: Its last one; ENDLESS - 1, or that before the next segment, if it is not sealed.
-        sealed: What follows `live` is known.
-        live: Ascending bounds of the ranges of numbers that lived: first, end, first, end, and so on. A number in
-            them has a living message if it has a record.
-        records, body_bytes, min_arrived, max_arrived, max_expires: As in its manifest.
-        data_len: Length of header and records.
+        generation: Number of compactions of its messages.
+        first_seq: First sequence number.
+        last_seq: Last sequence number; if not sealed, the number before the next segment, or ENDLESS - 1.
+        sealed: Whether the fields after `live` are known.
+        live: Ascending bounds of the ranges of live numbers: first, end, first, end, and so on. A number in them has a
+            live message if it has a record.
+        records, body_bytes, min_arrived, max_arrived, max_expires: As in the manifest.
+        data_len: Length of header and records in bytes.
     """
 
     path: str
@@ -69,21 +69,21 @@ class SegmentView:
 
     @property
     def gapless(self) -> bool:
-        """Whether it is known to have a record for each number from its first to its last."""
+        """Whether it is known to have a record for every number from the first to the last."""
         return self.sealed and self.last_seq - self.first_seq + 1 == self.records
 
     @property
     def live_numbers(self) -> int:
-        """How many numbers are in the ranges of the living; so many messages if it is gapless."""
+        """Count of numbers in the live ranges; the number of live messages if it is gapless."""
         return sum(self.live[1::2]) - sum(self.live[::2])
 
 
 class StorePaths(NamedTuple):
-    """Where to look and where to link to.
+    """Source directory and link target of a store.
 
     Attributes:
-        directory: The store's.
-        target: Prefix of the links' paths; None to make none.
+        directory: Path of the store's directory.
+        target: Path prefix of the links; None to create none.
     """
 
     directory: str
@@ -91,12 +91,12 @@ class StorePaths(NamedTuple):
 
 
 class StoreId(NamedTuple):
-    """Which store.
+    """Identity of a store.
 
     Attributes:
         qid: Number of the queue.
         priority: Priority within the queue.
-        salt: The queue's.
+        salt: Checksum salt of the queue.
     """
 
     qid: int
@@ -105,12 +105,12 @@ class StoreId(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a manifest says of a segment.
+    """A segment's state in the manifest.
 
     Attributes:
-        edit: Its last edit; the last but one if it was deleted.
-        deleted: When it was deleted.
-        began: When its first message came.
+        edit: Its last edit before a deletion.
+        deleted: Time of its deletion in microseconds; None if it exists.
+        began: Arrival of its first message in microseconds.
     """
 
     edit: Edit
@@ -119,18 +119,18 @@ class Known(NamedTuple):
 
 
 def link_segments(files: Files, paths: StorePaths) -> dict[Key, tuple[str, str]]:
-    """Make links to all segments of a store, in as little time as possible.
+    """Create links to all segments of a store as fast as possible.
 
     Args:
-        files: The file system interface.
-        paths: Where they are.
+            files: The file system interface.
+            paths: Source directory and link target.
     Returns:
-        Paths of the files and where they may have moved, by key.
+            Paths of the files, and paths to which they may move, by key.
     Raises:
-        LinkRefusedError: Hard links cannot be made.
+        LinkRefusedError: Hard links are not possible here.
     """
     linked: dict[Key, tuple[str, str]] = {}
-    # What is moved between the two listings is in the first one, and linked where it has gone.
+    # A file moved between the two listings is in the first one and linked from its new path.
     for directory in (paths.directory, f"{paths.directory}/{TRASH}"):
         for name in files.list_directory(directory):
             segment = segment_of_name(name)
@@ -142,10 +142,10 @@ def link_segments(files: Files, paths: StorePaths) -> dict[Key, tuple[str, str]]
     return linked
 
 
-def leave_out_dead(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], time: int) -> None:
-    """Forget about the segments in which nothing lived at a time any more.
+def remove_deleted(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], time: int) -> None:
+    """Remove segments that were deleted before a time.
 
-    What they have of the living has been copied to others.
+    Their live messages, if any, have been copied to other segments.
     """
     for key in list(linked):
         found = known.get(key)
@@ -154,12 +154,12 @@ def leave_out_dead(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], 
 
 
 def count_missing(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], time: int) -> int:
-    """Return how many segments are gone that may have held what lived at a time.
+    """Return the number of missing segments that may have contained live messages at a time.
 
     Args:
-        linked: As of link_segments().
-        known: What the manifest said after that.
-        time: Of the cut, in microseconds.
+        linked: Result of link_segments().
+        known: Result of a later read_manifest().
+        time: Time of the cut in microseconds.
     """
     return sum(
         deleted is not None and deleted >= time and key not in linked and began <= time
@@ -167,27 +167,27 @@ def count_missing(linked: dict[Key, tuple[str, str]], known: dict[Key, Known], t
     )
 
 
-def views_of(
+def segment_views(
     files: Files,
     linked: dict[Key, tuple[str, str]],
     known: dict[Key, Known],
     store: StoreId,
     dead: StoreDead | None,
 ) -> list[SegmentView]:
-    """What the linked segments hold of the living, each message in one of them.
+    """Return views of the linked segments, with each live message in exactly one of them.
 
     Args:
         files: The file system interface.
-        linked: As of link_segments().
-        known: As of link_segments().
-        store: Whose they are.
-        dead: What was dead; None to count the dead among the living.
+        linked: Result of link_segments().
+        known: Result of read_manifest().
+        store: Their store.
+        dead: Dead messages; None to include them as live.
     """
     views: list[SegmentView] = []
     firsts = sorted({(key[0], key[1]) for key in linked})
     following = {pair: behind[1] for pair, behind in pairwise(firsts) if pair[0] == behind[0]}
     taken: dict[int, SeqRanges] = {}
-    # What compaction has rewritten since the cut is there twice: in the older file it is whole.
+    # Messages compacted since the cut are in two files; the older file has all of them.
     for key in sorted(linked, key=lambda each: (each[2], each[1])):
         stream, first, generation = key
         path, moved_path = linked[key]
@@ -204,7 +204,7 @@ def views_of(
 
 
 def _summary(files: Files, known: Known | None, path: str, key: Key) -> Edit | None:
-    """What is known of a sealed segment: from its manifest, or else from its file."""
+    """Return the summary of a sealed segment from its manifest, or else from its file; None if it is not sealed."""
     if known is not None and known.edit.op not in (EditOp.NEW, EditOp.DEL):
         return known.edit
     try:
@@ -244,12 +244,12 @@ def _complete(view: SegmentView, edit: Edit) -> SegmentView:
 
 
 def key_of(segment: Segment) -> Key:
-    """What a manifest calls a segment."""
+    """Return the key of a segment in the manifest."""
     return segment.stream, segment.first_seq, segment.generation
 
 
 def read_manifest(files: Files, directory: str) -> dict[Key, Known]:
-    """What a manifest says of all segments it speaks of, those included that were deleted."""
+    """Read the state of all segments in a manifest, including deleted ones."""
     known: dict[Key, Known] = {}
     for edit in _whole_groups(files.read_all(f"{directory}/{MANIFEST}") or b""):
         key = edit.stream, edit.first_seq, edit.generation
@@ -262,10 +262,10 @@ def read_manifest(files: Files, directory: str) -> dict[Key, Known]:
 
 
 def read_open(path: str, moved_path: str, read: Callable[[str], bytes]) -> bytes:
-    """Read a file that may just have been moved.
+    """Read a file that may have been moved.
 
     Raises:
-        FileNotFoundError: It is in neither place.
+        FileNotFoundError: It exists at neither path.
     """
     try:
         return read(path)
@@ -289,7 +289,7 @@ def _whole_groups(octets: bytes) -> Iterable[Edit]:
 
 
 def _link(path: str, moved_path: str, target: str | None, name: str) -> str | None:
-    """Link to a file, or to where it has moved in the meantime; its path, or None if it is gone."""
+    """Link a file from its path or the path it was moved to; return the link's path, or None if it is gone."""
     if target is None:
         return path
     for source in (path, moved_path):
@@ -301,7 +301,7 @@ def _link(path: str, moved_path: str, target: str | None, name: str) -> str | No
 
 
 def _without(bounds: array[int], covered: SeqRanges) -> array[int]:
-    """Take out what is in other ranges."""
+    """Return ranges without the numbers in other ranges."""
     if not covered or not bounds:
         return bounds
     left = SeqRanges()

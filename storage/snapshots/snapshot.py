@@ -1,9 +1,8 @@
-"""Snapshots: what a data directory held at one moment, taken without a word to the broker that writes to it.
+"""Snapshots: consistent contents of a data directory at one time, taken without contacting a running broker.
 
-A snapshot is cut at the last tick of the event log, until which everything is known to be in the files. It keeps what
-it needs by hard links in a directory of its own, so that neither compaction nor purge nor deletion can hurt a reader.
-Messages that were delivered and not yet acknowledged are still there; transient messages that never left the broker's
-memory are in no file.
+A snapshot ends at a cut, usually the last tick of the event log: everything before it is in the files. Hard links in a
+directory of its own keep the files, so that compaction, purges and deletions do not affect readers. Unacknowledged
+messages are included; transient messages that exist only in the broker's memory are not.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from leveret.storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
 from leveret.storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
 from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
-from leveret.storage.snapshots.links import LinkRefusedError, link, refusals
+from leveret.storage.snapshots.links import LinkRefusedError, link, link_errors
 from leveret.storage.snapshots.segments import (
     Key,
     Known,
@@ -35,23 +34,23 @@ from leveret.storage.snapshots.segments import (
     StoreId,
     StorePaths,
     count_missing,
-    leave_out_dead,
     link_segments,
     read_manifest,
-    views_of,
+    remove_deleted,
+    segment_views,
 )
 
-#: Seconds that are spent on finding a cut whose files are all there.
-_PATIENCE: Final = 20.0
+#: Seconds to retry until a cut is found whose files all exist.
+_TIMEOUT_SECONDS: Final = 20.0
 _POLL: Final = 0.01
 
 
 class SnapshotError(Exception):
-    """No snapshot can be taken; the text says why and what to do."""
+    """No snapshot can be taken; the message says why and what to do."""
 
 
 class NoSuchQueueError(SnapshotError):
-    """No queue has the name that was asked for."""
+    """No queue has the requested name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,10 @@ class StoreView:
     """One priority of a queue.
 
     Attributes:
-        priority: Messages of this priority; 0 in a queue without priorities.
-        segments: Those that hold something living, in order.
-        delivered: Bounds of the ranges of numbers whose messages had been delivered before, as in SegmentView.live.
-        next_seq: All lower numbers have been used.
+        priority: The priority; 0 in a queue without priorities.
+        segments: Segments with live messages, in order.
+        delivered: Bounds of the ranges of messages delivered before, as in SegmentView.live.
+        next_seq: Next sequence number of the store, as far as known.
     """
 
     priority: int
@@ -76,11 +75,11 @@ class QueueView:
     """A queue at the cut.
 
     Attributes:
-        qid: Its number, which no other queue ever has.
-        vhost: Its virtual host.
-        name: Its name.
-        durable: Whether it outlives the broker.
-        stores: By ascending priority.
+        qid: Number of the queue, never reused.
+        vhost: Virtual host.
+        name: Queue name.
+        durable: Whether the queue is durable.
+        stores: Stores by ascending priority.
     """
 
     qid: int
@@ -92,13 +91,13 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class EventFileView:
-    """A part of the event log.
+    """A file of the event log, up to the cut.
 
     Attributes:
-        path: Where to read it.
-        file: The time in its name: it begins not before.
-        end: Where the cut is in it, in bytes.
-        until: It ends not after this time, in microseconds.
+        path: Path to read.
+        file: Start time of the file, from its name.
+        end: Offset of the cut in the file, in bytes.
+        until: Latest time of its events in microseconds since 1970.
     """
 
     path: str
@@ -109,18 +108,18 @@ class EventFileView:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a snapshot is to hold.
+    """Requested contents of a snapshot.
 
     Attributes:
-        messages: Segments and what lived in them.
-        events: The event log.
-        dead_too: Also messages that were dead already, as far as their segments are still there.
-        as_of: The last cut not after this, in microseconds since 1970; None for the latest. Messages that have left
-            since are there as far as their segments still are.
-        wanted: Tells of virtual host and name whether a queue is wanted.
-        described: What `wanted` wants, for the error if there is none; None if none is fine.
-        link: Make hard links; else files are read where they are, and reading fails if one goes away.
-        purpose: Who reads.
+        messages: Include segments with live messages.
+        events: Include the event log.
+        dead_too: Include dead messages, as far as their segments still exist.
+        as_of: Use the last cut up to this time, in microseconds since 1970; None for the latest. Messages settled since
+            are included as far as their segments still exist.
+        wanted: Filter called with virtual host and queue name; None for all queues.
+        described: Description of `wanted` for the error if no queue matches; None to allow no match.
+        link: Create hard links. Otherwise files are read in place, and reading fails if one is removed.
+        purpose: Description of the reader.
         timeout: Seconds without a heartbeat after which the links may be removed.
     """
 
@@ -137,17 +136,17 @@ class Request:
 
 @dataclass(slots=True)
 class Snapshot:
-    """A data directory at one moment. Close it when it has been read.
+    """A data directory at one time. Must be closed after reading.
 
     Attributes:
         store_id: ID of the data directory.
-        cut: The moment.
-        names: Virtual host and name of all queues, by number; those included that are gone and have events still.
-        queues: Those that were wanted and are there.
+        cut: The time of the snapshot.
+        names: Names of all queues by number, including deleted ones that still have events.
+        queues: The selected queues that exist.
         events: The event log up to the cut, oldest first.
-        lease: Keeps the links; None if there are none.
-        damaged_events: Events that could not be read.
-        missing_segments: Files that are gone and may have held what lived: at a moment in the past, or where a broker
+        lease: Lease of the links; None if there are none.
+        damaged_events: Number of unreadable events.
+        missing_segments: Number of removed files that may have contained live messages: with as_of, or after a broker
             was killed.
     """
 
@@ -161,7 +160,7 @@ class Snapshot:
     missing_segments: int = 0
 
     def close(self) -> None:
-        """Give up the links."""
+        """Remove the links."""
         if self.lease is not None:
             self.lease.release()
 
@@ -177,51 +176,51 @@ def take_snapshot(path: str, request: Request | None = None, files: Files | None
 
     Args:
         path: The data directory.
-        request: What it is to hold; the messages of all queues by default.
-        files: The file system interface, if it is not a local directory; no links are made then.
+        request: Contents of the snapshot; the messages of all queues by default.
+        files: The file system interface, if it is not a local directory; then no links are created.
     Raises:
         DataDirectoryError: It is not a data directory, or was written by a newer version.
-        NoSuchQueueError: No queue has the name.
-        SnapshotError: There is no cut, or files vanish faster than they can be linked.
+        NoSuchQueueError: No queue matches the request.
+        SnapshotError: There is no cut, or files are removed faster than they can be linked.
         OSError: It cannot be read.
     """
     request = request or Request()
     path = path.rstrip("/") or "/"
-    taking = _Taking(path, request, files or DiskFiles(), request.link and files is None)
-    deadline = time.monotonic() + _PATIENCE
+    attempt = _SnapshotAttempt(path, request, files or DiskFiles(), request.link and files is None)
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     first: Cut | None = None
     stale: Cut | None = None
     while True:
         try:
-            return taking.attempt(stale)
+            return attempt.run(stale)
         except LinkRefusedError:
-            taking.link = False
+            attempt.link = False
         except StaleCutError as error:
             if time.monotonic() < deadline:
-                # What is gone was given up behind the cut, so that the next cut comes without it.
-                stale = taking.cut
+                # The missing files were dropped after the cut, so the next cut does not need them.
+                stale = attempt.cut
                 time.sleep(_POLL)
-            elif taking.strict and taking.cut is not None and taking.cut == first:
-                # There is no later cut: the broker was killed before it could tick. What is gone is gone.
-                taking.strict, stale = False, None
+            elif attempt.strict and attempt.cut is not None and attempt.cut == first:
+                # There is no later cut: the broker was killed before its next tick. Accept the missing files.
+                attempt.strict, stale = False, None
             else:
                 raise SnapshotError(
-                    f"{path}: {error}, faster than they can be linked; have the broker keep its trash for longer"
-                    if taking.cut is not None
+                    f"{path}: {error}: files are removed faster than they are linked; let the broker keep its trash longer"
+                    if attempt.cut is not None
                     else f"{path}: {error}"
                 ) from error
-            first = taking.cut if first is None else first
+            first = attempt.cut if first is None else first
 
 
 def read_directory_format(files: Files, path: str) -> DirectoryFormat:
-    """Read what the data directory says of itself.
+    """Read the file FORMAT of a data directory.
 
     Raises:
         DataDirectoryError: It is not a data directory, damaged, or was written by a newer version.
     """
     found = read_format(files, path)
     if found is None:
-        raise DataDirectoryError(f"{path} is not a data directory of Leveret: there is no file {FORMAT_FILE} in it")
+        raise DataDirectoryError(f"{path} is not a data directory of Leveret: it has no file {FORMAT_FILE}")
     if found.is_too_new:
         raise DataDirectoryError(
             f"{path} was written in format {found.format}, and this version reads up to format {FORMAT_VERSION}; "
@@ -230,8 +229,8 @@ def read_directory_format(files: Files, path: str) -> DirectoryFormat:
     return found
 
 
-class _Taking:
-    """The steps of take_snapshot()."""
+class _SnapshotAttempt:
+    """State and steps of take_snapshot()."""
 
     def __init__(self, path: str, request: Request, files: Files, link: bool) -> None:
         self.path = path
@@ -246,17 +245,17 @@ class _Taking:
         if link:
             remove_dead_snapshots(path)
 
-    def attempt(self, stale: Cut | None) -> Snapshot:
-        """Take it at a cut later than `stale`.
+    def run(self, stale: Cut | None) -> Snapshot:
+        """Take the snapshot at a cut later than `stale`.
 
         Raises:
-            StaleCutError: That cannot be done yet.
+            StaleCutError: Not possible yet.
         """
         files, request, events = self.files, self.request, f"{self.path}/events"
         cut = self._find_cut(stale)
         self.cut = cut
         names = read_queue_names(files, self.path)
-        # In this order: whatever is deleted in between has been noted before its directory went.
+        # Read after the existing names: a queue deleted in between was recorded before its directory was removed.
         deleted = read_deleted_names(files, self.path)
         wanted = self._wanted(names, deleted)
         try:
@@ -271,7 +270,7 @@ class _Taking:
             dead = DeadAtCut()
             if request.messages:
                 dead = dead_at(files, events, self.format.store_id, cut, self._checkpoints())
-            if self.strict and not all(self._is_there(qid) for qid in dead.deleted_later):
+            if self.strict and not all(self._queue_exists(qid) for qid in dead.deleted_later):
                 raise StaleCutError("a queue has been deleted")
             queues = {
                 qid: QueueView(qid, name.vhost, name.name, name.durable)
@@ -301,14 +300,14 @@ class _Taking:
         key = store.qid, store.priority
         what = dead.store(*key)
         if not self.request.dead_too:
-            leave_out_dead(linked[key], known[key], self.cut.time)
-        views = views_of(self.files, linked[key], known[key], store, None if self.request.dead_too else what)
+            remove_deleted(linked[key], known[key], self.cut.time)
+        views = segment_views(self.files, linked[key], known[key], store, None if self.request.dead_too else what)
         return StoreView(store.priority, views, bounds_of(what.delivered), what.next_seq)
 
     def _wanted(self, names: Mapping[int, QueueName], deleted: Mapping[int, QueueName]) -> dict[int, QueueName]:
         request, wanted = self.request, self.request.wanted
         found = {qid: name for qid, name in names.items() if wanted is None or wanted(name.vhost, name.name)}
-        # Of what is gone there are events.
+        # Deleted queues still have events.
         there = bool(found) or (
             request.events and wanted is not None and any(wanted(each.vhost, each.name) for each in deleted.values())
         )
@@ -318,10 +317,10 @@ class _Taking:
         return found
 
     def _find_cut(self, stale: Cut | None) -> Cut:
-        """Return the last cut.
+        """Return the latest cut.
 
         Raises:
-            StaleCutError: It is `stale`, or there is none yet.
+            StaleCutError: It is not later than `stale`, or there is none yet.
         """
         directory, store_id, as_of = f"{self.path}/events", self.format.store_id, self.request.as_of
         names = self.files.list_directory(f"{self.path}/ckpt")
@@ -331,30 +330,30 @@ class _Taking:
         else:
             cut = last_tick(self.files, directory, store_id, as_of)
         if cut is None:
-            self._explain_no_cut()
+            self._raise_no_cut()
         if stale is not None and cut <= stale:
-            raise StaleCutError("nothing has happened since some files went")
+            raise StaleCutError("no new cut since some files were removed")
         return cut
 
     def _checkpoints(self) -> list[Checkpoint]:
         found = read_checkpoints(self.files, f"{self.path}/ckpt", [])
         return [each for each in found if each.store_id == self.format.store_id]
 
-    def _is_there(self, qid: int) -> bool:
+    def _queue_exists(self, qid: int) -> bool:
         return self.files.read_all(f"{self.path}/q/{qid:08x}/{QUEUE_FILE}") is not None
 
-    def _explain_no_cut(self) -> NoReturn:
+    def _raise_no_cut(self) -> NoReturn:
         as_of = self.request.as_of
         if as_of is None:
-            raise StaleCutError("it holds neither a checkpoint nor a tick: nothing has been written yet")
+            raise StaleCutError("it has neither a checkpoint nor a tick: nothing has been written yet")
         oldest = oldest_time(self.files, f"{self.path}/events")
-        since = f"; its records begin at {_text_of(oldest)}" if oldest else ""
-        raise SnapshotError(f"{self.path} knows nothing of {_text_of(as_of)} or before{since}")
+        since = f"; its records begin at {_format_time(oldest)}" if oldest else ""
+        raise SnapshotError(f"{self.path} has no records of {_format_time(as_of)} or earlier{since}")
 
     def _take_lease(self) -> None:
         if not self.link:
             return
-        with refusals():
+        with link_errors():
             self.lease = take_lease(self.path, self.request.purpose, self.request.timeout)
 
     def _drop_lease(self) -> None:
@@ -385,7 +384,7 @@ class _Taking:
                 if self.lease is not None:
                     path = link(path, f"{self.lease.path}/{file_name(file)}")
             except FileNotFoundError:
-                # It was kept for long enough.
+                # Removed by retention.
                 continue
             last = file == cut.position.file
             end = min(size, cut.position.offset) if last else size
@@ -394,5 +393,5 @@ class _Taking:
         return views
 
 
-def _text_of(time_us: int) -> str:
+def _format_time(time_us: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_us // 1_000_000))

@@ -212,7 +212,7 @@ def stopped_jobs(sparse: Sparse) -> list[CompactionJob]:
     jobs: list[CompactionJob] = []
     compactor = sparse.engine._compactor
 
-    def start(store: SegmentStore, job: CompactionJob, hurry: bool) -> None:
+    def start(store: SegmentStore, job: CompactionJob, urgent: bool) -> None:
         jobs.append(job)
         compactor._job, compactor._store = job, store
 

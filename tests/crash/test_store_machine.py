@@ -89,7 +89,7 @@ class DiskMachine(QueueMachine):
         self.flush()
         job = plan(self.store.log) if not self.engine._events.waiting else None
         if job is not None:
-            self.engine._compactor._start(self.store, job, hurry=True)
+            self.engine._compactor._start(self.store, job, urgent=True)
             assert not any(segment.busy for segment in self.store.log.segments)
 
     @rule(room=st.one_of(st.none(), st.integers(0, 2000)))

@@ -28,6 +28,6 @@ def test_a_newer_data_directory_is_refused_in_one_line(tmp_path: Path) -> None:
     refused = run("--port", "0", "--data-dir", str(data))
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"leveret: {data / 'definitions.sqlite'} was written by a newer version of Leveret (schema 1000, this version supports"
-        " 1); use that version or another data directory\n"
+        f"leveret: {data / 'definitions.sqlite'} was written by a newer version of Leveret (schema 1000, this"
+        " version supports 1); use that version or another data directory\n"
     )

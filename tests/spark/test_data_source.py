@@ -112,7 +112,7 @@ def test_segments_and_queues(spark: SparkSession, directory: str) -> None:
         ("{}", {"table": "rows"}, "there is no table 'rows'"),
         ("{}", {"ques": "a"}, "there is no option 'ques'"),
         ("{}", {"asOf": "yesterday"}, "'yesterday' is not a time"),
-        ("{}", {"asOf": "2001-01-01"}, "knows nothing of 2001-01-01 00:00:00 UTC or before"),
+        ("{}", {"asOf": "2001-01-01"}, "has no records of 2001-01-01 00:00:00 UTC or earlier"),
         ("{}", {"mode": "lenient"}, "option 'mode' is one of permissive, failfast"),
     ],
 )

@@ -53,9 +53,9 @@ def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             "backlog --data-dir {}/nowhere",
-            "{}/nowhere is not a data directory of Leveret: there is no file FORMAT in it",
+            "{}/nowhere is not a data directory of Leveret: it has no file FORMAT",
         ),
-        ("overflow --data-dir {}", "{} is not a data directory of Leveret: there is no file FORMAT in it"),
+        ("overflow --data-dir {}", "{} is not a data directory of Leveret: it has no file FORMAT"),
         (
             "overflow --data-dir {}/newer",
             f"was written in format 9, and this version reads up to format {FORMAT_VERSION}; upgrade",
@@ -67,7 +67,10 @@ def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         ("backlog --data-dir {}/data --queue mail", "{}/data has no queue 'mail'; queues there: orders"),
         ("latency --data-dir {}/data --queue mail", "{}/data has no queue 'mail'; queues there: orders"),
         ("report --data-dir {}/data --vhost x --queue mail", "has no queue 'mail' in virtual host 'x'; queues there:"),
-        ("backlog --data-dir {}/data --as-of 2001-01-01", "{}/data knows nothing of 2001-01-01 00:00:00 UTC or before"),
+        (
+            "backlog --data-dir {}/data --as-of 2001-01-01",
+            "{}/data has no records of 2001-01-01 00:00:00 UTC or earlier",
+        ),
         ("backlog --data-dir {}/data --format parquet", "Parquet is written to files; say where: --output DIR"),
         ("capacity --data-dir {}/data --hours many", "hours and max_length are numbers"),
         ("capacity --data-dir {}/data --hours nan", "hours and max_length are numbers"),

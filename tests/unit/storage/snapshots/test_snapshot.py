@@ -211,7 +211,7 @@ def test_what_cannot_be_read_is_said(builder: DirectoryBuilder, tmp_path: Path) 
         take_snapshot(str(tmp_path))
     with pytest.raises(NoSuchQueueError, match="has no queue 'x'; queues there: orders"):
         take_snapshot(builder.path, Request(wanted=lambda vhost, name: name == "x", described="'x'"))
-    with pytest.raises(SnapshotError, match="knows nothing of 1970-01-01"):
+    with pytest.raises(SnapshotError, match="has no records of 1970-01-01"):
         take_snapshot(builder.path, Request(as_of=1))
     (Path(builder.path) / "FORMAT").write_text("{}")
     with pytest.raises(DataDirectoryError, match="is damaged"):
@@ -247,7 +247,7 @@ def test_leases_without_heartbeat_are_given_up(tmp_path: Path) -> None:
     assert not dead.renew()
     os.utime(half_made, (1, 1))
     assert remove_dead_snapshots(str(tmp_path)) == 1
-    assert remove_dead_snapshots(str(tmp_path), all_of_them=True) == 2
+    assert remove_dead_snapshots(str(tmp_path), include_active=True) == 2
     assert remove_dead_snapshots(str(tmp_path / "nowhere")) == 0
 
 
