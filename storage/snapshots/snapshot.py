@@ -205,7 +205,7 @@ def take_snapshot(path: str, request: Request | None = None, files: Files | None
                 attempt.strict, stale = False, None
             else:
                 raise SnapshotError(
-                    f"{path}: {error}: files are removed faster than they are linked; let the broker keep its trash longer"
+                    f"{path}: {error}: files are removed faster than linked; let the broker keep its trash longer"
                     if attempt.cut is not None
                     else f"{path}: {error}"
                 ) from error
