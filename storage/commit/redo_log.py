@@ -88,7 +88,7 @@ class RedoLog:
         """Write and sync the tails of segments.
 
         Args:
-                tails: Tails by handle.
+            tails: Tails by handle.
         Returns:
             False if nothing was written and the segments must be synced instead.
         Raises:

@@ -1,8 +1,8 @@
 """A compaction job: copies the live messages of sparse segments into a new segment.
 
-See compactor.py for when jobs run. A job copies adjacent sealed segments into a temporary file, syncs it, and renames
-it to a segment of a higher generation. Then one group of edits updates the manifest, and the old files are removed after that
-has been synced. If the process ends before, the old files still contain everything.
+See compactor.py for when jobs run. A job copies adjacent sealed segments to a temporary file, syncs it, and renames it
+to a segment of a higher generation. Then one group of edits updates the manifest, and the old files are removed after
+the manifest has been synced. If the process ends before, the old files still contain everything.
 """
 
 from __future__ import annotations

@@ -122,10 +122,10 @@ def link_segments(files: Files, paths: StorePaths) -> dict[Key, tuple[str, str]]
     """Create links to all segments of a store as fast as possible.
 
     Args:
-            files: The file system interface.
-            paths: Source directory and link target.
+        files: The file system interface.
+        paths: Source directory and link target.
     Returns:
-            Paths of the files, and paths to which they may move, by key.
+        Paths of the files, and paths to which they may move, by key.
     Raises:
         LinkRefusedError: Hard links are not possible here.
     """
