@@ -16,7 +16,7 @@ from leveret.broker.config.declaration import values
 from leveret.broker.config.listening import Planned, planned
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.disk import Disk, DiskError, disk_free_limit, unusable
+from leveret.broker.core.disk import Disk, DiskError, disk_free_limit, unusable_text
 from leveret.broker.core.memory import MemoryMonitor, available_memory
 from leveret.broker.core.node import Node
 from leveret.broker.core.paging import Pager
@@ -106,17 +106,17 @@ class App:
             self.server.loop.call_soon_threadsafe,
         )
         found = self._definitions.restore()
-        self.broker.storage.forget_unknown()
+        self.broker.storage.delete_unclaimed()
         keeper = self._definitions
         keeper.note_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
         try:
             keeper.save_now()
         except sqlite3.Error as error:
-            raise StartError(unusable(self.settings.data_dir, str(error))) from error
+            raise StartError(unusable_text(self.settings.data_dir, str(error))) from error
         self._losses = LossRecord(self.broker, self._disk.engine, self._disk.write, self.settings.data_dir)
         self._losses.restore()
         self._losses.start()
-        self.server.check_memory = self._look_at_memory
+        self.server.check_memory = self._check_memory
         self._watch_memory()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
@@ -225,12 +225,12 @@ class App:
             self._definitions.save()
 
     def _watch_memory(self) -> None:
-        self._look_at_memory()
-        self._pager.relieve(self._memory.used)
+        self._check_memory()
+        self._pager.page_out_excess(self._memory.used)
         self._watch = self.server.loop.call_later(_MEMORY_LOOK_SECONDS, self._watch_memory)
 
-    def _look_at_memory(self) -> None:
-        self._memory.look()
+    def _check_memory(self) -> None:
+        self._memory.check()
         # A message takes more memory than its bytes on the wire, so that looks get denser towards the limit.
         room = (self._memory.limit - self._memory.used) / _LOOKS
         self.server.check_memory_after(min(max(room, _LOOK_BYTES_MIN), _LOOK_BYTES_MAX))
@@ -243,7 +243,7 @@ def _open_database(data_dir: Path) -> DefinitionsDatabase:
     except (DefinitionsDamagedError, DefinitionsVersionError) as error:
         raise StartError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
-        raise StartError(unusable(data_dir, str(error))) from error
+        raise StartError(unusable_text(data_dir, str(error))) from error
 
 
 def _make_tls(settings: Settings) -> Tls:

@@ -82,7 +82,7 @@ class DefinitionsKeeper:
             for _, noted in self._read(_IMPORT):
                 self.imported = str(noted.get("digest", ""))
         self._broker.record_to(self._broker.gate)
-        self._broker.global_parameters.identify()
+        self._broker.global_parameters.ensure_cluster_id()
         return found
 
     def _read(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
@@ -211,7 +211,7 @@ def import_steps(
     yield
     load_global_parameters(broker, document)
     yield from policy_steps(broker, document)
-    yield from topology_steps(broker, document, pass_over_loose_bindings=is_strict)
+    yield from topology_steps(broker, document, skip_dangling_bindings=is_strict)
 
 
 def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""All users, and what each may do where."""
+"""Users, their permissions and authentication."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from leveret.broker.auth.users import User
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
 from leveret.protocol.faults import access_refused
 
-#: Positive answers remembered; each is four short strings, so some 2 MB.
-_ANSWERS_MAX: Final = 8192
+#: Granted permission checks that are cached; each is four short strings, so about 2 MB in all.
+_ALLOWED_MAX: Final = 8192
 
-#: Verified in place of a missing user's hash, so that an answer takes as long whether a user exists or not.
-_NOBODYS_HASH: Final = hash_password(b"")
+#: Verified for unknown users, so that the response time does not tell whether a user exists.
+_DUMMY_HASH: Final = hash_password(b"")
 
 _KINDS: Final[tuple[Kind, ...]] = ("configure", "write", "read")
 
 
 class UnknownUser(LookupError):
-    """There is no user of that name."""
+    """The user does not exist."""
 
     def __str__(self) -> str:
         return f"there is no user '{self.args[0]}'"
 
 
 class UserExists(ValueError):
-    """There is a user of that name already."""
+    """A user of that name exists."""
 
     def __str__(self) -> str:
         return f"user '{self.args[0]}' exists already"
@@ -40,14 +40,14 @@ class Accounts:
     """Users and their permissions.
 
     Args:
-        loopback_users: Names of users that may only log in from this machine.
+        loopback_users: Names of users that may log in from this machine only.
 
     Attributes:
-        generation: Grows with every change, so that others may remember answers.
-        attempts: Counts logins.
-        loopback_users: As given.
-        throttle: Says how long the answers to failed ones are held back.
-        unrestored: Section and entry of definitions that the start could not restore; they are kept as they are.
+        generation: Incremented by every change, so that callers can cache permission checks.
+        attempts: Counters of login attempts.
+        loopback_users: See Args.
+        throttle: Delays the answers to failed logins.
+        unrestored: Section and entry of definitions that the start could not restore; they are kept unchanged.
     """
 
     def __init__(self, loopback_users: Collection[str] = ()) -> None:
@@ -69,61 +69,61 @@ class Accounts:
         return MappingProxyType(self._users)
 
     def add_user(self, name: str, password: str | bytes, tags: Collection[str] = ()) -> User:
-        """Make a user.
+        """Create a user.
 
         Args:
-            name: Its name.
-            password: In clear; with an empty one it cannot log in.
-            tags: What it may manage.
+            name: The user's name.
+            password: The plain-text password; a user with an empty one cannot log in.
+            tags: User tags, such as ``administrator``.
         Raises:
-            UserExists: The name is taken.
+            UserExists: A user of that name exists.
         """
         if name in self._users:
             raise UserExists(name)
         return self.put_user(User(name, hash_password(password) if password else "", SHA256, tuple(tags)))
 
     def put_user(self, user: User) -> User:
-        """Make a user, or replace the one of that name, which keeps its permissions."""
+        """Create or replace a user; an existing one keeps its permissions."""
         self._users[user.name] = user
         self._changed()
         return user
 
     def change_password(self, name: str, password: str | bytes) -> None:
-        """Give a user another password; an empty one lets nobody in.
+        """Change a user's password. With an empty one the user cannot log in.
 
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
         """
         hashed = hash_password(password) if password else ""
         self.put_user(replace(self._user(name), password_hash=hashed, hashing_algorithm=SHA256))
 
     def set_tags(self, name: str, tags: Collection[str]) -> None:
-        """Give a user other tags, for the connections it opens from now on.
+        """Replace a user's tags. They apply to connections that are opened from now on.
 
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
         """
         self.put_user(replace(self._user(name), tags=tuple(tags)))
 
     def set_user_limits(self, name: str, max_connections: int | None, max_channels: int | None) -> None:
-        """Limit what a user may have open, its live connections included.
+        """Limit a user's connections and channels. The limits also apply to connections that are open.
 
         Args:
-            name: Its name.
-            max_connections: 0 refuses all; None or a negative number is no limit.
-            max_channels: Likewise.
+            name: The user's name.
+            max_connections: Open connections allowed; None or a negative number means no limit.
+            max_channels: Open channels allowed, likewise.
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
         """
         limits = self._user(name).limits
         limits.max_connections, limits.max_channels = max_connections, max_channels
         self._changed()
 
     def delete_user(self, name: str) -> None:
-        """Delete a user and all its permissions. Closing its connections is the caller's part.
+        """Delete a user and all its permissions. The caller closes its connections.
 
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
         """
         del self._users[self._user(name).name]
         self._permissions = {key: value for key, value in self._permissions.items() if key[0] != name}
@@ -134,32 +134,32 @@ class Accounts:
     def authenticate(
         self, username: str, password: bytes, peer_is_loopback: bool, protocol: str | None = AMQP
     ) -> User | None:
-        """Who a client is. The attempt is counted.
+        """Check a user name and password, and count the attempt.
 
         Args:
-            username: Who it says it is.
-            password: As it came; an empty one is refused, whatever the user's is.
-            peer_is_loopback: It connects from this machine.
-            protocol: How it connects, see AuthAttempts; None is no attempt that counts.
+            username: The name that the client sent.
+            password: The password that the client sent; an empty one is always refused.
+            peer_is_loopback: Whether the client connects from this machine.
+            protocol: AMQP or HTTP; None does not count the attempt.
         Returns:
-            The user; None for a wrong name or password, and for a loopback user from elsewhere.
+            The user; None for a wrong name or password, and for a loopback user from another machine.
         """
-        user = self._recognise(username, password)
+        user = self._verify(username, password)
         if user is not None and username in self.loopback_users and not peer_is_loopback:
             user = None
         if protocol is not None:
             self.attempts.count(protocol, user is not None)
         return user
 
-    def recognise(self, username: str, peer_is_loopback: bool, protocol: str = AMQP) -> User | None:
-        """Who a client is that has proved its name otherwise. The attempt is counted.
+    def authenticate_external(self, username: str, peer_is_loopback: bool, protocol: str = AMQP) -> User | None:
+        """Look up a user whose name is proved by other means, such as a certificate, and count the attempt.
 
         Args:
-            username: Who it is.
-            peer_is_loopback: It connects from this machine.
-            protocol: How it connects, see AuthAttempts.
+            username: The proved name.
+            peer_is_loopback: Whether the client connects from this machine.
+            protocol: AMQP or HTTP.
         Returns:
-            The user; None if there is none of that name, and for a loopback user from elsewhere.
+            The user; None for an unknown name, and for a loopback user from another machine.
         """
         user = self._users.get(username)
         if user is not None and username in self.loopback_users and not peer_is_loopback:
@@ -167,10 +167,10 @@ class Accounts:
         self.attempts.count(protocol, user is not None)
         return user
 
-    def _recognise(self, username: str, password: bytes) -> User | None:
+    def _verify(self, username: str, password: bytes) -> User | None:
         user = self._users.get(username)
         if user is None or not user.password_hash:
-            verify_password(password, _NOBODYS_HASH)
+            verify_password(password, _DUMMY_HASH)
             return None
         if not verify_password(password, user.password_hash, user.hashing_algorithm) or not password:
             return None
@@ -179,29 +179,29 @@ class Accounts:
     # -- permissions --------------------------------------------------------------------------------------
 
     def set_permissions(self, username: str, vhost: str, configure: str, write: str, read: str) -> None:
-        """Set what a user may do in a virtual host; the patterns are those of Permissions.
+        """Set a user's permissions in a virtual host; see Permissions for the patterns.
 
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
             InvalidPattern: A pattern is not a regular expression.
         """
         self._permissions[self._user(username).name, vhost] = Permissions(configure, write, read)
         self._changed()
 
     def clear_permissions(self, username: str, vhost: str) -> None:
-        """Take a user all its permissions in a virtual host, access to it included; fine if it has none.
+        """Remove a user's permissions in a virtual host, which includes access to it. Does nothing if it has none.
 
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
         """
         self._permissions.pop((self._user(username).name, vhost), None)
         self._changed()
 
     def set_topic_permissions(self, username: str, vhost: str, exchange: str, write: str, read: str) -> None:
-        """Set which routing keys a user may use on a topic exchange; patterns as in TopicPermissions.
+        """Set which routing keys a user may use on a topic exchange; see TopicPermissions for the patterns.
 
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
             InvalidPattern: A pattern is not a regular expression.
         """
         name = self._user(username).name
@@ -209,10 +209,10 @@ class Accounts:
         self._changed()
 
     def clear_topic_permissions(self, username: str, vhost: str, exchange: str | None = None) -> None:
-        """Lift the restriction of routing keys on one topic exchange, or on all; fine if there is none.
+        """Remove a user's topic permissions on one exchange, or on all. Does nothing if it has none.
 
         Raises:
-            UnknownUser: There is none of that name.
+            UnknownUser: The user does not exist.
         """
         of = (self._user(username).name, vhost)
         self._topic_permissions = {
@@ -223,14 +223,14 @@ class Accounts:
         self._changed()
 
     def forget_vhost(self, name: str) -> None:
-        """Drop all permissions in a virtual host that has been deleted."""
+        """Remove all permissions in a deleted virtual host."""
         self._permissions = {key: value for key, value in self._permissions.items() if key[1] != name}
         self._topic_permissions = {key: value for key, value in self._topic_permissions.items() if key[1] != name}
         self.unrestored = [each for each in self.unrestored if each[1].get("vhost") != name]
         self._changed()
 
     def permissions(self, username: str, vhost: str) -> Permissions | None:
-        """A user's permissions in a virtual host; None if it may not open it."""
+        """Return a user's permissions in a virtual host; None if the user has no access to it."""
         return self._permissions.get((username, vhost))
 
     @property
@@ -243,34 +243,34 @@ class Accounts:
         """All topic permissions by user, virtual host and exchange."""
         return MappingProxyType(self._topic_permissions)
 
-    # -- questions ----------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------
 
     def allows(self, user: User, vhost: str, kind: Kind, resource_name: str) -> bool:
-        """Whether a user may do something with the queues and exchanges of a name.
+        """Check whether a user has a permission on the queues and exchanges of a name.
 
         Args:
-            user: Who asks.
+            user: The user.
             vhost: Name of the virtual host.
-            kind: What it wants to do.
-            resource_name: "" is the default exchange.
+            kind: The permission.
+            resource_name: Name of the queue or exchange; "" is the default exchange.
         """
-        asked = (user.name, vhost, kind, resource_name)
-        if asked in self._allowed:
+        request = (user.name, vhost, kind, resource_name)
+        if request in self._allowed:
             return True
         permissions = self._permissions.get((user.name, vhost))
         if permissions is None or not permissions.allow(kind, resource_name):
             return False
-        if len(self._allowed) >= _ANSWERS_MAX:
+        if len(self._allowed) >= _ALLOWED_MAX:
             self._allowed.clear()
-        self._allowed.add(asked)
+        self._allowed.add(request)
         return True
 
     def has_any(self, user: User, vhost: str, name: str) -> bool:
-        """Whether a user may do anything at all with the queues and exchanges of a name."""
+        """Check whether a user has any permission on the queues and exchanges of a name."""
         return any(self.allows(user, vhost, kind, name) for kind in _KINDS)
 
     def check(self, user: User, vhost: str, kind: Kind, resource: Literal["queue", "exchange"], name: str) -> None:
-        """Refuse what a user may not do with a queue or exchange.
+        """Require a permission on a queue or exchange.
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
@@ -281,7 +281,7 @@ class Accounts:
             )
 
     def check_topic(self, user: User, vhost: str, kind: TopicKind, exchange_name: str, routing_key: str) -> None:
-        """Refuse a routing key on a topic exchange; without topic permissions for it all keys may be used.
+        """Require permission for a routing key on a topic exchange. Without topic permissions all keys are allowed.
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).

@@ -1,4 +1,4 @@
-"""How often someone tried to log in, and how long a client that keeps failing has to wait."""
+"""Counts login attempts and delays answers to failed logins."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Final
 
 from leveret.broker.addresses import plain
 
-#: Protocols by the names under which RabbitMQ counts them.
+#: Protocol names, as RabbitMQ counts attempts.
 AMQP: Final = "amqp091"
 HTTP: Final = "http"
 
-#: Failures that cost nothing: a script with an old password, a finger that slipped.
+#: Failures that are answered without delay, such as typing errors.
 _FREE_FAILURES: Final = 3
+#: The first and the longest delay, in seconds.
 _FIRST_DELAY: Final = 0.25
 _LONGEST_DELAY: Final = 3.0
-#: Answers wait for one another no longer than so many seconds.
+#: The longest that an answer waits for earlier ones, in seconds.
 _LONGEST_WAIT: Final = 600.0
-#: After this many seconds without a failure none counts any more.
+#: Seconds without a failure after which earlier failures are forgotten.
 _FORGIVEN_AFTER: Final = 60.0
-#: Users and addresses remembered at most; those that failed least recently are forgotten first.
+#: Pairs of user and address that are tracked; the one that failed least recently is evicted first.
 _SOURCES_MAX: Final = 4096
 
 
@@ -31,8 +32,8 @@ class ProtocolAttempts:
     """Login attempts over one protocol.
 
     Args:
-        succeeded: Those that were let in.
-        failed: Those that were not.
+        succeeded: Number of successful attempts.
+        failed: Number of failed attempts.
     """
 
     succeeded: int = 0
@@ -52,7 +53,7 @@ class AuthAttempts:
 
     @property
     def by_protocol(self) -> Mapping[str, ProtocolAttempts]:
-        """Protocols over which someone has tried; HTTP counts every request."""
+        """Attempts by protocol. Every HTTP request counts as an attempt."""
         return MappingProxyType(self._by_protocol)
 
     def count(self, protocol: str, succeeded: bool) -> None:
@@ -60,7 +61,7 @@ class AuthAttempts:
 
         Args:
             protocol: AMQP or HTTP.
-            succeeded: Whether it was let in.
+            succeeded: Whether the login succeeded.
         """
         attempts = self._by_protocol.setdefault(protocol, ProtocolAttempts())
         if succeeded:
@@ -69,13 +70,13 @@ class AuthAttempts:
             attempts.failed += 1
 
     def reset(self) -> None:
-        """Count from 0 again."""
+        """Reset all counters to 0."""
         self._by_protocol.clear()
 
 
 @dataclass(slots=True)
 class _Failures:
-    """Failed logins of one user from one address: how many, when the last one was, and when its answer may leave."""
+    """Failed logins of one user from one address: their number, the time of the last one, when its answer is due."""
 
     count: int
     last: float
@@ -83,24 +84,23 @@ class _Failures:
 
 
 class LoginThrottle:
-    """Says how long the answer to a failed login is held back, so that guessing passwords takes time.
+    """Delays the answers to failed logins, to slow down password guessing.
 
-    Failures are counted by address and user, over all protocols. The first ones are answered at once; each one after
-    them takes twice as long as the one before, up to 3 s, the time for which AMQP keeps silent after a failed login.
-    Their answers leave one after the other, so that guessing over many connections takes no less time. A login that is
-    right is never held back.
+    Failures are counted by address and user, over all protocols. The first few are answered at once. Each further one
+    doubles the delay, up to 3 s, the time for which AMQP keeps silent after a failed login. Answers are sent one after
+    the other, so that guessing over many connections is not faster. A successful login is never delayed.
     """
 
     def __init__(self) -> None:
         self._failures: dict[bytes, _Failures] = {}
 
     def failed(self, address: str, username: str, now: float) -> float:
-        """Learn of a failed login; return the seconds for which its answer is to wait.
+        """Record a failed login and return the delay of its answer in seconds.
 
         Args:
-            address: Where it came from.
-            username: Who it was for, whether there is such a user or not.
-            now: Seconds, of a clock that never goes back.
+            address: Address of the client.
+            username: The name that the client sent; such a user need not exist.
+            now: Monotonic time in seconds.
         """
         key = _key(address, username)
         failures = self._failures.pop(key, None)
@@ -119,10 +119,10 @@ class LoginThrottle:
         return failures.answered - now
 
     def succeeded(self, address: str, username: str) -> None:
-        """Learn of a login that was let in: this user's failures from there are forgotten."""
+        """Record a successful login: the user's failures from this address are forgotten."""
         self._failures.pop(_key(address, username), None)
 
 
 def _key(address: str, username: str) -> bytes:
-    """Of one size, however long the name is."""
+    """Return a key of fixed size for an address and a user name of any length."""
     return hashlib.sha256(f"{plain(address)}\0{username}".encode("utf-8", "surrogateescape")).digest()

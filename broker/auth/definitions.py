@@ -19,16 +19,16 @@ _MD5_RELEASES: Final = ("1.", "2.", "3.0.", "3.1.", "3.2.", "3.3.", "3.4.", "3.5
 
 
 def load(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str] | None = None) -> None:
-    """Load the sections users, permissions and topic_permissions of a document; others are left alone.
+    """Load the sections users, permissions and topic_permissions of a document; other sections are ignored.
 
     A user that exists gets the document's password, tags and limits, and keeps its permissions.
 
     Args:
-        accounts: Where to.
-        document: As RabbitMQ exports it.
-        vhosts: Names of the virtual hosts that there are; None takes any.
+        accounts: Receives the users and permissions.
+        document: A definitions document as RabbitMQ exports it.
+        vhosts: Names of existing virtual hosts; None allows any name.
     Raises:
-        DefinitionsError: An entry is malformed, or names what there is not. What stood before it is loaded.
+        DefinitionsError: An entry is malformed, or names a missing user or virtual host. Entries before it are loaded.
     """
     algorithm = _default_algorithm(document)
     for entry in _entries(document, "users"):
@@ -40,14 +40,14 @@ def load(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str]
 
 
 def restore(accounts: Accounts, document: Mapping[str, Any], vhosts: Container[str]) -> list[str]:
-    """Load what dump() has made, leaving out entries that are wrong; dump_all() keeps them as they are.
+    """Load a document made by dump(), skipping invalid entries; dump_all() includes them unchanged.
 
     Args:
-        accounts: Where to.
+        accounts: Receives the users and permissions.
         document: As dump() makes it.
-        vhosts: Names of the virtual hosts that there are.
+        vhosts: Names of existing virtual hosts.
     Returns:
-        What is wrong, a line for each entry.
+        An error text of one line for each invalid entry.
     """
     refusals: list[str] = []
     loaded: tuple[tuple[str, Callable[[Mapping[str, Any]], None]], ...] = (
@@ -84,7 +84,7 @@ def _load_user(accounts: Accounts, entry: Mapping[str, Any], algorithm: str, vho
     password_hash, algorithm = _password(entry, what, algorithm)
     accounts.put_user(User(name, password_hash, algorithm, _tags(entry, what), _limits(entry, what, accounts)))
     if is_new:
-        # Permissions written with a user count for new users only.
+        # Permissions inside a user's entry apply to new users only.
         for vhost, granted in _mapping(entry, "permissions", what).items():
             if not isinstance(granted, Mapping):
                 raise DefinitionsError(f"{what}: permissions in vhost '{vhost}' must be an object")
@@ -92,7 +92,7 @@ def _load_user(accounts: Accounts, entry: Mapping[str, Any], algorithm: str, vho
 
 
 def _password(entry: Mapping[str, Any], what: str, default: str) -> tuple[str, str]:
-    """The password hash of a user ("" for none) and its algorithm."""
+    """Return the password hash of a user ("" for none) and its algorithm."""
     password, password_hash = entry.get("password"), entry.get("password_hash")
     for key, value in (("password", password), ("password_hash", password_hash)):
         if value is not None and not isinstance(value, str):
@@ -113,7 +113,7 @@ def _password(entry: Mapping[str, Any], what: str, default: str) -> tuple[str, s
 
 
 def _tags(entry: Mapping[str, Any], what: str) -> tuple[str, ...]:
-    """Tags as a list, or as text with commas."""
+    """Read tags, a list or text with commas."""
     tags = entry.get("tags", ())
     if isinstance(tags, str):
         tags = tags.split(",")
@@ -123,7 +123,7 @@ def _tags(entry: Mapping[str, Any], what: str) -> tuple[str, ...]:
 
 
 def _limits(entry: Mapping[str, Any], what: str, accounts: Accounts) -> UserLimits:
-    """The limits of a user: the object that it has already, so that they count for its connections."""
+    """Return the limits of a user. An existing user's object is updated, so that they apply to its connections."""
     read: dict[str, int] = {}
     for key, value in _mapping(entry, "limits", what).items():
         if key not in ("max-connections", "max-channels"):
@@ -142,14 +142,14 @@ def _limits(entry: Mapping[str, Any], what: str, accounts: Accounts) -> UserLimi
 
 
 def _set_permissions(accounts: Accounts, section: str, entry: Mapping[str, Any], vhosts: Container[str] | None) -> None:
-    user, vhost = _whose(entry, section, vhosts)
+    user, vhost = _user_and_vhost(entry, section, vhosts)
     what = f"{section}: user '{user}' in vhost '{vhost}'"
     patterns = [_pattern(entry, kind, what) for kind in ("configure", "write", "read")]
     _set(what, lambda: accounts.set_permissions(user, vhost, *patterns))
 
 
 def _set_topic_permissions(accounts: Accounts, entry: Mapping[str, Any], vhosts: Container[str] | None) -> None:
-    user, vhost = _whose(entry, "topic_permissions", vhosts)
+    user, vhost = _user_and_vhost(entry, "topic_permissions", vhosts)
     what = f"topic_permissions: user '{user}' in vhost '{vhost}'"
     exchange = _text(entry, "exchange", "topic_permissions", "an entry")
     patterns = [_pattern(entry, kind, what) for kind in ("write", "read")]
@@ -168,7 +168,7 @@ def _set(what: str, change: Callable[[], None]) -> None:
         raise DefinitionsError(f"{what}: {wrong}", wrong.as_json()) from None
 
 
-def _whose(entry: Mapping[str, Any], section: str, vhosts: Container[str] | None) -> tuple[str, str]:
+def _user_and_vhost(entry: Mapping[str, Any], section: str, vhosts: Container[str] | None) -> tuple[str, str]:
     user = _text(entry, "user", section, "an entry")
     vhost = _text(entry, "vhost", section, f"the entry of user '{user}'")
     if vhosts is not None and vhost not in vhosts:
@@ -183,7 +183,7 @@ def _pattern(entry: Mapping[str, Any], key: str, what: str) -> str:
     return value
 
 
-# -- the form of entries ----------------------------------------------------------------------------------
+# -- validation of entries -------------------------------------------------------------------------------
 
 
 def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
@@ -199,7 +199,7 @@ def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str,
 def _text(entry: Mapping[str, Any], key: str, section: str, what: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str):
-        # Not the whole entry: it may hold a password.
+        # The text does not contain the whole entry, which may contain a password.
         raise DefinitionsError(f"{section}: {what} must have '{key}', a string, has only {sorted(entry)}")
     return value
 
@@ -215,7 +215,7 @@ def _mapping(entry: Mapping[str, Any], key: str, what: str) -> Mapping[str, Any]
 
 
 def dump(accounts: Accounts) -> dict[str, Any]:
-    """All users and permissions as a definitions document that load() takes."""
+    """Return all users and permissions as a definitions document for load()."""
     return {
         "users": [dump_user(user) for user in accounts.users.values()],
         "permissions": [
@@ -236,7 +236,7 @@ def dump(accounts: Accounts) -> dict[str, Any]:
 
 
 def dump_all(accounts: Accounts) -> dict[str, Any]:
-    """Like dump(), with what restore() has left out, unless it has been replaced since."""
+    """Like dump(), with the entries that restore() skipped, unless they have been replaced since."""
     document = dump(accounts)
     for section, entry in accounts.unrestored:
         identity = _identity(entry)
@@ -250,7 +250,7 @@ def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def dump_user(user: User) -> dict[str, Any]:
-    """One user as definitions and the HTTP API show it."""
+    """Return one user in the form of definitions and the HTTP API."""
     limits = {"max-connections": user.limits.max_connections, "max-channels": user.limits.max_channels}
     return {
         "name": user.name,

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 SHA256: Final = "rabbit_password_hashing_sha256"
 SHA512: Final = "rabbit_password_hashing_sha512"
-#: What RabbitMQ used before 3.6; new hashes are never made with it.
+#: Used by RabbitMQ before 3.6; accepted, but never used for new hashes.
 MD5: Final = "rabbit_password_hashing_md5"
 
-#: Constructors by the names that definitions use.
+#: Hash constructors by the names in definitions.
 ALGORITHMS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     SHA256: hashlib.sha256,
     SHA512: hashlib.sha512,
@@ -29,14 +29,14 @@ _SALT_SIZE: Final = 4
 
 
 class InvalidHash(ValueError):
-    """A stored hash that no password could have: no base64, of another length, or of an unknown algorithm."""
+    """A malformed password hash: not base64, of the wrong length, or of an unknown algorithm."""
 
 
 def hash_password(password: str | bytes, algorithm: str = SHA256) -> str:
-    """Hash a password with a fresh salt.
+    """Hash a password with a new salt.
 
     Args:
-        password: Text is taken as UTF-8.
+        password: The password; text is encoded as UTF-8.
         algorithm: A key of ALGORITHMS.
     Returns:
         Base64 text.
@@ -47,11 +47,11 @@ def hash_password(password: str | bytes, algorithm: str = SHA256) -> str:
 
 
 def verify_password(password: bytes, password_hash: str, algorithm: str = SHA256) -> bool:
-    """Whether a password is the hashed one; takes as long for a wrong one as for the right one.
+    """Check a password against a hash in constant time.
 
     Args:
         password: As the client sent it.
-        password_hash: As hash_password returns it; what is no hash of this algorithm fits no password.
+        password_hash: As hash_password returns it; a malformed hash matches no password.
         algorithm: A key of ALGORITHMS.
     """
     try:
@@ -63,7 +63,7 @@ def verify_password(password: bytes, password_hash: str, algorithm: str = SHA256
 
 
 def check_hash(password_hash: str, algorithm: str) -> None:
-    """Refuse what nobody can have exported. As in RabbitMQ the length is free: a wrong one fits no password.
+    """Validate a password hash. As in RabbitMQ the length is not checked: a hash of wrong length matches no password.
 
     Raises:
         InvalidHash: It is not base64, or the algorithm is unknown.
@@ -74,16 +74,16 @@ def check_hash(password_hash: str, algorithm: str) -> None:
 
 
 def decode_hash(password_hash: str, algorithm: str) -> bytes:
-    """The salt and hash in a stored hash.
+    """Return the bytes of a stored hash: the salt, then the digest.
 
     Raises:
-        InvalidHash: There are none.
+        InvalidHash: The hash is malformed.
     """
     check_hash(password_hash, algorithm)
     stored = _decode(password_hash)
     wanted = _SALT_SIZE + ALGORITHMS[algorithm](b"").digest_size
     if len(stored) != wanted:
-        raise InvalidHash(f"the hash has {len(stored)} bytes, {algorithm} takes {wanted}")
+        raise InvalidHash(f"the hash has {len(stored)} bytes, {algorithm} needs {wanted}")
     return stored
 
 

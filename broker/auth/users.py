@@ -9,11 +9,11 @@ from leveret.broker.auth.passwords import SHA256
 
 @dataclass(slots=True)
 class UserLimits:
-    """What one user may have open, over all its connections. Changes count for live connections.
+    """Limits of one user. Changes apply to open connections, too.
 
     Args:
-        max_connections: 0 refuses all; None or a negative number is no limit.
-        max_channels: Likewise.
+        max_connections: Open connections allowed; None or a negative number means no limit.
+        max_channels: Open channels allowed over all connections, likewise.
     """
 
     max_connections: int | None = None
@@ -22,14 +22,14 @@ class UserLimits:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user. A change makes a new object, so that a connection keeps the tags it logged in with.
+    """An immutable user: a connection keeps the tags that were valid when it logged in.
 
     Args:
-        name: Its name.
+        name: The user's name.
         password_hash: As hash_password returns it; "" for a user that cannot log in with a password.
-        hashing_algorithm: Of the password hash.
-        tags: What it may manage; AMQP only knows ``impersonator``.
-        limits: One object for all changes of this user.
+        hashing_algorithm: Algorithm of the password hash.
+        tags: User tags; over AMQP only ``impersonator`` has an effect.
+        limits: Mutable, and shared by all versions of this user.
     """
 
     name: str
@@ -40,10 +40,10 @@ class User:
 
     @property
     def max_connections(self) -> int | None:
-        """Connections that it may have open; None or a negative number is no limit."""
+        """Open connections allowed; None or a negative number means no limit."""
         return self.limits.max_connections
 
     @property
     def max_channels(self) -> int | None:
-        """Channels that it may have open; None or a negative number is no limit."""
+        """Open channels allowed; None or a negative number means no limit."""
         return self.limits.max_channels

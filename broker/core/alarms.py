@@ -1,16 +1,16 @@
-"""Resource alarms: while one is set, connections that publish are not read from."""
+"""Resource alarms: while one is set, publishing connections are blocked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-#: What connection.blocked says for each resource.
+#: Resource names in the reason of connection.blocked.
 _REASONS: Final = {"memory": "memory", "disk": "disk"}
 
 
 class Alarms:
-    """The alarms in force, and who wants to know when the last one clears.
+    """The alarms that are set, and callbacks for when the last one clears.
 
     Attributes:
         any: Whether an alarm is set; read on the path of every message.
@@ -38,13 +38,13 @@ class Alarms:
 
         Args:
             resource: ``memory`` or ``disk``.
-            cause: Why; it stays set until all causes have been cleared.
+            cause: The reason; the alarm remains set until all its causes are cleared.
         """
         self._set.add((resource, cause))
         self.any = True
 
     def clear(self, resource: str, cause: str = "") -> None:
-        """Clear the alarm of a resource, as far as it was set for this; the last one lets all connections go on."""
+        """Clear the alarm of a resource for one cause. Once no alarm is set, all blocked connections resume."""
         self._set.discard((resource, cause))
         self.any = bool(self._set)
         if not self.any:
@@ -53,9 +53,9 @@ class Alarms:
                 resume()
 
     def wait(self, connection: object, resume: Callable[[], None]) -> None:
-        """Call resume once all alarms have cleared."""
+        """Call resume once no alarm is set."""
         self._blocked[id(connection)] = resume
 
     def forget(self, connection: object) -> None:
-        """Do not call a connection that has gone."""
+        """Drop the callback of a closed connection."""
         self._blocked.pop(id(connection), None)

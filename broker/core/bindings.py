@@ -10,25 +10,25 @@ from leveret.protocol.field_table import FieldTable, sort_table
 
 
 class QueueDestination(Protocol):
-    """What routing needs to know of a queue. Queues are told apart by identity."""
+    """A queue as routing sees it. Queues are compared by identity."""
 
     @property
     def name(self) -> str:
-        """Its name, unique in its virtual host at any time."""
+        """The name, unique in its virtual host."""
 
 
 Destination: TypeAlias = Exchange | QueueDestination
 
 
 class BindingIdentity(NamedTuple):
-    """What makes two bindings of a virtual host the same.
+    """The key of a binding in its virtual host.
 
     Args:
         source: Name of the source exchange.
         destination_type: ``exchange`` or ``queue``.
         destination: Name of the destination.
         routing_key: Routing key or pattern.
-        arguments: The arguments' term, sorted by key: types count, the order does not.
+        arguments: The term of the arguments, sorted by key: types matter, their order does not.
     """
 
     source: str
@@ -39,17 +39,17 @@ class BindingIdentity(NamedTuple):
 
 
 class Binding:
-    """One binding; it never changes.
+    """One immutable binding.
 
     Args:
-        source: Where messages come from.
-        destination: Where they go to.
-        routing_key: Routing key or pattern, for source to make sense of.
-        arguments: In any order.
+        source: The source exchange.
+        destination: The destination queue or exchange.
+        routing_key: Routing key or pattern, interpreted by the source.
+        arguments: Binding arguments in any order.
 
     Attributes:
-        arguments: Sorted by key.
-        identity: Equal for bindings that RabbitMQ takes for the same.
+        arguments: Binding arguments, sorted by key.
+        identity: Equal for bindings that RabbitMQ considers the same.
     """
 
     __slots__ = ("arguments", "destination", "identity", "routing_key", "source")

@@ -1,4 +1,4 @@
-"""The broker's state as a whole: virtual hosts, alarms, and who is connected."""
+"""The broker's state: virtual hosts, alarms and connections."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from leveret.storage.disk.file_counts import FileCounts
 
 
 class Broker:
-    """Everything that lives in the broker's memory.
+    """The state of the broker.
 
     Args:
-        turn: Ends the turns of the event loop.
-        timers: The clock.
-        trust_publishers: An x-death header that a publisher made up counts as the broker's own.
-        storage: Where queues keep their messages; in memory unless given.
+        turn: Runs deliveries and writes at the end of each turn.
+        timers: Clock and timers.
+        trust_publishers: Whether x-death headers set by publishers are treated as the broker's own.
+        storage: Stores the messages of queues; by default in memory.
 
     Attributes:
-        storage: Where queues keep their messages.
-        vhosts: By name.
+        storage: Stores the messages of queues.
+        vhosts: Virtual hosts by name.
         alarms: Resource alarms.
-        gate: Holds back what relies on definitions that are not written yet.
+        gate: Delays replies that depend on definitions that are not written yet.
         global_parameters: Parameters that belong to no virtual host.
-        default_cluster_name: What the cluster is called unless a global parameter names it.
-        connections: All that have opened a virtual host.
+        default_cluster_name: Cluster name unless a global parameter sets it.
+        connections: Connections that have opened a virtual host.
         user_connections: Open connections by user name.
         user_channels: Open channels by user name.
-        channel_count: Open channels in all.
-        statistics: What has happened.
+        channel_count: Number of open channels.
+        statistics: Counters of the whole broker.
         last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
-        sockets: How many clients there may be.
-        file_counts: How often files of messages were read, written and synced.
-        losses_since: When counting of losses began, in seconds since 1970; perhaps by an earlier run.
+        sockets: Limits of the number of clients.
+        file_counts: Counters of reads, writes and syncs of message files.
+        losses_since: Time since when losses are counted, in seconds since 1970; restarts may lie in between.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class Broker:
         self.last_sample = 0
         self.losses_since = int(time.time())
         self.file_counts = FileCounts()
-        #: What could not be restored, as its virtual host is not there: kind and key by virtual host.
-        self._stray: dict[str, list[tuple[str, Key]]] = {}
+        #: Definitions that could not be restored because their virtual host is missing: kind and key by virtual host.
+        self._orphaned: dict[str, list[tuple[str, Key]]] = {}
         self.sockets = SocketBudget()
 
     def add_vhost(self, name: str) -> VirtualHost:
-        """Make a virtual host, or return the one that is there."""
+        """Return a virtual host, which is created if it does not exist."""
         if name not in self.vhosts:
             vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers, self.storage)
             vhost.recorder.journal, vhost.recorder.gate = self._journal, self.gate
-            self._delete_stray(name)
+            self._delete_orphaned(name)
             self.save_vhost(vhost)
         return self.vhosts[name]
 
@@ -93,22 +93,22 @@ class Broker:
         if vhost is not None:
             vhost.unrestored.add(kind, key, reason)
         else:
-            self._stray.setdefault(key[0], []).append((kind, key))
+            self._orphaned.setdefault(key[0], []).append((kind, key))
 
-    def _delete_stray(self, vhost_name: str) -> None:
-        """Delete what is left of an earlier virtual host of that name."""
-        for kind, key in self._stray.pop(vhost_name, ()):
+    def _delete_orphaned(self, vhost_name: str) -> None:
+        """Delete the remains of an earlier virtual host of that name."""
+        for kind, key in self._orphaned.pop(vhost_name, ()):
             self._journal.delete(kind, key)
             if kind == "queue":
-                self.storage.delete_kept(*key[:2])
+                self.storage.delete_unrestored(*key[:2])
 
     @property
     def cluster_name(self) -> str:
-        """What the cluster is called."""
+        """The name of the cluster."""
         return str(self.global_parameters.values.get(CLUSTER_NAME, self.default_cluster_name))
 
     def save_vhost(self, vhost: VirtualHost) -> None:
-        """Keep a virtual host, its limits and its metadata; not one that has been deleted."""
+        """Save a virtual host with its limits and metadata, unless it has been deleted."""
         if self.vhosts.get(vhost.name) is not vhost:
             return
         limits = {
@@ -119,11 +119,11 @@ class Broker:
         self._journal.put("vhost", (vhost.name,), {**limits, "metadata": metadata_to_json(vhost.metadata)})
 
     def set_metadata(self, vhost: VirtualHost, metadata: VirtualHostMetadata) -> None:
-        """Change what is said about a virtual host, and keep it; tracing begins or ends with it."""
+        """Replace and save the metadata of a virtual host. This also starts or stops tracing."""
         vhost.metadata = metadata
         if metadata.tracing != (vhost.tracer is not None):
             vhost.tracer = Tracer(vhost, self.default_cluster_name) if metadata.tracing else None
-            # The channels hold it, so that publishes and deliveries need not ask the virtual host.
+            # Channels have a reference, so that publishes and deliveries need no lookup.
             for connection in self.connections:
                 if connection.vhost_name == vhost.name:
                     for channel in connection.channels:
@@ -131,16 +131,16 @@ class Broker:
         self.save_vhost(vhost)
 
     def record_to(self, journal: Journal) -> None:
-        """Write all changes of definitions into a journal from now on."""
+        """Write all further changes of definitions to a journal."""
         self._journal = journal
         self.global_parameters.journal = journal
         for vhost in self.vhosts.values():
             vhost.recorder.journal = journal
 
     def delete_vhost(self, name: str) -> None:
-        """Delete a virtual host with its queues; its connections have been closed."""
+        """Delete a virtual host with its queues. The caller has closed its connections."""
         vhost = self.vhosts.pop(name)
-        vhost.end()
+        vhost.delete_contents()
         self.statistics.ended.absorb(vhost.statistics)
         self._journal.delete("vhost", (name,))
 
@@ -152,7 +152,7 @@ class Broker:
         self.vhosts[connection.vhost_name].connection_count += 1
 
     def unregister(self, connection: ClientConnection) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         if connection not in self.connections:
             return
         self.connections.remove(connection)

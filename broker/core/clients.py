@@ -1,4 +1,4 @@
-"""Clients, as the rest of the broker sees them: connections, their channels, and the consumers there."""
+"""Interfaces of connections, channels and consumers, as the core and the HTTP API see them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class ClientConsumer(Protocol):
     """A consumer of a client.
 
     Attributes:
-        channel: Where it consumes.
-        queue: What it consumes from.
-        tag: Its consumer tag.
-        no_ack: Messages count as settled once sent.
-        exclusive: No other consumer beside it.
-        prefetch: Unacked messages it may hold; 0 for any number.
-        arguments: As they came.
+        channel: Its channel.
+        queue: The queue consumed from.
+        tag: The consumer tag.
+        no_ack: Whether messages are settled once sent.
+        exclusive: Whether it is the only consumer allowed on the queue.
+        prefetch: Limit of unacked messages; 0 for no limit.
+        arguments: Consumer arguments as received.
     """
 
     tag: str
@@ -34,7 +34,7 @@ class ClientConsumer(Protocol):
 
     @property
     def channel(self) -> ClientChannel:
-        """Where it consumes."""
+        """The channel of the consumer."""
 
 
 class ClientChannel(Protocol):
@@ -42,9 +42,9 @@ class ClientChannel(Protocol):
 
     Attributes:
         number: 1..65535.
-        default_prefetch: Limit of consumers to come; 0 for none.
-        counters: What has happened on it.
-        tracer: That of its virtual host while tracing is on.
+        default_prefetch: Prefetch limit of new consumers; 0 for no limit.
+        counters: Counters of the channel.
+        tracer: Tracer of the virtual host; None while tracing is off.
     """
 
     number: int
@@ -54,15 +54,15 @@ class ClientChannel(Protocol):
 
     @property
     def connection(self) -> ClientConnection:
-        """Its connection."""
+        """The connection of the channel."""
 
     @property
     def prefetch(self) -> int:
-        """Limit of all consumers together; 0 for none."""
+        """Prefetch limit of all consumers together; 0 for no limit."""
 
     @property
     def consumers(self) -> Mapping[str, ClientConsumer]:
-        """Its consumers by tag."""
+        """Consumers by tag."""
 
     @property
     def confirming(self) -> bool:
@@ -74,22 +74,22 @@ class ClientChannel(Protocol):
 
     @property
     def unacked_count(self) -> int:
-        """Messages that the client has yet to acknowledge."""
+        """Number of unacked messages."""
 
     @property
     def unconfirmed_count(self) -> int:
-        """Publishes that are to be confirmed."""
+        """Number of publishes that are not confirmed yet."""
 
     @property
     def uncommitted(self) -> tuple[int, int]:
-        """Publishes and acknowledgements that wait for commit."""
+        """Number of publishes and of acknowledgements in the current transaction."""
 
 
 class ClientChannels(Iterable[ClientChannel], Protocol):
     """The open channels of a connection."""
 
     def __len__(self) -> int:
-        """How many they are."""
+        """Return the number of open channels."""
 
 
 class ClientOutput(Protocol):
@@ -102,15 +102,15 @@ class ClientOutput(Protocol):
     counters: ConnectionCounters
 
     def pending_bytes(self) -> int:
-        """Bytes that the client has yet to take."""
+        """Return the bytes in the output buffer."""
 
 
 class ClientTls(Protocol):
-    """How a connection is encrypted."""
+    """TLS parameters of a connection."""
 
     @property
     def protocol(self) -> str:
-        """For example ``tlsv1.3``."""
+        """The TLS version, for example ``tlsv1.3``."""
 
     @property
     def cipher(self) -> str:
@@ -118,32 +118,32 @@ class ClientTls(Protocol):
 
     @property
     def subject(self) -> str:
-        """Whom the client's certificate names; "" without a certificate."""
+        """Subject of the client's certificate; "" without a certificate."""
 
     @property
     def issuer(self) -> str:
-        """Who issued it."""
+        """Issuer of the client's certificate."""
 
     @property
     def validity(self) -> str:
-        """From when to when it is valid."""
+        """Validity period of the client's certificate."""
 
 
 class ClientConnection(Protocol):
     """An open connection.
 
     Attributes:
-        username: Who is logged in.
-        vhost_name: The virtual host it has opened.
-        name: Address and port of the client, an arrow, those of the broker.
+        username: Name of the user.
+        vhost_name: Name of the virtual host.
+        name: ``CLIENT -> BROKER``, each with address and port.
         peer: Address and port of the client.
         local: Address and port of the broker.
-        client_properties: As the client sent them.
-        auth_mechanism: How the client has logged in.
-        connected_at: When it connected, in milliseconds since 1970.
-        heartbeat: Seconds without a sign of life after which it is dropped; 0 for never.
-        channel_max: Channels it may have open at once.
-        frame_max: Largest frame in bytes.
+        client_properties: Client properties as received.
+        auth_mechanism: SASL mechanism of the login.
+        connected_at: Time of the connect, in milliseconds since 1970.
+        heartbeat: Negotiated heartbeat timeout in seconds; 0 for none.
+        channel_max: Limit of open channels.
+        frame_max: Maximum frame size in bytes.
     """
 
     username: str
@@ -160,19 +160,19 @@ class ClientConnection(Protocol):
 
     @property
     def blocked(self) -> bool:
-        """Whether it is not read from, for it has published while an alarm was set."""
+        """Whether it is blocked by a resource alarm: it has published while one was set."""
 
     @property
     def channels(self) -> ClientChannels:
-        """Its open channels."""
+        """The open channels."""
 
     @property
     def tls(self) -> ClientTls | None:
-        """How it is encrypted; None if it is not."""
+        """TLS parameters; None without TLS."""
 
     @property
     def output(self) -> ClientOutput:
-        """Its sending half."""
+        """The sending half."""
 
     def terminate(self, fault: AmqpFault) -> None:
-        """Close it with this reason."""
+        """Close the connection with a fault."""

@@ -1,4 +1,4 @@
-"""Consumers of a queue, and in which order they get its messages."""
+"""Consumers of a queue and the order in which they are served."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Holder:
-    """Who holds unacked messages of a queue: a consumer, or the gets of a channel.
+    """Owner of unacked messages of a queue: a consumer, or the gets of a channel.
 
     Args:
-        queue: The queue they belong to.
+        queue: The queue of the messages.
 
     Attributes:
-        unacked: How many it holds.
+        unacked: Number of unacked messages.
     """
 
     __slots__ = ("queue", "unacked")
@@ -32,17 +32,17 @@ class Holder:
 
 
 class Consumer(Holder, ABC):
-    """Someone who takes messages from a queue as they come.
+    """A consumer of a queue.
 
     Args:
         queue: The queue consumed from.
-        tag: Its consumer tag.
-        no_ack: Messages count as settled once sent.
-        exclusive: No other consumer beside it.
+        tag: The consumer tag.
+        no_ack: Whether messages are settled once sent.
+        exclusive: Whether it is the only consumer allowed on the queue.
         priority: The x-priority argument; higher ones are served first.
 
     Attributes:
-        blocked: It had no credit when its turn came, and waits outside the ring.
+        blocked: Whether it is outside the ring because it had no credit when it was to be served.
     """
 
     __slots__ = ("blocked", "exclusive", "no_ack", "priority", "tag")
@@ -57,42 +57,42 @@ class Consumer(Holder, ABC):
 
     @abstractmethod
     def credit(self) -> int:
-        """How many messages it can take now; 0 or less blocks it until unblock() of its queue."""
+        """Return the number of messages it can take now; 0 or less blocks it until unblock() of its queue."""
 
     @abstractmethod
     def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
-        """Send messages to it.
+        """Send messages to the client.
 
         Args:
-            entries: At most as many as its credit.
+            entries: The messages, at most as many as its credit.
             body_bytes: Sum of their body lengths.
         """
 
     @abstractmethod
     def cancelled(self) -> None:
-        """Learn that the queue is gone."""
+        """Handle the deletion of the queue."""
 
 
-#: Consumers in order, each of which can leave without a search. A dict is not enough: finding its first key means
-#: walking over all that have left before.
+#: Ordered set of consumers with fast removal. A plain dict finds its first key slowly once many keys before it have
+#: been removed.
 Consumers: TypeAlias = OrderedDict[Consumer, None]
 
 
 class Ring:
-    """The consumers that may take messages: the highest priority first, in rotation within it."""
+    """Consumers with credit: the highest priority first, round-robin within a priority."""
 
     __slots__ = ("_levels", "_priorities")
 
     def __init__(self) -> None:
         self._levels: dict[int, Consumers] = {}
-        #: Priorities with at least one consumer, negated, so that the highest is the first.
+        #: Priorities with at least one consumer, negated so that the highest sorts first.
         self._priorities: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self._priorities)
 
     def add(self, consumer: Consumer) -> None:
-        """Put a consumer behind those of its priority."""
+        """Append a consumer to those of its priority."""
         level = self._levels.get(consumer.priority)
         if level is None:
             level = self._levels[consumer.priority] = OrderedDict()
@@ -100,7 +100,7 @@ class Ring:
         level[consumer] = None
 
     def discard(self, consumer: Consumer) -> None:
-        """Take a consumer out, if it is in."""
+        """Remove a consumer if it is in the ring."""
         level = self._levels.get(consumer.priority)
         if level is not None and consumer in level:
             del level[consumer]
@@ -109,15 +109,15 @@ class Ring:
                 del self._priorities[bisect_left(self._priorities, -consumer.priority)]
 
     def first_level(self) -> Consumers:
-        """The consumers of the highest priority; the next to be served first."""
+        """Return the consumers of the highest priority, in the order in which they are served."""
         return self._levels[-self._priorities[0]]
 
     def first(self) -> Consumer:
-        """The next consumer to be served; there is one."""
+        """Return the next consumer to be served. The ring must not be empty."""
         return next(iter(self.first_level()))
 
     def block(self, consumer: Consumer) -> None:
-        """Take out a consumer that has no credit."""
+        """Remove a consumer that has no credit."""
         consumer.blocked = True
         self.discard(consumer)
 
@@ -126,14 +126,14 @@ class ConsumerGroup:
     """All consumers of one queue.
 
     Args:
-        single_active: Only one consumer gets messages; the others wait to take over.
+        single_active: Whether the queue has a single active consumer.
     """
 
     __slots__ = ("_all", "_waiting", "active", "ring", "single_active")
 
     def __init__(self, single_active: bool) -> None:
         self._all: Consumers = OrderedDict()
-        #: Those that may take over from the single active one.
+        #: Candidates for the next single active consumer.
         self._waiting = Ring()
         self.single_active = single_active
         self.active: Consumer | None = None
@@ -147,11 +147,11 @@ class ConsumerGroup:
 
     @property
     def exclusive(self) -> bool:
-        """Whether a consumer keeps all others out."""
+        """Whether a consumer is exclusive."""
         return bool(self._all) and next(iter(self._all)).exclusive
 
     def add(self, consumer: Consumer) -> None:
-        """Let a consumer join."""
+        """Add a consumer."""
         self._all[consumer] = None
         if not self.single_active:
             self.ring.add(consumer)
@@ -161,11 +161,11 @@ class ConsumerGroup:
             self._waiting.add(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Let a consumer leave; of those that wait, the one of highest priority and longest wait takes over."""
+        """Remove a consumer. A single active one is succeeded by the waiting one of highest priority, oldest first."""
         del self._all[consumer]
         self.ring.discard(consumer)
         self._waiting.discard(consumer)
-        # Its unacked messages are still to be settled, which must not bring it back into the ring.
+        # Settling its unacked messages later must not put it back into the ring.
         consumer.blocked = False
         if consumer is self.active:
             self.active = None
@@ -175,17 +175,17 @@ class ConsumerGroup:
                 self._activate(successor)
 
     def unblock(self, consumer: Consumer) -> None:
-        """Put a consumer that has credit again back into the ring."""
+        """Return a consumer that has credit again to the ring."""
         consumer.blocked = False
         self.ring.add(consumer)
 
     def clear(self) -> list[Consumer]:
-        """Remove all consumers; return them."""
-        gone = list(self._all)
+        """Remove and return all consumers."""
+        removed = list(self._all)
         self._all.clear()
         self.ring, self._waiting = Ring(), Ring()
         self.active = None
-        return gone
+        return removed
 
     def _activate(self, consumer: Consumer) -> None:
         self.active = consumer

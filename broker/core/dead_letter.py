@@ -1,4 +1,4 @@
-"""Dead-lettering: from a queue that drops a message to the queues behind its dead-letter exchange.
+"""Dead-lettering: republishes messages that a queue drops to its dead-letter exchange.
 
 Source: https://www.rabbitmq.com/docs/dlx, and RabbitMQ 3.10.8 observed.
 """
@@ -31,15 +31,15 @@ log = logging.getLogger("leveret.queue")
 
 _envelope: Final = attrgetter("envelope")
 
-#: Messages of one envelope that are published in a step.
+#: Messages that one step publishes at most; they share an envelope.
 _STEP: Final = 256
-#: Cycles that the log has told of: queues come and go.
+#: Logged cycles that are remembered, so that each is logged once.
 _WARNED_MAX: Final = 1000
 _END: Final = object()
 
 
 class _Letter(NamedTuple):
-    """What messages with one envelope become, and where they go."""
+    """The new envelope of dead-lettered messages that shared one, and the queues they are routed to."""
 
     envelope: Envelope
     targets: tuple[Queue, ...]
@@ -48,73 +48,73 @@ class _Letter(NamedTuple):
 class DeadLetters:
     """The dead-lettering of one virtual host.
 
-    A dead letter may push others out of a full queue, or expire where it arrives, and these have letters in turn: each
-    queue has its batches waiting in order, and the queue that was last given one goes first. So a long chain of queues
-    needs no deep stack, and a tree of them no more memory than its height. There may be more letters in a tree than can
-    ever be published: the work goes in slices of time.
+    A dead letter may evict messages from a full queue, or expire on arrival, and so cause further dead letters. Each
+    queue has a list of pending batches, and the queue that got a batch last is served first. So long chains of queues
+    need no deep stack, and trees of queues no more memory than their height. The number of dead letters may be
+    practically unlimited: the work is done in time slices.
 
     Args:
         vhost: The virtual host.
-        trust_publishers: An x-death header that a publisher made up counts as the broker's own, as in 3.10.8.
+        trust_publishers: Whether x-death headers set by publishers are treated as the broker's own, as in 3.10.8.
     """
 
     def __init__(self, vhost: VirtualHost, trust_publishers: bool) -> None:
         self._vhost = vhost
         self._trust_publishers = trust_publishers
-        #: The steps of publishing each batch, by the queue that it comes from.
+        #: The remaining steps of each batch, by the queue that dropped the messages.
         self._work: OrderedDict[Queue, deque[Iterator[None]]] = OrderedDict()
         self._working = False
-        self._goes_on = False
-        #: Cycles that the log has told of, oldest first.
+        self._is_scheduled = False
+        #: Cycles that have been logged, oldest first.
         self._warned: dict[tuple[str, str], None] = {}
-        #: The last letter and what it was made for: dropped messages come in runs.
-        self._made_for: object = None
-        self._made: _Letter | None = None
+        #: The last dead letter and its cache key: consecutive messages often share an envelope.
+        self._cache_key: object = None
+        self._cached_letter: _Letter | None = None
 
     def publish(self, batch: DeadLetterBatch) -> None:
-        """Publish messages to the dead-letter exchange of their queue; what takes long is done later."""
+        """Publish messages to the dead-letter exchange of their queue; long work is continued in later turns."""
         queue = batch.queue
         self._work.setdefault(queue, deque()).append(self._publish(batch))
         self._work.move_to_end(queue)
         if not self._working:
-            # What others have left is not to be done here.
-            self._go(others=len(self._work) - 1)
+            # Pending work of other queues is left to later turns.
+            self._run(pending_queues=len(self._work) - 1)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold back all dead letters until the end of the block: not all that they may reach is there yet."""
+    def paused(self) -> Iterator[None]:
+        """Delay all dead letters until the end of the block, for example until all queues have been restored."""
         self._working = True
         try:
             yield
         finally:
             self._working = False
-        self._go()
+        self._run()
 
-    def forget(self) -> None:
-        """Forget the last letter: a queue that it names is deleted."""
-        self._made_for = self._made = None
+    def clear_cache(self) -> None:
+        """Drop the cached dead letter, which refers to a queue that is deleted."""
+        self._cache_key = self._cached_letter = None
 
-    def _go(self, others: int = 0) -> None:
-        """Work as long as time is left, until there is work for so many other queues only."""
+    def _run(self, pending_queues: int = 0) -> None:
+        """Work until the time slice is over, or until only this many queues have pending work."""
         time_slice = self._vhost.turn.slice()
         self._working = True
         try:
-            while len(self._work) > others:
+            while len(self._work) > pending_queues:
                 self._step()
                 if time_slice.is_over():
                     break
         finally:
             self._working = False
-            if self._work and not self._goes_on:
-                self._goes_on = True
-                self._vhost.timers.call_later(0, self._go_on)
+            if self._work and not self._is_scheduled:
+                self._is_scheduled = True
+                self._vhost.timers.call_later(0, self._continue)
 
-    def _go_on(self) -> None:
-        self._goes_on = False
-        self._go()
+    def _continue(self) -> None:
+        self._is_scheduled = False
+        self._run()
 
     def _step(self) -> None:
-        """Do one step for the queue that was last given work."""
+        """Do one step for the queue that got a batch last."""
         queue = next(reversed(self._work))
         batches = self._work[queue]
         is_done = True
@@ -127,7 +127,7 @@ class DeadLetters:
                     del self._work[queue]
 
     def _publish(self, batch: DeadLetterBatch) -> Iterator[None]:
-        """Publish a batch, a run of messages with one envelope in a step."""
+        """Publish a batch; a step publishes messages of one envelope."""
         queue, done = batch.queue, 0
         for envelope, run in groupby(batch.messages, key=_envelope):
             while originals := list(islice(run, _STEP)):
@@ -140,7 +140,7 @@ class DeadLetters:
         queue.settle_dead_letters(batch)
 
     def _send(self, batch: DeadLetterBatch, letter: _Letter, originals: list[Message]) -> tuple[int, int]:
-        """Publish a letter to its targets; return how many of its messages all have taken, and how many any has."""
+        """Publish dead letters to their targets; return how many were accepted by all targets, and by any target."""
         dead = letter.envelope
         letters = [Message(dead, message.body) for message in originals]
         batch.queue.counters.dead_lettered[batch.reason] += len(letters)
@@ -152,13 +152,13 @@ class DeadLetters:
         return taken, arrived
 
     def _letter(self, batch: DeadLetterBatch, envelope: Envelope) -> Generator[None, None, _Letter | None]:
-        """Make the letter, or take the last one if it was the same."""
+        """Return the dead letter of an envelope, cached if it is the same as the last one."""
         now = self._vhost.timers.now() // 1_000_000
-        made_for = (envelope, batch.queue, batch.reason, now, batch.settings, self._vhost.topology.generation)
-        if made_for == self._made_for:
-            return self._made
+        cache_key = (envelope, batch.queue, batch.reason, now, batch.settings, self._vhost.topology.generation)
+        if cache_key == self._cache_key:
+            return self._cached_letter
         made = yield from self._make_letter(batch, envelope, now)
-        self._made_for, self._made = made_for, made
+        self._cache_key, self._cached_letter = cache_key, made
         return made
 
     def _make_letter(
@@ -198,7 +198,7 @@ class DeadLetters:
         return _Letter(dead, targets)
 
     def _warn(self, queue: Queue, target: Queue) -> None:
-        """Tell of a cycle once, as far as that can be remembered."""
+        """Log a cycle, unless it has been logged recently."""
         cycle = queue.name, target.name
         if cycle in self._warned:
             return
@@ -213,7 +213,7 @@ class DeadLetters:
 
 
 def _published_route(envelope: Envelope, headers: FieldTable) -> tuple[str, list[str]]:
-    """Exchange and routing keys, those of CC included, that a message was last published with."""
+    """Return exchange and routing keys, including those of CC, that a message was last published with."""
     octets = envelope.route
     split = 1 + octets[0]
     exchange = octets[1:split].decode("utf-8", "surrogateescape")

@@ -21,12 +21,12 @@ from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable
 
-#: Parameters that are something else here, by component.
+#: Components of parameters that are loaded as policies and limits.
 COMPONENTS: Final = ("operator_policy", "vhost-limits")
 
 
 def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Make the virtual hosts of a document, with metadata and limits; one that exists gets the document's.
+    """Create the virtual hosts of a document with metadata and limits; existing ones get those of the document.
 
     Raises:
         DefinitionsError: An entry is malformed.
@@ -67,43 +67,41 @@ def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:
 
 
 def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Declare the exchanges, queues and bindings of a document at once; see topology_steps().
+    """Declare the exchanges, queues and bindings of a document; see topology_steps().
 
     Raises:
-        DefinitionsError: An entry is malformed, or what it declares cannot be had.
+        DefinitionsError: An entry is malformed, or its declaration is refused.
     """
     for _ in topology_steps(broker, document):
         pass
 
 
-def topology_steps(
-    broker: Broker, document: Mapping[str, Any], pass_over_loose_bindings: bool = False
-) -> Iterator[None]:
-    """Declare the exchanges, queues and bindings of a document, one a step.
+def topology_steps(broker: Broker, document: Mapping[str, Any], skip_dangling_bindings: bool = False) -> Iterator[None]:
+    """Declare the exchanges, queues and bindings of a document, one per step.
 
-    What exists already stays as it is, whatever the document says of it.
+    Existing exchanges and queues are not changed, even if they differ from the document.
 
     Args:
-        broker: Gets them.
-        document: As RabbitMQ exports it.
-        pass_over_loose_bindings: Leave out bindings of what there is not, as RabbitMQ does, instead of refusing them.
+        broker: Where to declare them.
+        document: A definitions document as RabbitMQ exports it.
+        skip_dangling_bindings: Skip bindings of missing exchanges or queues, as RabbitMQ does. Else they are refused.
     Raises:
-        DefinitionsError: An entry is malformed, or what it declares cannot be had.
+        DefinitionsError: An entry is malformed, or its declaration is refused.
     """
     for section, declare in (
         ("exchanges", _declare_exchange),
         ("queues", _declare_queue),
         ("bindings", _declare_binding),
     ):
-        may_be_loose = pass_over_loose_bindings and section == "bindings"
+        may_dangle = skip_dangling_bindings and section == "bindings"
         for entry in _entries(document, section):
-            if may_be_loose and entry.get("vhost") not in broker.vhosts:
+            if may_dangle and entry.get("vhost") not in broker.vhosts:
                 continue
             vhost = _vhost(broker, entry, section)
             try:
                 declare(vhost, entry)
             except AmqpFault as fault:
-                if may_be_loose and fault.code is ReplyCode.NOT_FOUND:
+                if may_dangle and fault.code is ReplyCode.NOT_FOUND:
                     continue
                 text = f"{section}: {dict(entry)}: {fault.explanation}"
                 raise DefinitionsError(text, fault.explanation) from None
@@ -111,7 +109,7 @@ def topology_steps(
 
 
 def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Set the policies and operator policies of a document at once; see policy_steps().
+    """Set the policies and operator policies of a document; see policy_steps().
 
     Raises:
         DefinitionsError: An entry is malformed, or its policy is not valid.
@@ -121,9 +119,9 @@ def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
 
 
 def policy_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None]:
-    """Set the policies and operator policies of a document, and put them in force, a queue or exchange a step.
+    """Set and apply the policies and operator policies of a document, one queue or exchange per step.
 
-    Operator policies stand among the parameters, as RabbitMQ exports them.
+    Operator policies are in the section parameters, as RabbitMQ exports them.
 
     Raises:
         DefinitionsError: An entry is malformed, or its policy is not valid.
@@ -148,7 +146,7 @@ def _set_policy(
     except PolicyError as error:
         text = f"{section}: policy '{name}': {' '.join(str(error).split())}"
         where = f"{vhost.name}/operator_policy/{name}" if operator else f"{vhost.name}/{name}"
-        # RabbitMQ escapes markup in these texts, though not in those of operator policies.
+        # RabbitMQ escapes markup in these texts, but not in those of operator policies.
         reason = str(error) if operator else str(error).replace("<", "&lt;").replace(">", "&gt;")
         raise DefinitionsError(text, f"{reason} ({where})") from None
     return vhost.policies.set_in_steps(policy, operator)[1]
@@ -169,7 +167,7 @@ def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
     if not isinstance(value, str):
         raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be a string")
     if len(value.encode()) > SHORTSTR_MAX:
-        raise DefinitionsError(f"{section}: '{key}' must have {SHORTSTR_MAX} bytes at most, '{value[:32]}…' has more")
+        raise DefinitionsError(f"{section}: '{key}' must have at most {SHORTSTR_MAX} bytes, '{value[:32]}…' has more")
     return value
 
 
@@ -189,7 +187,7 @@ def _vhost(broker: Broker, entry: Mapping[str, Any], section: str) -> VirtualHos
 
 
 def _set_limits(vhost: VirtualHost, limits: Any) -> None:
-    # An empty list is how no limits are exported.
+    # RabbitMQ exports no limits as an empty list.
     limits = limits or {}
     if not isinstance(limits, Mapping):
         raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}' must be an object")

@@ -1,7 +1,7 @@
-"""The gate between what is declared and what clients are told of it: it opens when the definitions are on disk.
+"""Delays replies to clients until the definitions that they depend on are on disk.
 
-Definitions are committed by a thread of their own, one batch at a time: what the turns meanwhile change goes into the
-next one. An answer that relies on a definition waits for its batch, with all that its connection is sent after it.
+A separate thread commits definitions, one batch at a time. Changes made meanwhile go into the next batch. A reply that
+depends on a definition waits for its batch, and all later output of the same connection waits behind it.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from leveret.storage.definitions import Changes, DefinitionsDatabase, Key
 
 log = logging.getLogger("leveret.definitions")
 
-#: How long definitions may fail to be written before new ones are refused, in seconds.
+#: Seconds of failed writes after which new definitions are refused.
 ALARM_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = 1.0
-#: What the disk alarm is set for.
+#: Cause of the disk alarm.
 _CAUSE: Final = "definitions"
 
 
-class Held(Protocol):
+class HoldableOutput(Protocol):
     """The output of a connection."""
 
     def hold(self) -> None:
-        """Send nothing until release() is called."""
+        """Buffer all output until release() is called."""
 
     def release(self) -> None:
-        """Send what has been held."""
+        """Send the buffered output."""
 
 
 class DefinitionsGate:
-    """Writes definitions, and holds back what relies on those that are not written yet. It implements Journal.
+    """Writes definitions and delays replies that depend on unwritten ones. It implements Journal.
 
-    Without a database nothing has to be waited for.
+    Without a database nothing is delayed.
 
     Args:
-        timers: The clock.
-        alarms: Has the disk alarm, which is set when definitions cannot be written for 30 s.
+        timers: Clock and timers.
+        alarms: Where the disk alarm is set when definitions cannot be written for 30 s.
 
     Attributes:
-        changes: Grows with every change, and whenever somebody is told of what is not written yet.
-        is_failing: Definitions could not be written for 30 s: new ones are refused.
+        changes: Incremented by every change and every use of an unwritten definition.
+        is_failing: Whether definitions could not be written for 30 s, so that new ones are refused.
     """
 
     def __init__(self, timers: Timers | None = None, alarms: Alarms | None = None) -> None:
@@ -56,13 +56,13 @@ class DefinitionsGate:
         self._thread: ThreadPoolExecutor | None = None
         self._call_soon_threadsafe: Callable[[Callable[[], None]], object] = lambda callback: None
         self._end_turn: Callable[[], None] = lambda: None
-        self._under_way: Future[Exception | None] | None = None
+        self._pending_write: Future[Exception | None] | None = None
         self._batch: Changes = {}
-        #: Number of the batch that was started last; what is changed now goes into the next one.
+        #: Number of the last batch that was started; changes go into the next one.
         self._started = 0
-        #: Number of the batch of each definition that is not written yet.
+        #: Batch number of each definition that is not written yet.
         self._unwritten: dict[tuple[str, Key], int] = {}
-        self._held: dict[Held, int] = {}
+        self._held: dict[HoldableOutput, int] = {}
         self._waiting: list[tuple[int, Callable[[], None]]] = []
         self._retry: Timer | None = None
         self._alarm: Timer | None = None
@@ -75,12 +75,12 @@ class DefinitionsGate:
         call_soon_threadsafe: Callable[[Callable[[], None]], object],
         end_turn: Callable[[], None],
     ) -> None:
-        """Write into a database from now on.
+        """Write all further changes to a database.
 
         Args:
-            database: Where to.
-            call_soon_threadsafe: Hands a function to the thread of the event loop.
-            end_turn: Has the turn end, which calls write().
+            database: The database.
+            call_soon_threadsafe: Calls a function in the thread of the event loop.
+            end_turn: Schedules the end of the turn, which calls write().
         """
         self._end_turn = end_turn
         self._database = database
@@ -108,10 +108,10 @@ class DefinitionsGate:
         self.changes += 1
 
     def refuse_if_failing(self, what: str) -> None:
-        """Refuse something new that would have to be written.
+        """Refuse a new definition while definitions cannot be written.
 
         Args:
-            what: For example ``queue 'q' in vhost '/'``.
+            what: Description of the object, for example ``queue 'q' in vhost '/'``.
         Raises:
             ConnectionFault: RESOURCE_ERROR (506).
         """
@@ -120,7 +120,7 @@ class DefinitionsGate:
                 ReplyCode.RESOURCE_ERROR, f"cannot declare {what}: definitions cannot be written to the disk"
             )
 
-    # -- relying on it ------------------------------------------------------------------------------------
+    # -- dependent replies --------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
@@ -132,18 +132,18 @@ class DefinitionsGate:
         return (kind, key) in self._unwritten
 
     def rely_on(self, kind: str, key: Key) -> None:
-        """Note that somebody is told of a definition."""
+        """Note that a reply depends on a definition."""
         if self._unwritten and (kind, key) in self._unwritten:
             self.changes += 1
 
-    def hold(self, output: Held) -> None:
-        """Hold all that a connection is sent until everything that has been changed so far is written."""
+    def hold(self, output: HoldableOutput) -> None:
+        """Hold the output of a connection until all changes made so far are written."""
         if self._unwritten:
             self._held[output] = self._last_number()
             output.hold()
 
     def when_written(self, callback: Callable[[], None]) -> None:
-        """Call back once everything that has been changed so far is written; at once if it is."""
+        """Call back once all changes made so far are written, or at once if nothing is pending."""
         if self._unwritten:
             self._waiting.append((self._last_number(), callback))
         else:
@@ -156,42 +156,42 @@ class DefinitionsGate:
     # -- writing ------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Have written what has been changed; what is changed while a batch is being written is the next one."""
+        """Start to write all changes as a batch, unless a batch is being written."""
         database = self._database
-        if database is None or not database.has_changes or self._under_way is not None or self._retry is not None:
+        if database is None or not database.has_changes or self._pending_write is not None or self._retry is not None:
             return
         assert self._thread is not None
         self._batch = database.take()
         try:
-            self._under_way = self._thread.submit(self._commit, database, self._batch)
+            self._pending_write = self._thread.submit(self._commit, database, self._batch)
         except RuntimeError:
             database.put_back(self._batch)
             raise
         self._started += 1
 
     def write_now(self) -> None:
-        """Write everything, and wait for that.
+        """Write all changes, and wait until they are written.
 
         Raises:
-            sqlite3.Error: It cannot be written.
+            sqlite3.Error: The write failed.
         """
         if self._database is None:
             return
         self._cancel(self._retry)
         self._retry = None
-        error = None if self._under_way is None else self._under_way.result()
+        error = None if self._pending_write is None else self._pending_write.result()
         if error is not None:
             self._database.put_back(self._batch)
-        self._under_way = None
+        self._pending_write = None
         self._database.commit()
         self._started += 1
-        self._opened(self._started)
+        self._mark_written(self._started)
 
     def close(self) -> None:
-        """Write everything, and end.
+        """Write all changes and stop the thread.
 
         Raises:
-            sqlite3.Error: It cannot be written.
+            sqlite3.Error: The write failed.
         """
         try:
             self.write_now()
@@ -202,31 +202,31 @@ class DefinitionsGate:
                 self._thread.shutdown()
 
     def _commit(self, database: DefinitionsDatabase, batch: Changes) -> Exception | None:
-        """Write a batch, in the thread."""
+        """Write a batch; runs in the thread."""
         failure: Exception | None = None
         try:
             database.write(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the batch has not been written
+        except Exception as error:  # noqa: BLE001 - after any error the batch has not been written
             failure = error
         self._call_soon_threadsafe(self._finished)
         return failure
 
     def _finished(self) -> None:
-        """A batch has been written, or not."""
-        if self._under_way is None:
+        """Handle the end of a write, successful or not."""
+        if self._pending_write is None:
             return
-        error, self._under_way = self._under_way.result(), None
+        error, self._pending_write = self._pending_write.result(), None
         if error is None:
-            self._opened(self._started)
+            self._mark_written(self._started)
             self.write()
             return
         assert self._database is not None
-        # With what has been changed since, in a transaction of its own.
+        # It is retried together with the changes made since.
         self._database.put_back(self._batch)
         assert self._timers is not None
         self._retry = self._timers.call_later(_RETRY_SECONDS, self._try_again)
         if self._alarm is None:
-            log.error("cannot save definitions: %s; answers that rely on them wait, trying again", error)
+            log.error("cannot save definitions: %s; replies that depend on them wait, trying again", error)
             self._alarm = self._timers.call_later(ALARM_SECONDS, self._set_alarm)
 
     def _try_again(self) -> None:
@@ -241,8 +241,8 @@ class DefinitionsGate:
         self.is_failing = True
         self._alarms.set("disk", _CAUSE)
 
-    def _opened(self, number: int) -> None:
-        """All up to a batch is written: send what was held for it."""
+    def _mark_written(self, number: int) -> None:
+        """Release the output and the callbacks that wait for a batch or an earlier one."""
         self._unwritten = {each: batch for each, batch in self._unwritten.items() if batch > number}
         if self._alarm is not None:
             self._cancel(self._alarm)
@@ -254,7 +254,7 @@ class DefinitionsGate:
         for output in [output for output, batch in self._held.items() if batch <= number]:
             del self._held[output]
             output.release()
-        # What is in the event log may have waited for this, too.
+        # Events in the event log may have waited for this, too.
         self._end_turn()
         waiting, self._waiting = self._waiting, []
         for batch, callback in waiting:
@@ -269,5 +269,5 @@ class DefinitionsGate:
                 timer.cancel()
 
 
-#: For what keeps no definitions.
-OPEN: Final = DefinitionsGate()
+#: A gate without a database, which delays nothing.
+ALWAYS_OPEN: Final = DefinitionsGate()

@@ -1,4 +1,4 @@
-"""The data directory of a running broker: opened, written at the end of every turn, looked after, closed."""
+"""Opens, writes, maintains and closes the data directory of a broker."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from leveret.storage.engine import EngineOptions, StorageEngine
 
 log = logging.getLogger("leveret.storage")
 
-_UPKEEP_SECONDS: Final = 1.0
-#: Bytes that a start takes at most where nothing has to be recovered.
+_HOUSEKEEPING_SECONDS: Final = 1.0
+#: Bytes of disk space that a start without recovery needs at most.
 _ROOM_TO_START: Final = 256 * 1024
 
 
 class DiskError(Exception):
-    """The data directory cannot be used; the text says why and what to do, in one line."""
+    """The data directory cannot be used. The text has the reason and advice, in one line."""
 
 
-def unusable(data_dir: Path, reason: str) -> str:
-    """What is said of a data directory that cannot be used, and what is to be done.
+def unusable_text(data_dir: Path, reason: str) -> str:
+    """Return the error text for an unusable data directory, with advice.
 
     Args:
         data_dir: The directory.
-        reason: Why; SQLite calls most of what goes wrong on a full disk an I/O error.
+        reason: Why it cannot be used. SQLite reports most failures on a full disk as I/O errors.
     """
     is_full = data_dir.is_dir() and shutil.disk_usage(data_dir).free < _ROOM_TO_START
     advice = "its disk is full, make room" if is_full else "choose another --data-dir"
@@ -44,17 +44,17 @@ def unusable(data_dir: Path, reason: str) -> str:
 
 
 class Disk:
-    """The messages of a broker on disk.
+    """The on-disk storage of a broker's messages.
 
     Args:
-        broker: Its queues keep their messages here from now on.
-        settings: Its configuration.
-        call_soon_threadsafe: Hands a function to the thread of the event loop.
+        broker: The broker; its queues store their messages here from now on.
+        settings: Configuration of the broker.
+        call_soon_threadsafe: Calls a function in the thread of the event loop.
     Raises:
         DiskError: The data directory cannot be used.
 
     Attributes:
-        engine: The stores.
+        engine: The message stores.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Disk:
         files = DiskFiles()
         broker.file_counts = files.counts
         engine_options = replace(_options(settings), holds_moved=lambda: not broker.gate.is_open)
-        self.engine = _open(self._path, files, engine_options, call_soon_threadsafe, self._note_alarm)
+        self.engine = _open(self._path, files, engine_options, call_soon_threadsafe, self._update_alarm)
         options = settings.storage
         self._storage = DiskStorage(
             self.engine, broker.turn.end_later, options.preload_messages, options.embed_bodies_below, broker.gate
@@ -77,28 +77,28 @@ class Disk:
         broker.storage = self._storage
         if self.engine.report.queues:
             log.info("recovered %s", self.engine.report.summary())
-        self._tidying: Timer = self._timers.call_later(_UPKEEP_SECONDS, self._tidy)
-        self._watching: Timer = self._timers.call_later(0, self._watch)
+        self._housekeeping_timer: Timer = self._timers.call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
+        self._disk_timer: Timer = self._timers.call_later(0, self._watch_disk)
 
     def write(self) -> None:
-        """Write what queues were given in this turn."""
+        """Write the messages and events of this turn."""
         self._storage.write()
 
     def close(self) -> None:
-        """Write and sync everything, and stop."""
-        self._tidying.cancel()
-        self._watching.cancel()
+        """Write and sync everything, and close the data directory."""
+        self._housekeeping_timer.cancel()
+        self._disk_timer.cancel()
         self._storage.write()
         if not self.engine.close():
             log.error("not all messages could be written to %s", self._path)
 
-    def _tidy(self) -> None:
-        self._tidying = self._timers.call_later(_UPKEEP_SECONDS, self._tidy)
+    def _housekeep(self) -> None:
+        self._housekeeping_timer = self._timers.call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
         self._storage.write()
         self.engine.housekeeping()
 
-    def _note_alarm(self, is_set: bool) -> None:
-        """Set and clear the disk alarm, and say why."""
+    def _update_alarm(self, is_set: bool) -> None:
+        """Set or clear the disk alarm, and log it with the reason."""
         if not is_set:
             log.warning("disk alarm cleared")
             self._alarms.clear("disk")
@@ -112,8 +112,8 @@ class Disk:
             log.warning("disk alarm set: publishers are blocked until there is room again")
             self._alarms.set("disk")
 
-    def _watch(self) -> None:
-        self._watching = self._timers.call_later(self.engine.watch_disk(), self._watch)
+    def _watch_disk(self) -> None:
+        self._disk_timer = self._timers.call_later(self.engine.watch_disk(), self._watch_disk)
 
 
 def _open(
@@ -124,15 +124,22 @@ def _open(
     on_disk_alarm: Callable[[bool], None],
 ) -> StorageEngine:
     try:
-        return StorageEngine(str(path), call_soon_threadsafe, _die, files, options=options, on_disk_alarm=on_disk_alarm)
+        return StorageEngine(
+            str(path),
+            call_soon_threadsafe,
+            _exit_after_failed_sync,
+            files,
+            options=options,
+            on_disk_alarm=on_disk_alarm,
+        )
     except (DirectoryInUseError, DataDirectoryError) as error:
         raise DiskError(f"cannot use the data directory {path}: {error}") from error
     except OSError as error:
-        raise DiskError(unusable(path, error.strerror or str(error))) from error
+        raise DiskError(unusable_text(path, error.strerror or str(error))) from error
 
 
 def disk_free_limit(settings: Settings) -> int:
-    """Bytes of free disk space below which the disk alarm is set."""
+    """Return the bytes of free disk space below which the disk alarm is set."""
     disk_free = settings.disk_free_limit
     return disk_free.absolute if disk_free.relative is None else int(available_memory() * disk_free.relative)
 
@@ -150,8 +157,8 @@ def _options(settings: Settings) -> EngineOptions:
     )
 
 
-def _die(error: OSError) -> None:
-    """A sync has failed: what the disk holds is not known any more. The next start finds out."""
-    log.critical("cannot sync the data directory: %s; stopping, to recover what is there at the next start", error)
+def _exit_after_failed_sync(error: OSError) -> None:
+    """Exit at once: after a failed sync the content of the disk is unknown until recovery at the next start."""
+    log.critical("cannot sync the data directory: %s; exiting, the next start recovers the data", error)
     logging.shutdown()
     os._exit(1)

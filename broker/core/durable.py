@@ -1,7 +1,7 @@
-"""What of a virtual host outlives the broker: durable exchanges and queues, the bindings between them, policies.
+"""Records durable definitions of a virtual host: exchanges, queues, bindings and policies.
 
-Names may be any bytes: they are kept as text with surrogates, which JSON can hold. Tables are kept as the bytes
-of the wire, so that no type is lost.
+Names may be any bytes; they are stored as text with surrogate escapes, which JSON supports. Field tables are stored in
+their wire format, so that no type is lost.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 
 def table_to_text(table: FieldTable) -> str:
-    """A table as text that keeps every byte."""
+    """Encode a field table as text without loss."""
     return base64.b64encode(encode_table(table)).decode("ascii")
 
 
 def table_from_text(text: str) -> FieldTable:
-    """The table that table_to_text was given.
+    """Decode a field table that table_to_text encoded.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not such a table.
     """
     return decode_table(base64.b64decode(text, validate=True), MAX_STORED_DEPTH)
 
 
 class DurableRecorder:
-    """Writes the durable things of one virtual host into a journal.
+    """Writes durable definitions of one virtual host to a journal.
 
     Args:
-        vhost_name: The virtual host.
-        journal: Where to.
+        vhost_name: Name of the virtual host.
+        journal: Where definitions are written.
 
     Attributes:
-        journal: As given.
-        gate: Knows what is not written yet; None if nothing has to be waited for.
+        journal: See Args.
+        gate: Delays replies that depend on unwritten definitions; None without a data directory.
     """
 
     __slots__ = ("_vhost_name", "gate", "journal")
@@ -54,7 +54,7 @@ class DurableRecorder:
         self.gate: DefinitionsGate | None = None
 
     def rely_on(self, kind: str, name: str) -> None:
-        """Note that somebody is told of a queue or exchange; see DefinitionsGate."""
+        """Note that a reply depends on a queue or exchange; see DefinitionsGate."""
         if self.gate is not None:
             self.gate.rely_on(kind, (self._vhost_name, name))
 
@@ -68,7 +68,7 @@ class DurableRecorder:
             self.gate.refuse_if_failing(f"{kind} '{name}' in vhost '{self._vhost_name}'")
 
     def exchange_declared(self, exchange: Exchange) -> None:
-        """Keep a new exchange, if it is durable."""
+        """Record a new exchange if it is durable."""
         if exchange.durable:
             self.journal.put(
                 "exchange",
@@ -82,12 +82,12 @@ class DurableRecorder:
             )
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        """Forget an exchange."""
+        """Record the deletion of an exchange."""
         if exchange.durable:
             self.journal.delete("exchange", (self._vhost_name, exchange.name))
 
     def queue_declared(self, queue: Queue) -> None:
-        """Keep a new queue, if it is durable."""
+        """Record a new queue if it is durable."""
         if queue.durable:
             value = {
                 "auto_delete": queue.auto_delete,
@@ -97,22 +97,22 @@ class DurableRecorder:
             self.journal.put("queue", (self._vhost_name, queue.name), value)
 
     def queue_deleted(self, queue: Queue) -> None:
-        """Forget a queue."""
+        """Record the deletion of a queue."""
         if queue.durable:
             self.journal.delete("queue", (self._vhost_name, queue.name))
 
     def bound(self, binding: Binding) -> None:
-        """Keep a new binding, if both its ends are durable."""
+        """Record a new binding if its source and destination are durable."""
         if _is_durable(binding):
             self.journal.put("binding", self._binding_key(binding), {})
 
     def unbound(self, binding: Binding) -> None:
-        """Forget a binding."""
+        """Record the removal of a binding."""
         if _is_durable(binding):
             self.journal.delete("binding", self._binding_key(binding))
 
     def policy_set(self, policy: Policy, operator: bool) -> None:
-        """Keep a policy."""
+        """Record a new or changed policy."""
         value: dict[str, Any] = {
             "pattern": policy.pattern,
             "definition": dict(policy.definition),
@@ -122,7 +122,7 @@ class DurableRecorder:
         self.journal.put(_policy_kind(operator), (self._vhost_name, policy.name), value)
 
     def policy_cleared(self, name: str, operator: bool) -> None:
-        """Forget a policy."""
+        """Record the removal of a policy."""
         self.journal.delete(_policy_kind(operator), (self._vhost_name, name))
 
     def _binding_key(self, binding: Binding) -> tuple[str, ...]:

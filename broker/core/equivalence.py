@@ -1,7 +1,4 @@
-"""Whether a declaration asks for what exists already, and what is said when it does not.
-
-The same rules and texts serve queues and exchanges.
-"""
+"""Checks whether a declaration is equivalent to an existing queue or exchange."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from leveret.broker.core.terms import display_value, to_term
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldValue
 
-Kind: TypeAlias = Literal["queue", "exchange"]
+ResourceKind: TypeAlias = Literal["queue", "exchange"]
 
 _NONE: Final = "none"
 
 
 def check_equal(
-    kind: Kind, name: str, vhost: str, key: str, received: FieldValue | None, current: FieldValue | None
+    kind: ResourceKind, name: str, vhost: str, key: str, received: FieldValue | None, current: FieldValue | None
 ) -> None:
     """Refuse an argument that differs from the current one.
 
@@ -25,12 +22,12 @@ def check_equal(
     or a string.
 
     Args:
-        kind: What is declared.
-        name: Its name.
+        kind: ``queue`` or ``exchange``.
+        name: Name of the queue or exchange.
         vhost: Name of its virtual host.
         key: Name of the argument.
-        received: Its value in the declaration; None if it is absent.
-        current: Its value as declared first; None if it was absent.
+        received: Value in this declaration; None if absent.
+        current: Value in the first declaration; None if absent.
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).
     """
@@ -39,37 +36,37 @@ def check_equal(
             _refuse(kind, name, vhost, key, _describe(received), _describe(current))
         return
     received_term, current_term = to_term(received), to_term(current)
-    # Python's 10 == 10.0 is not meant here.
+    # In Python 10 == 10.0, but not here.
     if type(received_term) is not type(current_term) or received_term != current_term:
         _refuse(kind, name, vhost, key, _show(received), _show(current))
 
 
-def check_flag(kind: Kind, name: str, vhost: str, key: str, received: bool, current: bool) -> None:
+def check_flag(kind: ResourceKind, name: str, vhost: str, key: str, received: bool, current: bool) -> None:
     """Refuse a flag (durable, auto_delete, internal) that differs from the current one.
 
     Args:
-        kind: What is declared.
-        name: Its name.
+        kind: ``queue`` or ``exchange``.
+        name: Name of the queue or exchange.
         vhost: Name of its virtual host.
         key: Name of the flag.
-        received: The flag in the declaration.
-        current: The flag as declared first.
+        received: The flag in this declaration.
+        current: The flag in the first declaration.
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).
     """
     check_name(kind, name, vhost, key, str(received).lower(), str(current).lower())
 
 
-def check_name(kind: Kind, name: str, vhost: str, key: str, received: str, current: str) -> None:
-    """Refuse a name, such as that of an exchange's type, that differs from the current one.
+def check_name(kind: ResourceKind, name: str, vhost: str, key: str, received: str, current: str) -> None:
+    """Refuse a name, such as an exchange type, that differs from the current one.
 
     Args:
-        kind: What is declared.
-        name: Its name.
+        kind: ``queue`` or ``exchange``.
+        name: Name of the queue or exchange.
         vhost: Name of its virtual host.
-        key: What is compared.
-        received: The name in the declaration.
-        current: The name as declared first.
+        key: Name of the property, for example ``type``.
+        received: The name in this declaration.
+        current: The name in the first declaration.
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).
     """
@@ -77,17 +74,17 @@ def check_name(kind: Kind, name: str, vhost: str, key: str, received: str, curre
         _refuse(kind, name, vhost, key, f"'{received}'", f"'{current}'")
 
 
-def _refuse(kind: Kind, name: str, vhost: str, key: str, received: str, current: str) -> None:
+def _refuse(kind: ResourceKind, name: str, vhost: str, key: str, received: str, current: str) -> None:
     raise precondition_failed(
         f"inequivalent arg '{key}' for {kind} '{name}' in vhost '{vhost}': received {received} but current is {current}"
     )
 
 
 def _describe(field: FieldValue | None) -> str:
-    """One side where the other one has no such argument."""
+    """Format one value when the other one is absent."""
     return _NONE if field is None else f"the value '{display_value(field)}' of type '{TYPE_NAMES[field.kind]}'"
 
 
 def _show(field: FieldValue) -> str:
-    """One side where both have the argument. RabbitMQ takes a void value for none there."""
+    """Format one value when both are present. RabbitMQ shows a void value as none."""
     return _NONE if field.kind == "V" else f"'{display_value(field)}'"

@@ -1,4 +1,4 @@
-"""Writing virtual hosts and what is in them as a RabbitMQ definitions document.
+"""Exports virtual hosts and their contents as a RabbitMQ definitions document.
 
 Source: https://www.rabbitmq.com/docs/definitions
 """
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def export_vhosts(broker: Broker) -> list[dict[str, Any]]:
-    """The section vhosts. RabbitMQ 3.10 writes names only; newer releases read and write the rest too."""
+    """Return the section vhosts. RabbitMQ 3.10 writes names only; newer releases read and write the rest, too."""
     return [_vhost(vhost) for vhost in broker.vhosts.values()]
 
 
 def export_global_parameters(broker: Broker) -> list[dict[str, Any]]:
-    """The section global_parameters."""
+    """Return the section global_parameters."""
     return [{"name": name, "value": value} for name, value in sorted(broker.global_parameters.values.items())]
 
 
 def export_parameters(vhost: VirtualHost) -> list[dict[str, Any]]:
-    """Entries of the section parameters: operator policies and limits."""
+    """Return entries of the section parameters: operator policies and limits."""
     entries: list[dict[str, Any]] = [
         {"value": policy_value(policy), "vhost": vhost.name, "component": "operator_policy", "name": policy.name}
         for policy in vhost.policies.operator_policies.values()
@@ -43,26 +43,26 @@ def export_parameters(vhost: VirtualHost) -> list[dict[str, Any]]:
 
 
 def export_policies(vhost: VirtualHost) -> list[dict[str, Any]]:
-    """Entries of the section policies."""
+    """Return entries of the section policies."""
     return [describe_policy(vhost.name, policy) for policy in vhost.policies.policies.values()]
 
 
 def export_queues(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
-    """Entries of the section queues, without exclusive ones: those end with their connection."""
+    """Yield entries of the section queues, without exclusive queues."""
     for queue in list(vhost.queues.values()):
         if queue.owner is None:
             yield _queue(vhost, queue)
 
 
 def export_exchanges(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
-    """Entries of the section exchanges, without those that every virtual host has."""
+    """Yield entries of the section exchanges, without predeclared ones."""
     for exchange in list(vhost.topology.exchanges.values()):
         if exchange.name and not exchange.name.startswith("amq."):
             yield _exchange(vhost, exchange)
 
 
 def export_bindings(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
-    """Entries of the section bindings, without implicit ones and those of exclusive queues."""
+    """Yield entries of the section bindings, without implicit ones and those of exclusive queues."""
     for exchange in list(vhost.topology.exchanges.values()):
         for binding in list(exchange.bindings.values()):
             if getattr(binding.destination, "owner", None) is None:
@@ -70,13 +70,13 @@ def export_bindings(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
 
 
 def vhost_limits(vhost: VirtualHost) -> dict[str, int]:
-    """The limits that are set on a virtual host, negative ones included."""
+    """Return the limits that are set on a virtual host, including negative ones."""
     values = dict(zip(VHOST_LIMITS, (vhost.max_connections, vhost.max_queues), strict=True))
     return {name: value for name, value in values.items() if value is not None}
 
 
 def policy_value(policy: Policy) -> dict[str, Any]:
-    """What a policy says, without its name."""
+    """Return the value of a policy, without its name."""
     return {
         "pattern": policy.pattern,
         "definition": dict(policy.definition),
@@ -86,7 +86,7 @@ def policy_value(policy: Policy) -> dict[str, Any]:
 
 
 def describe_policy(vhost_name: str, policy: Policy) -> dict[str, Any]:
-    """A policy as the HTTP API shows it."""
+    """Return a policy in the form of the HTTP API."""
     return {
         "vhost": vhost_name,
         "name": policy.name,
@@ -98,7 +98,7 @@ def describe_policy(vhost_name: str, policy: Policy) -> dict[str, Any]:
 
 
 def for_vhost(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What of a document concerns one virtual host, with every entry moved there, wherever it was."""
+    """Return the sections that belong to virtual hosts, with all entries assigned to one virtual host."""
     sections = ("parameters", "policies", "queues", "exchanges", "bindings")
     return {
         section: [{**entry, "vhost": name} if isinstance(entry, Mapping) else entry for entry in entries]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from leveret.storage.definitions import Journal, NoJournal
 
 _KIND: Final = "global_parameter"
-#: Identifies the broker for good; made up at the first start.
+#: A permanent identifier of the broker, generated at the first start.
 CLUSTER_ID: Final = "internal_cluster_id"
 CLUSTER_NAME: Final = "cluster_name"
 
@@ -29,15 +29,15 @@ class GlobalParameters:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All of them by name."""
+        """All parameters by name."""
         return MappingProxyType(self._values)
 
     def set(self, name: str, value: Any) -> bool:
         """Set a parameter; return whether it is new.
 
         Args:
-            name: Its name.
-            value: What JSON can hold.
+            name: Name of the parameter.
+            value: A JSON value.
         """
         is_new = name not in self._values
         self._values[name] = value
@@ -45,15 +45,15 @@ class GlobalParameters:
         return is_new
 
     def clear(self, name: str) -> bool:
-        """Remove a parameter; return whether it was there."""
+        """Remove a parameter; return whether it existed."""
         if name not in self._values:
             return False
         del self._values[name]
         self.journal.delete(_KIND, (name,))
         return True
 
-    def identify(self) -> None:
-        """Give the broker its identity, unless it has got one."""
+    def ensure_cluster_id(self) -> None:
+        """Generate the cluster ID if there is none."""
         if CLUSTER_ID not in self._values:
             identity = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode("ascii").rstrip("=")
             self.set(CLUSTER_ID, f"leveret-cluster-id-{identity}")

@@ -1,4 +1,4 @@
-"""Field tables as JSON, and JSON as field tables."""
+"""Converts field tables to JSON and back."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from leveret.protocol.field_table import FieldTable, FieldValue, fold_value, lon
 
 
 def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
-    """Arguments written as JSON, typed as RabbitMQ types them: integers are long, fractions double.
+    """Convert JSON to a field table with RabbitMQ's types: integers become long, fractions double.
 
     Raises:
-        ValueError: A table cannot hold it, or it is nested too deep.
+        ValueError: A value has no field type, or the nesting is too deep.
     """
-    # What is not too deep is no danger to the stack either.
+    # This also protects the stack.
     refuse_deep(arguments)
     return _table(arguments)
 
@@ -27,7 +27,7 @@ def _table(arguments: Mapping[str, Any]) -> FieldTable:
 
 
 def table_to_json(table: FieldTable) -> dict[str, Any]:
-    """A table as a JSON object; where a key stands twice, the last one is shown."""
+    """Convert a field table to a JSON object; of duplicate keys the last one is shown."""
     return {key: fold_value(value, _single, _object, _list) for key, value in table}
 
 
@@ -53,8 +53,8 @@ def _field(value: Any) -> FieldValue:
     if isinstance(value, list):
         return FieldValue("A", tuple(map(_field, value)))
     if value is not None:
-        # YAML has dates, for example.
-        raise ValueError(f"{value!r} is nothing that JSON has")
+        # From YAML, for example a date.
+        raise ValueError(f"{value!r} is not a JSON value")
     return FieldValue("V", None)
 
 
@@ -63,7 +63,7 @@ def _single(field: FieldValue) -> Any:
         scale, unscaled = field.value
         return unscaled / 10**scale
     if field.kind == "V":
-        # As RabbitMQ shows it, which takes no null back.
+        # As in RabbitMQ, which does not read null back.
         return "undefined"
     return _text(field.value) if isinstance(field.value, bytes) else field.value
 

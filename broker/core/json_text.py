@@ -1,4 +1,4 @@
-"""JSON as it comes from outside, refused where it could not be written again."""
+"""Parses JSON from clients and refuses values that cannot be written again."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import Any, Final, NoReturn
 
 from leveret.protocol.field_table import MAX_DEPTH
 
-#: Values of a table that comes as JSON. Over AMQP one has room for fewer: a frame has 131,072 bytes.
+#: Values in a table sent as JSON. A table in an AMQP frame of 131,072 bytes has fewer.
 VALUES_MAX: Final = 65_536
 
 
 def parse_json(octets: bytes) -> Any:
-    """The value in a JSON text.
+    """Parse a JSON text.
 
     Args:
-        octets: UTF-8.
+        octets: The text in UTF-8.
     Raises:
-        ValueError: It is no JSON, or has what UTF-8 and JSON cannot hold: half a character, numbers without end.
+        ValueError: It is not JSON, or it contains unpaired surrogates, NaN or infinite numbers.
     """
     text = octets.decode("utf-8")
     try:
         value = decoder.decode(text)
     except RecursionError:
         raise ValueError("nested too deep") from None
-    # Only an escape can stand for half a character.
+    # Unpaired surrogates can only come from escapes.
     if "\\ud" in text or "\\uD" in text:
-        refuse_halves(value)
+        refuse_surrogates(value)
     return value
 
 
-def refuse_halves(value: Any) -> None:
-    """Refuse a value with half a character in it.
+def refuse_surrogates(value: Any) -> None:
+    """Refuse a value that contains an unpaired surrogate.
 
     Raises:
-        ValueError: It has.
+        ValueError: It contains one.
     """
     json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 def refuse_deep(value: Any) -> None:
-    """Refuse a value with more values, or more objects and lists inside of each other, than field tables may have.
+    """Refuse a value that is nested deeper, or contains more values, than a field table may.
 
     Args:
-        value: What JSON can hold; if it is an object or list, that one does not count.
+        value: A JSON value; an outermost object or list does not count.
     Raises:
         ValueError: It is nested too deep, or has too many values.
     """
@@ -63,7 +63,7 @@ def refuse_deep(value: Any) -> None:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _finite(text: str) -> float:
@@ -73,5 +73,5 @@ def _finite(text: str) -> float:
     return number
 
 
-#: Reads JSON, with what is refused.
+#: A JSON decoder that refuses NaN and infinite numbers.
 decoder: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

@@ -1,4 +1,4 @@
-"""Long JSON texts, read a little at a time: Python's own reader would hold everybody up until it is through."""
+"""Incremental parser for long JSON texts, which would block the event loop if parsed at once."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import re
 from collections.abc import Generator
 from typing import Any, Final
 
-from leveret.broker.core.json_text import decoder, parse_json, refuse_halves
+from leveret.broker.core.json_text import decoder, parse_json, refuse_surrogates
 
-#: Bytes that are read at once. Their values can be many, ``[[],[],…``, or few.
+#: Texts up to this many bytes are parsed at once.
 _SHORT: Final = 65_536
-#: Characters of a value that is read at once within a long text.
+#: Characters of a long text that are parsed at once.
 _WINDOW: Final = 4096
-#: Objects and lists inside of each other.
+#: Limit of nested objects and lists.
 _DEPTH_MAX: Final = 500
-#: Of one object or list; then its members are read one by one.
+#: Failed attempts to parse several members at once, after which an object or list is parsed one by one.
 _MISSES_MAX: Final = 3
 _ENDS: Final = {"{": "}", "[": "]"}
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-_HALVES: Final = re.compile(r"\\u[dD]")
+_SURROGATES: Final = re.compile(r"\\u[dD]")
 
 
 def parse_json_in_steps(octets: bytes) -> Generator[None, None, Any]:
-    """Like parse_json(), in short steps; the value is what the generator returns.
+    """Like parse_json(), in short steps; the generator returns the value.
 
     Args:
-        octets: UTF-8.
+        octets: The text in UTF-8.
     Raises:
-        ValueError: As parse_json().
+        ValueError: See parse_json().
     """
     if len(octets) <= _SHORT:
         return parse_json(octets)
@@ -36,7 +36,7 @@ def parse_json_in_steps(octets: bytes) -> Generator[None, None, Any]:
 
 
 class _Reader:
-    """Reads one text: values that end within the window at once, others member by member.
+    """Parses one text: values that end within the window at once, others member by member.
 
     Args:
         text: The text.
@@ -44,20 +44,20 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
-        # Objects and lists that are not complete, the outermost first, and the key that waits for its value in each.
+        self._position = 0
+        # Incomplete objects and lists, the outermost first, and the key whose value comes next in each.
         self._open: list[Any] = []
         self._keys: list[str] = []
-        # How often several members could not be read at once.
+        # Failed attempts to parse several members at once, by nesting level.
         self._misses: list[int] = []
 
     def steps(self) -> Generator[None, None, Any]:
-        """Read it all; return the value."""
-        self._skip()
+        """Parse the whole text; return the value."""
+        self._skip_space()
         while True:
             yield
             if self._open:
-                if self._several():
+                if self._read_members():
                     continue
                 if isinstance(self._open[-1], dict):
                     self._keys[-1] = self._key()
@@ -67,23 +67,23 @@ class _Reader:
             # The value of a member, and of the one around it if that ends here.
             while self._open:
                 self._put(found)
-                if not self._ends():
+                if not self._ends_container():
                     break
                 self._keys.pop()
                 self._misses.pop()
                 found = self._open.pop()
             else:
-                if self._at != len(self._text):
+                if self._position != len(self._text):
                     raise self._fault("Extra data")
                 return found
 
-    def _several(self) -> bool:
-        """Read the members that end within the window, if they can be told: the last comma may be within one."""
+    def _read_members(self) -> bool:
+        """Parse the members up to the last comma of the window; this fails if that comma is inside a member."""
         if self._misses[-1] >= _MISSES_MAX:
             return False
         innermost = self._open[-1]
         start, end = ("{", "}") if isinstance(innermost, dict) else ("[", "]")
-        window = self._text[self._at : self._at + _WINDOW]
+        window = self._text[self._position : self._position + _WINDOW]
         last = window.rfind(",")
         try:
             members = decoder.decode(f"{start}{window[: max(last, 0)]}{end}")
@@ -92,43 +92,43 @@ class _Reader:
         if not members:
             self._misses[-1] += 1
             return False
-        if _HALVES.search(window):
-            refuse_halves(members)
+        if _SURROGATES.search(window):
+            refuse_surrogates(members)
         if isinstance(innermost, dict):
             innermost.update(members)
         else:
             innermost.extend(members)
-        self._at += last + 1
-        self._skip()
+        self._position += last + 1
+        self._skip_space()
         return True
 
     def _value(self) -> Any:
-        """The value that comes next; _BEGUN if that is an object or list that is longer than the window."""
-        window = self._text[self._at : self._at + _WINDOW]
+        """Parse the next value; return _BEGUN for an object or list that is longer than the window."""
+        window = self._text[self._position : self._position + _WINDOW]
         try:
             value, end = decoder.raw_decode(window)
         except (ValueError, RecursionError):
             return self._long_value()
-        if end == len(window) and self._at + end < len(self._text):
-            # A number may go on.
+        if end == len(window) and self._position + end < len(self._text):
+            # A number may continue after the window.
             return self._long_value()
-        if _HALVES.search(window, 0, end):
-            refuse_halves(value)
-        self._at += end
-        self._skip()
+        if _SURROGATES.search(window, 0, end):
+            refuse_surrogates(value)
+        self._position += end
+        self._skip_space()
         return value
 
     def _long_value(self) -> Any:
-        first = self._text[self._at : self._at + 1]
+        first = self._text[self._position : self._position + 1]
         if first in ("{", "["):
             if len(self._open) >= _DEPTH_MAX:
                 raise ValueError("nested too deep")
-            self._at += 1
-            self._skip()
+            self._position += 1
+            self._skip_space()
             container: Any = {} if first == "{" else []
-            if self._text[self._at : self._at + 1] == _ENDS[first]:
-                self._at += 1
-                self._skip()
+            if self._text[self._position : self._position + 1] == _ENDS[first]:
+                self._position += 1
+                self._skip_space()
                 return container
             self._open.append(container)
             self._keys.append("")
@@ -137,16 +137,16 @@ class _Reader:
         return self._single()
 
     def _single(self) -> Any:
-        """A string, however long, a number or a word."""
-        value, self._at = decoder.raw_decode(self._text, self._at)
+        """Parse a string of any length, a number or a literal."""
+        value, self._position = decoder.raw_decode(self._text, self._position)
         if isinstance(value, str):
-            # Only an escape can stand for half a character.
+            # Fails for unpaired surrogates.
             value.encode("utf-8")
-        self._skip()
+        self._skip_space()
         return value
 
     def _key(self) -> str:
-        if self._text[self._at : self._at + 1] != '"':
+        if self._text[self._position : self._position + 1] != '"':
             raise self._fault("Expecting property name")
         key = self._single()
         self._expect(":")
@@ -159,29 +159,29 @@ class _Reader:
         else:
             innermost.append(value)
 
-    def _ends(self) -> bool:
-        """Read what comes behind a member; return whether that is the end."""
+    def _ends_container(self) -> bool:
+        """Parse the comma or bracket after a member; return whether the container ends."""
         is_object = isinstance(self._open[-1], dict)
-        if self._text[self._at : self._at + 1] == ("}" if is_object else "]"):
-            self._at += 1
-            self._skip()
+        if self._text[self._position : self._position + 1] == ("}" if is_object else "]"):
+            self._position += 1
+            self._skip_space()
             return True
         self._expect(",")
         return False
 
     def _expect(self, character: str) -> None:
-        if self._text[self._at : self._at + 1] != character:
+        if self._text[self._position : self._position + 1] != character:
             raise self._fault(f"Expecting {character!r}")
-        self._at += 1
-        self._skip()
+        self._position += 1
+        self._skip_space()
 
-    def _skip(self) -> None:
-        found = _SPACE.match(self._text, self._at)
+    def _skip_space(self) -> None:
+        found = _SPACE.match(self._text, self._position)
         assert found is not None
-        self._at = found.end()
+        self._position = found.end()
 
     def _fault(self, reason: str) -> ValueError:
-        return json.JSONDecodeError(reason, self._text, self._at)
+        return json.JSONDecodeError(reason, self._text, self._position)
 
 
 _BEGUN: Final = object()

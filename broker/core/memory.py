@@ -1,4 +1,4 @@
-"""Watching the broker's memory, and raising the alarm above the watermark.
+"""Monitors the broker's memory and sets the memory alarm above the watermark.
 
 Source: https://www.rabbitmq.com/docs/memory
 """
@@ -19,10 +19,10 @@ from leveret.broker.core.alarms import Alarms
 log = logging.getLogger("leveret.memory")
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-#: Above the limit all garbage is looked for at most so often, in seconds.
+#: Seconds between garbage collections while memory is above the limit.
 _COLLECT_SECONDS: Final = 60.0
 _STATM: Final = Path("/proc/self/statm")
-#: Where a container's limit stands, cgroup v2 and v1.
+#: Files with the memory limit of a container, cgroup v2 and v1.
 _CGROUP_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -30,7 +30,7 @@ _CGROUP_LIMITS: Final = (
 
 
 def available_memory() -> int:
-    """Memory that the broker may count on in bytes: the machine's, or the container's if that is less."""
+    """Return the memory available to the broker in bytes: that of the machine, or the container's limit if lower."""
     total = os.sysconf("SC_PHYS_PAGES") * _PAGE
     for path in _CGROUP_LIMITS:
         try:
@@ -43,17 +43,17 @@ def available_memory() -> int:
 
 
 def used_memory() -> int:
-    """The broker's resident memory in bytes; 0 where the system does not tell."""
+    """Return the broker's resident memory in bytes; 0 if it is unknown."""
     try:
         return int(_STATM.read_text().split()[1]) * _PAGE
     except OSError:
         return 0
 
 
-def give_back_memory() -> None:
-    """Have the allocator return to the system what is free; it would keep what lies between things in use.
+def release_free_memory() -> None:
+    """Return free memory of the allocator to the system (malloc_trim).
 
-    Messages that were paged out or consumed leave hundreds of megabytes there, which count as in use.
+    Messages that were paged out or consumed may leave hundreds of free megabytes that count as in use.
     """
     if _TRIM is not None:
         _TRIM(0)
@@ -72,17 +72,17 @@ _TRIM: Final = _find_trim()
 
 
 class MemoryMonitor:
-    """Compares the memory in use with a limit.
+    """Sets and clears the memory alarm.
 
     Args:
         alarms: Where the alarm is set.
-        limit: Bytes above which it is set.
-        collect: Finds all garbage, which takes up to a second; called before the alarm is set, and once a minute
-            while it is.
-        clock: Seconds, of a clock that never goes back.
+        limit: Bytes of memory above which it is set.
+        collect: Runs a full garbage collection, which takes up to a second; called before the alarm is set, and once a
+            minute while it is set.
+        clock: Monotonic time in seconds.
 
     Attributes:
-        used: Bytes in use when it last looked.
+        used: Bytes in use at the last check.
     """
 
     def __init__(
@@ -100,17 +100,17 @@ class MemoryMonitor:
         self.used = 0
         self.limit = limit
 
-    def look(self) -> bool:
-        """Look once, and log what becomes of the alarm; return whether it changed."""
+    def check(self) -> bool:
+        """Measure memory, and set or clear the alarm; return whether it changed."""
         self.used = used_memory()
         if self.used > self.limit:
-            give_back_memory()
+            release_free_memory()
             self.used = used_memory()
         if self.used > self.limit and self._clock() - self._collected_at >= _COLLECT_SECONDS:
-            # Garbage is no reason to stop publishers.
+            # Garbage must not block publishers.
             self._collected_at = self._clock()
             self._collect()
-            give_back_memory()
+            release_free_memory()
             self.used = used_memory()
         above = self.used > self.limit
         changed = above is not self._set

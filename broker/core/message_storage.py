@@ -1,4 +1,4 @@
-"""Where queues keep their messages, and when these are safe."""
+"""Message storage of the broker: in memory, or in a data directory with syncs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from leveret.broker.core.definitions_gate import OPEN, DefinitionsGate
+from leveret.broker.core.definitions_gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.queues.disk_storage import DiskQueueStorage
 from leveret.broker.core.queues.storage import QueueStorage, StorageRequest, memory_store
 from leveret.protocol.faults import ConnectionFault, ReplyCode
@@ -16,86 +16,86 @@ from leveret.storage.stores.segment_store import SegmentStore
 if TYPE_CHECKING:
     from leveret.broker.core.queues.queue import Queue
 
-#: Tells whether some of what one of these queues was given in this turn could not be written.
+#: Tells whether messages of any of these queues could not be written in this turn; None stands for all queues.
 HasFailed: TypeAlias = Callable[["Collection[Queue] | None"], bool]
 
-#: Messages that a preload looks at in one turn.
+#: Messages that a preload reads in one turn.
 _PRELOAD_STEP: Final = 256
 
 
-class AwaitingSync(Protocol):
-    """Somebody who has promised something that holds once this turn's messages are on disk."""
+class SyncWaiter(Protocol):
+    """An object that waits until the messages of this turn are on disk, for example to send confirms."""
 
     def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
-        """Learn that the messages of this turn have been written.
+        """Handle the write of this turn's messages.
 
         Args:
-            has_failed: Tells what has not.
+            has_failed: Tells whether the write of a queue's messages failed.
         Returns:
-            What to call once they are synced.
+            Called once they are synced; None if nothing waits for that.
         """
 
 
 class MessageStorage:
-    """Keeps all messages in memory. Nothing has to be waited for."""
+    """Stores all messages in memory. Nothing has to be synced."""
 
     def open(self, request: StorageRequest, qid: int | None = None) -> QueueStorage:
-        """Where a queue keeps its messages.
+        """Open the storage of a queue.
 
         Args:
-            request: What it asks for.
-            qid: The number it had on disk in an earlier run; None for a new queue.
+            request: Properties of the queue.
+            qid: Queue number on disk, from an earlier run; None for a new queue.
         Raises:
-            ConnectionFault: RESOURCE_ERROR (506): there is no room for it.
+            ConnectionFault: RESOURCE_ERROR (506): its files cannot be created.
         """
         return QueueStorage(memory_store(request))
 
-    def await_sync(self, waiter: AwaitingSync) -> None:
-        """Have somebody told once all messages of this turn are safe."""
+    def await_sync(self, waiter: SyncWaiter) -> None:
+        """Notify a waiter once all messages of this turn are written and synced."""
         synced = waiter.written(lambda queues: False)
         if synced is not None:
             synced()
 
     def when_synced(self, callback: Callable[[], None]) -> None:
-        """Call back once all messages of this turn are safe."""
+        """Call back once all messages of this turn are synced."""
         self.await_sync(_Callback(callback))
 
     def note_unroutable(self, count: int, body_bytes: int) -> None:
-        """Note messages that no queue was there for.
+        """Record unroutable messages.
 
         Args:
-            count: How many.
-            body_bytes: Sum of their body lengths.
+            count: Number of messages.
+            body_bytes: Sum of their body lengths in bytes.
         """
 
-    def keep(self, vhost_name: str, name: str, qid: int | None) -> None:
-        """Leave what is on disk of a queue that could not be restored as it is.
+    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None) -> None:
+        """Keep the messages on disk of a queue that could not be restored.
 
         Args:
-            vhost_name: Its virtual host.
-            name: Its name.
-            qid: Its number on disk; None if that is not known.
+            vhost_name: Name of the virtual host.
+            name: Name of the queue.
+            qid: Queue number on disk; None if unknown.
         """
 
-    def keep_unknown(self) -> None:
-        """Leave all that is on disk as it is: it is not known which queues could not be restored."""
+    def keep_all_unclaimed(self) -> None:
+        """Keep all messages on disk, because a queue that could not be restored is unknown."""
 
-    def delete_kept(self, vhost_name: str, name: str) -> None:
-        """Delete what keep() has kept of a queue."""
+    def delete_unrestored(self, vhost_name: str, name: str) -> None:
+        """Delete the messages that keep_unrestored() has kept of a queue."""
 
-    def forget_unknown(self) -> None:
-        """Delete what is on disk of queues that were not opened: all that there are have been."""
+    def delete_unclaimed(self) -> None:
+        """Delete the messages on disk of all queues that have not been opened; called after all have been restored."""
 
 
 class DiskStorage(MessageStorage):
-    """Keeps messages in a data directory.
+    """Stores messages in a data directory.
 
     Args:
-        engine: The stores in it.
-        end_turn: Has the turn end, which calls write().
-        preload_messages: Messages that are brought to memory when a queue ceases to be lazy.
-        embed_bodies_below: Only messages shorter than this, in bytes.
-        gate: Knows which definitions are written; without one all are.
+        engine: The message stores.
+        end_turn: Schedules the end of the turn, which calls write().
+        preload_messages: Number of messages that are loaded into memory when a queue is no longer lazy.
+        embed_bodies_below: Bytes of a body below which a message is preloaded.
+        gate: Tells when definitions are written; None if they are never pending.
     """
 
     def __init__(
@@ -107,21 +107,21 @@ class DiskStorage(MessageStorage):
         gate: DefinitionsGate | None = None,
     ) -> None:
         self._engine = engine
-        self._gate = gate or OPEN
+        self._gate = gate or ALWAYS_OPEN
         self._end_turn = end_turn
-        self._waiting: list[AwaitingSync] = []
+        self._waiting: list[SyncWaiter] = []
         self._preload_messages = preload_messages
         self._embed_bodies_below = embed_bodies_below
-        #: With the messages that are left to be looked at.
+        #: Messages left to preload, by queue storage.
         self._preloading: dict[DiskQueueStorage, int] = {}
         self._unclaimed = dict(engine.queues)
         #: Queues that could not be restored, by virtual host and name.
-        self._kept: dict[tuple[str, str], list[StoredQueue]] = {}
-        self._keeps_unknown = False
+        self._unrestored: dict[tuple[str, str], list[StoredQueue]] = {}
+        self._keeps_all_unclaimed = False
         engine.on_work = end_turn
 
     def open(self, request: StorageRequest, qid: int | None = None) -> QueueStorage:
-        """Where a queue keeps its messages."""
+        """Open the storage of a queue."""
         found = self._unclaimed.pop(qid, None) if qid is not None else None
         try:
             found = found or self._by_name(request, qid or 0)
@@ -131,15 +131,15 @@ class DiskStorage(MessageStorage):
             raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
 
     def note_unroutable(self, count: int, body_bytes: int) -> None:
-        """Note messages that no queue was there for."""
+        """Record unroutable messages."""
         self._engine.note_unroutable(count, body_bytes)
 
     def _by_name(self, request: StorageRequest, older: int) -> StoredQueue | None:
-        """What an earlier run left of a queue, if it says whose it is: definitions may be older than that.
+        """Find the messages of a queue by its name, because the saved definitions may be outdated.
 
         Args:
-            request: What the queue asks for.
-            older: The number that definitions say. Who had the name under a lower one was deleted before.
+            request: Properties of the queue.
+            older: The queue number in the definitions. Queues of this name with lower numbers have been deleted.
         """
         for qid, queue in self._unclaimed.items():
             attributes = queue.attributes
@@ -148,39 +148,39 @@ class DiskStorage(MessageStorage):
                 return self._unclaimed.pop(qid)
         return None
 
-    def keep(self, vhost_name: str, name: str, qid: int | None) -> None:
-        """Leave what is on disk of a queue that could not be restored as it is."""
-        kept = self._kept.setdefault((vhost_name, name), [])
+    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None) -> None:
+        """Keep the messages on disk of a queue that could not be restored."""
+        kept = self._unrestored.setdefault((vhost_name, name), [])
         for each, queue in self._engine.queues.items():
             attributes = queue.attributes
             if each == qid or (attributes.get("vhost") == vhost_name and attributes.get("name") == name):
                 self._unclaimed.pop(each, None)
                 kept.append(queue)
 
-    def keep_unknown(self) -> None:
-        """Leave all that is on disk as it is."""
-        self._keeps_unknown = True
+    def keep_all_unclaimed(self) -> None:
+        """Keep all messages on disk."""
+        self._keeps_all_unclaimed = True
 
-    def delete_kept(self, vhost_name: str, name: str) -> None:
-        """Delete what keep() has kept of a queue."""
-        for queue in self._kept.pop((vhost_name, name), ()):
+    def delete_unrestored(self, vhost_name: str, name: str) -> None:
+        """Delete the messages that keep_unrestored() has kept of a queue."""
+        for queue in self._unrestored.pop((vhost_name, name), ()):
             self._gate.when_written(partial(self._engine.delete_queue, queue))
 
-    def forget_unknown(self) -> None:
-        """Delete what is on disk of queues that were not opened."""
-        if self._keeps_unknown:
+    def delete_unclaimed(self) -> None:
+        """Delete the messages on disk of all queues that have not been opened."""
+        if self._keeps_all_unclaimed:
             return
         for queue in self._unclaimed.values():
             self._engine.delete_queue(queue)
         self._unclaimed.clear()
 
-    def await_sync(self, waiter: AwaitingSync) -> None:
-        """Have somebody told once all messages of this turn are safe."""
+    def await_sync(self, waiter: SyncWaiter) -> None:
+        """Notify a waiter once all messages of this turn are written and synced."""
         self._waiting.append(waiter)
         self._end_turn()
 
     def write(self) -> None:
-        """Write what queues were given in this turn, and have it synced if somebody waits for that."""
+        """Write the messages of this turn, and start a commit if a waiter needs it."""
         failures = self._engine.flush()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -196,11 +196,11 @@ class DiskStorage(MessageStorage):
             self._end_turn()
 
     def _preload(self) -> None:
-        """Bring some messages of each queue to memory."""
+        """Load some messages of each preloading queue into memory."""
         for storage, left in list(self._preloading.items()):
-            looked_at = storage.preload(min(left, _PRELOAD_STEP), self._embed_bodies_below)
-            if looked_at and looked_at < left:
-                self._preloading[storage] = left - looked_at
+            visited = storage.preload(min(left, _PRELOAD_STEP), self._embed_bodies_below)
+            if visited and visited < left:
+                self._preloading[storage] = left - visited
             else:
                 del self._preloading[storage]
         if self._preloading:
@@ -208,7 +208,7 @@ class DiskStorage(MessageStorage):
 
 
 class _Callback:
-    """Somebody who wants nothing but to be called."""
+    """A SyncWaiter that only calls back after the sync."""
 
     __slots__ = ("_callback",)
 

@@ -1,4 +1,4 @@
-"""Names that the broker makes up."""
+"""Generated names, and normalization of declared names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import secrets
 
 
 def generate_name(prefix: str) -> str:
-    """A name that nobody else has.
+    """Generate a unique name.
 
     Args:
-        prefix: For example ``amq.gen``.
+        prefix: Start of the name, for example ``amq.gen``.
     Returns:
         Prefix, dash, 22 characters of URL-safe base64 of 16 random bytes.
     """
@@ -18,5 +18,5 @@ def generate_name(prefix: str) -> str:
 
 
 def strip_line_ends(name: str) -> str:
-    """A queue or exchange name without CR and LF, which RabbitMQ takes out of declarations."""
+    """Remove CR and LF from a queue or exchange name, as RabbitMQ does in declarations."""
     return name.replace("\r", "").replace("\n", "")

@@ -1,4 +1,4 @@
-"""The node that the broker is, as its tools see it."""
+"""Name, limits and statistics of the broker's node."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Final
 
 from leveret.broker.core.stats.node import NodeStatistics
 
-#: Free disk space below which the disk alarm would be set, in bytes: RabbitMQ's default.
+#: RabbitMQ's default disk_free_limit, in bytes.
 _DISK_FREE_LIMIT: Final = 50_000_000
 
 
 @dataclass(slots=True)
 class Node:
-    """Name, limits and addresses of the one node there is.
+    """The only node of the cluster.
 
     Args:
-        name: As RabbitMQ names nodes: program, ``@``, host.
-        data_dir: Where all that is durable lies.
-        config_files: Read at the start.
-        addresses: Hosts and ports by listener: amqp, management, prometheus; filled when they listen.
-        memory_limit: Bytes of memory above which the alarm is set.
-        disk_free_limit: Bytes of free disk space below which the alarm is set.
-        started_at: Milliseconds since 1970.
-        statistics: What it takes of the machine.
+        name: Node name as in RabbitMQ: program, ``@``, host.
+        data_dir: The data directory.
+        config_files: Configuration files read at the start.
+        addresses: Hosts and ports by listener (amqp, management, prometheus); filled when they listen.
+        memory_limit: Bytes of memory above which the memory alarm is set.
+        disk_free_limit: Bytes of free disk space below which the disk alarm is set.
+        started_at: Time of the start, in milliseconds since 1970.
+        statistics: Resource usage of the process.
     """
 
     name: str = field(default_factory=lambda: f"leveret@{socket.gethostname()}")
@@ -38,15 +38,15 @@ class Node:
     disk_free_limit: int = _DISK_FREE_LIMIT
     started_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     statistics: NodeStatistics = field(default_factory=NodeStatistics)
-    # The machine's clock may be set meanwhile.
+    # The system clock may be changed while the broker runs.
     _started: int = field(default_factory=time.monotonic_ns)
 
     def uptime(self) -> int:
-        """Milliseconds since it was started."""
+        """Return the milliseconds since the start."""
         return (time.monotonic_ns() - self._started) // 1_000_000
 
     def disk_free(self) -> int:
-        """Bytes free where the data lies; 0 where the system does not tell."""
+        """Return the free bytes on the disk of the data directory; 0 if unknown."""
         try:
             found = os.statvfs(self.data_dir)
         except OSError:

@@ -1,4 +1,4 @@
-"""Making room in memory before the alarm has to be raised.
+"""Pages messages to disk before the memory alarm is reached.
 
 Source: https://www.rabbitmq.com/docs/memory-use, https://www.rabbitmq.com/docs/memory#paging-threshold
 """
@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import Final
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.memory import give_back_memory, used_memory
+from leveret.broker.core.memory import release_free_memory, used_memory
 
-#: Queues that hold less than this are left alone: it would not help.
+#: Queues with fewer bytes of messages in memory are skipped.
 _WORTHWHILE_BYTES: Final = 1 << 20
 
 
@@ -19,18 +19,18 @@ class Pager:
     """Pages messages to disk when memory runs low.
 
     Args:
-        broker: Has the queues.
-        threshold: Bytes of memory in use above which it does so; it may be changed.
+        broker: The broker whose queues page out.
+        threshold: Memory use in bytes that starts paging (mutable).
     """
 
     def __init__(self, broker: Broker, threshold: int) -> None:
         self._broker = broker
         self.threshold = threshold
-        #: Something has been paged out since the last look.
+        #: Whether the last check paged messages out.
         self._has_paged = False
 
-    def relieve(self, used: int) -> int:
-        """Have queues page out what is above the threshold, those that hold most first.
+    def page_out_excess(self, used: int) -> int:
+        """Page out messages while memory use is above the threshold, the largest queues first.
 
         Args:
             used: Bytes of memory in use.
@@ -38,8 +38,8 @@ class Pager:
             Bytes that will leave memory.
         """
         if self._has_paged and used > self.threshold:
-            # Else what has left would count as in use, and all the rest would have to leave.
-            give_back_memory()
+            # Otherwise free memory of the allocator would count as in use, and too many messages would be paged out.
+            release_free_memory()
             used = used_memory()
         self._has_paged = False
         excess = used - self.threshold

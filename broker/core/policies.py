@@ -1,4 +1,4 @@
-"""The policies of one virtual host, and putting them in force."""
+"""The policies of one virtual host, and their application to queues and exchanges."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class VirtualHostPolicies:
-    """Policies and operator policies, and the queues and exchanges they are in force on.
+    """The policies and operator policies of one virtual host.
 
-    At most one of each is in force on a queue; definitions of several policies are never mixed.
+    At most one of each applies to a queue; several policies are never merged.
 
     Args:
-        topology: Has the queues and exchanges.
-        recorder: Writes them into a journal.
+        topology: The queues and exchanges of the virtual host.
+        recorder: Records policies durably.
 
     Attributes:
-        policies: By name.
-        operator_policies: By name.
+        policies: Policies by name.
+        operator_policies: Operator policies by name.
     """
 
     def __init__(self, topology: Topology, recorder: DurableRecorder) -> None:
@@ -36,27 +36,27 @@ class VirtualHostPolicies:
         self.operator_policies: dict[str, Policy] = {}
 
     def table(self, operator: bool) -> dict[str, Policy]:
-        """The policies of one kind, by name."""
+        """Return the policies of one kind by name."""
         return self.operator_policies if operator else self.policies
 
     def set(self, policy: Policy, operator: bool) -> bool:
-        """Add a policy, or replace the one of its name, and put it in force at once.
+        """Add or replace a policy, and apply it at once.
 
         Args:
             policy: The policy.
             operator: Whether it is an operator policy.
         Returns:
-            Whether there was none of its name.
+            Whether it is new.
         """
         is_new, steps = self.set_in_steps(policy, operator)
         _exhaust(steps)
         return is_new
 
     def set_in_steps(self, policy: Policy, operator: bool) -> tuple[bool, Iterator[None]]:
-        """Like set(), but it is in force everywhere only once the steps have been taken; new queues have it at once.
+        """Like set(), but existing queues and exchanges get the policy step by step; new ones get it at once.
 
         Returns:
-            Whether there was none of its name; and the steps, one a queue or exchange.
+            Whether it is new, and the steps, one per queue or exchange.
         """
         table = self.table(operator)
         known = table.get(policy.name)
@@ -67,7 +67,7 @@ class VirtualHostPolicies:
         return known is None, self._apply([policy] if known is None else [known, policy])
 
     def clear(self, name: str, operator: bool) -> bool:
-        """Remove a policy; return whether it was there."""
+        """Remove a policy; return whether it existed."""
         steps = self.clear_in_steps(name, operator)
         if steps is None:
             return False
@@ -75,7 +75,7 @@ class VirtualHostPolicies:
         return True
 
     def clear_in_steps(self, name: str, operator: bool) -> Iterator[None] | None:
-        """Like clear(), in steps as with set_in_steps(); None if it was not there."""
+        """Like clear(), in steps as with set_in_steps(); return None if the policy does not exist."""
         known = self.table(operator).pop(name, None)
         if known is None:
             return None
@@ -83,36 +83,36 @@ class VirtualHostPolicies:
         return self._apply([known])
 
     def apply_to_queue(self, queue: Queue) -> None:
-        """Find the policies of a queue and put them in force."""
+        """Find and apply the policies of a queue."""
         policy = winner(self.policies.values(), queue.name, queue.queue_type)
         operator_policy = winner(self.operator_policies.values(), queue.name, queue.queue_type)
         queue.apply_policies(policy, operator_policy, effective_definition(policy, operator_policy))
 
     def apply_to_exchange(self, exchange: Exchange) -> None:
-        """Find the policy of an exchange and put it in force: it may name an alternate exchange."""
+        """Find and apply the policy of an exchange, which may set an alternate exchange."""
         policy = winner(self.policies.values(), exchange.name, "exchange")
         exchange.policy = policy
         alternate = None if policy is None else policy.definition.get("alternate-exchange")
-        # The default exchange takes part in matching, and has no alternate exchange all the same.
+        # Policies match the default exchange, but it never has an alternate exchange.
         if exchange.name:
             self._topology.set_alternate(exchange, alternate)
 
     def _apply(self, changed: Sequence[Policy]) -> Iterator[None]:
-        """Match everything that a change concerns against the current policies."""
+        """Reapply policies to all queues and exchanges that the changed policies match."""
         for queue in cast("list[Queue]", list(self._topology.queues.values())):
             if not queue.deleted and any(policy.matches(queue.name, queue.queue_type) for policy in changed):
                 self.apply_to_queue(queue)
             yield
         exchanges = self._topology.exchanges
         for exchange in list(exchanges.values()):
-            is_there = exchanges.get(exchange.name) is exchange
-            if is_there and any(policy.matches(exchange.name, "exchange") for policy in changed):
+            exists = exchanges.get(exchange.name) is exchange
+            if exists and any(policy.matches(exchange.name, "exchange") for policy in changed):
                 self.apply_to_exchange(exchange)
             yield
 
 
 def effective_definition(policy: Policy | None, operator_policy: Policy | None) -> dict[str, object]:
-    """The definitions of both, taken together; empty where neither is in force."""
+    """Merge the definitions of a policy and an operator policy; empty if there is neither."""
     user = {} if policy is None else policy.definition
     return merge_operator(user, {} if operator_policy is None else operator_policy.definition)
 

@@ -1,4 +1,4 @@
-"""What a policy is in force on, and what it matches without being in force, with the reason."""
+"""Lists the queues and exchanges that a policy matches, and why it is not in force on some of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUEUES: Final = frozenset(("classic", "quorum"))
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class PolicyMatch:
     """A queue or exchange whose name a policy's pattern matches.
 
     Args:
@@ -27,7 +27,7 @@ class Covered:
         type_name: Its type.
         in_force: Whether the policy is in force on it.
         rival: Name of the policy of the same kind that is in force instead; None if there is none.
-        reason: Why it is not in force, in words; None if it is.
+        reason: Why it is not in force, as text; None if it is.
     """
 
     subject: Queue | Exchange
@@ -37,40 +37,40 @@ class Covered:
     reason: str | None = None
 
 
-def covered_queues(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterator[Covered | None]:
-    """Look at all queues of a virtual host; None for one that the pattern does not match.
+def matching_queues(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterator[PolicyMatch | None]:
+    """Match a policy against all queues of a virtual host; yield None for queues that do not match.
 
     Args:
-        vhost: Where the policy is set.
-        policy: The policy. One for exchanges only covers no queue, whatever its pattern.
+        vhost: The virtual host of the policy.
+        policy: The policy. One for exchanges only matches no queue.
         operator: Whether it is an operator policy.
     """
     if APPLY_TO[policy.apply_to].isdisjoint(_QUEUES):
         return
     for queue in list(vhost.queues.values()):
         current = queue.operator_policy if operator else queue.policy
-        yield _look(queue, queue.queue_type, queue.queue_type, policy, current)
+        yield _match(queue, queue.queue_type, queue.queue_type, policy, current)
 
 
-def covered_exchanges(vhost: VirtualHost, policy: Policy) -> Iterator[Covered | None]:
-    """Look at all exchanges of a virtual host, likewise; operator policies cover none."""
+def matching_exchanges(vhost: VirtualHost, policy: Policy) -> Iterator[PolicyMatch | None]:
+    """Match a policy against all exchanges of a virtual host, likewise; operator policies match none."""
     if "exchange" not in APPLY_TO[policy.apply_to]:
         return
     for exchange in list(vhost.topology.exchanges.values()):
-        yield _look(exchange, exchange.type_name, "exchange", policy, exchange.policy)
+        yield _match(exchange, exchange.type_name, "exchange", policy, exchange.policy)
 
 
 def count_in_force(
     vhosts: Iterable[VirtualHost], operator: bool, counted: Counter[tuple[str, str, str]]
 ) -> Iterator[None]:
-    """Count on how many queues and exchanges each policy is in force, without matching anything again.
+    """Count the queues and exchanges on which each policy is in force.
 
     Args:
-        vhosts: Where to count.
-        operator: Whether operator policies count, or policies.
-        counted: To count in; by virtual host, name of the policy, and ``queue`` or ``exchange``.
+        vhosts: The virtual hosts.
+        operator: Whether to count operator policies instead of policies.
+        counted: Receives the counts, by virtual host, name of the policy, and ``queue`` or ``exchange``.
     Yields:
-        After every object.
+        None after every object.
     """
     for vhost in vhosts:
         for queue in list(vhost.queues.values()):
@@ -84,12 +84,12 @@ def count_in_force(
             yield
 
 
-def _look(
+def _match(
     subject: Queue | Exchange, type_name: str, resource: str, policy: Policy, current: Policy | None
-) -> Covered | None:
+) -> PolicyMatch | None:
     if current is not None and current.name == policy.name:
-        return Covered(subject, type_name, True)
+        return PolicyMatch(subject, type_name, True)
     if not policy.matches_name(subject.name):
         return None
     rival = None if current is None else current.name
-    return Covered(subject, type_name, False, rival, why_not_in_force(policy, current, resource))
+    return PolicyMatch(subject, type_name, False, rival, why_not_in_force(policy, current, resource))

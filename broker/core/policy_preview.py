@@ -1,4 +1,4 @@
-"""What a policy would do to the queues of a virtual host, found out without doing it."""
+"""Predicts the effect of a policy on the queues of a virtual host without applying it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """What a queue would drop at once.
+    """Messages that a queue would drop at once.
 
     Args:
-        messages: How many.
-        body_bytes: Bytes of their bodies, at the least where the number is an estimate.
-        is_estimate: The number is worked out from the average size: the limit that bites is one of bytes.
+        messages: Number of messages.
+        body_bytes: Sum of their body lengths in bytes; a lower bound if the number is an estimate.
+        is_estimate: Whether the number is estimated from the average size, because a limit in bytes applies.
     """
 
     messages: int
@@ -33,17 +33,17 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a policy would do to one queue: one that it matches, or on which its earlier form is in force.
+    """Effect of a policy on one queue that it matches, or on which its current version is in force.
 
     Args:
         queue: The queue.
-        rival: Name of the policy of the same kind that is in force now and would give way, or that would stay in
-            force; None if there is none.
+        rival: Name of the other policy of the same kind that it would replace, or that would be in force instead; None
+            if there is none.
         is_in_force: Whether the new policy would be in force.
-        changes: Settings that would change: value before and after, by key.
-        drop: What would go at once.
-        matches: Whether it matches; otherwise the queue would lose it, and have its rival or no policy.
-        dead_letters_to: Exchange that would get what goes at once; None if there is none of that name.
+        changes: Settings that would change: values before and after, by key.
+        drop: Messages that would be dropped at once.
+        matches: Whether the new version matches; otherwise the rival or no policy would be in force.
+        dead_letters_to: Existing exchange that would get the dropped messages; None if there is none.
     """
 
     queue: Queue
@@ -56,11 +56,11 @@ class Preview:
 
 
 def preview_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterator[Preview]:
-    """Look at every queue that a policy would match, or matched before it was changed.
+    """Preview every queue that a policy would match, or on which its current version is in force.
 
     Args:
-        vhost: Where it would be set.
-        policy: The policy, new or in place of the one of its name.
+        vhost: The virtual host of the policy.
+        policy: The new or changed policy.
         operator: Whether it is an operator policy.
     """
     table = {**vhost.policies.table(operator), policy.name: policy}
@@ -80,7 +80,7 @@ def _preview(
     rival_name = None if rival is None or rival.name == policy.name else rival.name
     pair = (queue.policy, first) if operator else (first, queue.operator_policy)
     new = effective_settings(queue.queue_type, plain_values(queue.arguments), effective_definition(*pair))
-    # Dead letters go where the new settings say.
+    # Dropped messages are dead-lettered by the new settings.
     exchange = new.dead_letter_exchange if new.dead_letter_exchange in vhost.topology.exchanges else None
     changes = _changes(queue.settings, new)
     return Preview(queue, rival_name, first is policy, changes, _drop(queue, new), matches, exchange)
@@ -96,7 +96,7 @@ def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any
 
 
 def _drop(queue: Queue, new: QueueSettings) -> Drop:
-    """What the queue would drop: limits shrink it under the overflow of before or the new one, as in RabbitMQ."""
+    """Predict drops. As in RabbitMQ, new limits apply with the current overflow behaviour, or else with the new one."""
     settings = replace(new, overflow=queue.settings.overflow)
     limits = next((made for made in map(queue.make_limits, (settings, new)) if not made.refuses), None)
     if limits is None or (new.max_length is None and new.max_length_bytes is None) or new == queue.settings:

@@ -1,4 +1,4 @@
-"""What a message says about itself, read out of its raw form."""
+"""Reads routing information and the expiration from the raw form of a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leveret.storage.message import Envelope
 
 
 def published_to(envelope: Envelope) -> tuple[str, str]:
-    """The exchange and the routing key that a message was published with; bytes that are not UTF-8 are surrogates."""
+    """Return exchange and routing key of a message; bytes that are not UTF-8 become surrogate escapes."""
     octets = envelope.route
     split = 1 + octets[0]
     exchange, routing_key = octets[1:split], octets[split + 1 :]
@@ -19,7 +19,7 @@ def published_to(envelope: Envelope) -> tuple[str, str]:
 
 
 def read_expiration(read: Properties) -> int | None:
-    """The expiration in milliseconds, read as Erlang reads integers: sign, digits, and nothing behind them.
+    """Return the expiration in milliseconds, parsed as Erlang parses integers: an optional sign, then only digits.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).
@@ -35,7 +35,7 @@ def read_expiration(read: Properties) -> int | None:
     elif rest:
         reason = f'{{leftover_string,"{rest}"}}'
     else:
-        # 19 digits are above the limit already; int() of thousands would take its time.
+        # 19 digits are above the limit already; int() of thousands of digits would be slow.
         value = int(digits) if len(digits) < 4000 else MAX_TTL_MS + 1
         value = -value if text[0] == "-" else value
         if 0 <= value <= MAX_TTL_MS:
@@ -45,7 +45,7 @@ def read_expiration(read: Properties) -> int | None:
 
 
 def read_extra_keys(headers: FieldTable, name: str) -> list[str]:
-    """Routing keys of a CC or BCC header; elements that are not strings are skipped.
+    """Return the routing keys of a CC or BCC header; elements that are not strings are skipped.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).

@@ -1,4 +1,4 @@
-"""Publishing without a connection: what the management interface does in a user's name."""
+"""Publishes messages without a connection, for the HTTP API."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def publish(
     """Publish one message.
 
     Args:
-        vhost: Where.
-        exchange_name: Its exchange; "" is the default one.
-        routing_key: Its routing key.
-        header: Its content header.
-        body: Its body.
-        origin: Who publishes it.
+        vhost: The virtual host.
+        exchange_name: Name of the exchange; "" is the default exchange.
+        routing_key: The routing key.
+        header: The content header.
+        body: The body.
+        origin: The publisher, for tracing.
         check_topic: Raises if the user may not use the routing key; called for topic exchanges.
     Returns:
-        Whether a queue has taken it.
+        Whether it was routed, and all its queues have accepted it.
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
     """
@@ -73,7 +73,7 @@ def publish(
 
 
 def _count(vhost: VirtualHost, exchange: Exchange, taken: Sequence[int]) -> None:
-    """Count a message as RabbitMQ does, which publishes it as mandatory, on a channel in confirm mode."""
+    """Update counters as in RabbitMQ, which publishes it as mandatory on a channel in confirm mode."""
     counters = vhost.statistics.channels
     counters.publish += 1
     counters.publish_confirm += 1
@@ -82,4 +82,4 @@ def _count(vhost: VirtualHost, exchange: Exchange, taken: Sequence[int]) -> None
     exchange.counters.publish_out += len(taken)
     if not taken:
         counters.return_unroutable += 1
-        exchange.counters.lose(1, returned=True)
+        exchange.counters.count_unroutable(1, returned=True)

@@ -1,6 +1,6 @@
-"""Making again at a start what an earlier run has kept.
+"""Restores definitions at start.
 
-What cannot be made again is skipped, with a line in the log: its definition and its messages stay on disk as they are.
+A definition that cannot be restored is logged and skipped. It remains on disk, with the messages of a queue.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from leveret.storage.definitions import DefinitionsDatabase, Key, Row
 
 log = logging.getLogger("leveret.definitions")
 
-#: Makes one thing again: its key, and what is kept of it.
+#: Restores one definition from its key and value.
 _Restore: TypeAlias = Callable[[Key, dict[str, Any]], None]
 
 
 def restore(broker: Broker, database: DefinitionsDatabase) -> None:
-    """Make again what an earlier run has kept: virtual hosts, policies, exchanges, queues, bindings, parameters."""
+    """Restore virtual hosts, policies, exchanges, queues, bindings and parameters from the database."""
     _Restoring(broker, database).run()
 
 
@@ -37,15 +37,15 @@ class _Restoring:
         self._database = database
 
     def run(self) -> None:
-        """Restore everything, in the order in which one needs the other."""
+        """Restore all definitions in the order of their dependencies."""
         self._each("global_parameter", self._global_parameter)
         self._each("vhost", self._vhost)
         for kind in ("policy", "operator_policy"):
             self._each(kind, self._policy_of(operator=kind == "operator_policy"))
         with ExitStack() as stack:
-            # A queue that has more than it may drops it at once, but where it goes may not be there before the end.
+            # A queue above its limit drops messages at once, but their destinations may not be restored yet.
             for vhost in self._broker.vhosts.values():
-                stack.enter_context(vhost.dead_letters.held())
+                stack.enter_context(vhost.dead_letters.paused())
             self._each("exchange", self._exchange)
             self._each("queue", self._queue)
             self._each("binding", self._binding)
@@ -54,11 +54,11 @@ class _Restoring:
         for row in self._database.rows(kind):
             try:
                 restore_one(*row.read())
-            except Exception as error:  # noqa: BLE001 - one definition must not keep all others from being restored
+            except Exception as error:  # noqa: BLE001 - one broken definition must not prevent the restore of all others
                 self._skip(row, reason_of(error))
 
     def _skip(self, row: Row, reason: str) -> None:
-        log.error("%s could not be restored: %s; it stays on disk as it is until it is deleted", _name_of(row), reason)
+        log.error("%s could not be restored: %s; it remains on disk until it is deleted", _name_of(row), reason)
         storage = self._broker.storage
         try:
             key = row.read_key()
@@ -66,12 +66,12 @@ class _Restoring:
             key = ()
         if row.kind == "queue":
             if len(key) == 2:
-                storage.keep(key[0], key[1], _qid_of(row))
+                storage.keep_unrestored(key[0], key[1], _qid_of(row))
             else:
-                # Nobody can say which messages are meant.
-                storage.keep_unknown()
+                # It is unknown which messages belong to the queue.
+                storage.keep_all_unclaimed()
         if row.kind == "vhost" and len(key) == 1:
-            # What is in it is worth more than what is said about it.
+            # Its contents are restored even if its metadata is lost.
             self._broker.add_vhost(key[0])
         if key and row.kind != "global_parameter":
             self._broker.note_unrestored(row.kind, key, reason)
@@ -84,7 +84,7 @@ class _Restoring:
         (name,) = key
         vhost = self._broker.add_vhost(name)
         vhost.set_limits(kept["max_connections"], kept["max_queues"])
-        # Earlier versions kept no empty ones.
+        # Earlier versions did not store has_limits.
         vhost.has_limits = kept.get("has_limits", bool(vhost_limits(vhost)))
         self._broker.set_metadata(vhost, metadata_from_json(kept.get("metadata", {})))
 
@@ -109,7 +109,7 @@ class _Restoring:
         vhost.restore_queue(declaration, qid)
         found = vhost.queues[name].storage.qid
         if found != qid:
-            # What it had on disk is gone, or younger than this: the next start has to find what it has from now on.
+            # The saved queue number was outdated.
             self._database.put("queue", key, {**kept, "qid": found})
 
     def _binding(self, key: Key, kept: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ class _Restoring:
 
 
 def reason_of(error: Exception) -> str:
-    """Why something could not be restored, in one line."""
+    """Return why a definition could not be restored, in one line."""
     if isinstance(error, AmqpFault):
         text = error.explanation
     elif isinstance(error, KeyError):
@@ -141,7 +141,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _name_of(row: Row) -> str:
-    """What a row stands for, as the log says it."""
+    """Describe a row for the log."""
     kind = row.kind.replace("_", " ")
     try:
         key = row.read_key()
@@ -154,7 +154,7 @@ def _name_of(row: Row) -> str:
 
 
 def _qid_of(row: Row) -> int | None:
-    """The number of a queue's messages on disk, if it can be read."""
+    """Return the queue number on disk; None if it cannot be read."""
     try:
         _, kept = row.read()
         qid = kept.get("qid")

@@ -1,4 +1,4 @@
-"""From an exchange to queues: bindings between exchanges, alternate exchanges, several routing keys."""
+"""Finds the queues of a message, through exchange-to-exchange bindings and alternate exchanges."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.topology import Topology
 from leveret.protocol.field_table import FieldTable
 
-#: Routing keys and destinations that a step looks at.
-_LOOKS: Final = 1024
+#: Routing keys and destinations that one step visits.
+_STEP: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a message goes.
+    """The queues that a message is routed to.
 
     Args:
-        queues: Each one once, in an order that depends on the topology and the routing keys only.
-        cacheable: The headers had no say: as long as the topology's generation stays, a message with the same
-            exchange and routing keys takes the same route.
+        queues: The queues without duplicates, in an order that depends on the topology and the routing keys only.
+        cacheable: Whether headers were irrelevant: until the topology's generation changes, messages with the same
+            exchange and routing keys have the same route.
     """
 
     queues: tuple[QueueDestination, ...]
@@ -30,7 +30,7 @@ class Route:
 
 
 def route(topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable) -> Route:
-    """Find the queues of a message, however long that takes; see route_in_steps()."""
+    """Find the queues of a message in one call; see route_in_steps()."""
     steps = route_in_steps(topology, exchange, routing_keys, headers)
     while True:
         try:
@@ -43,16 +43,16 @@ def route(topology: Topology, exchange: Exchange, routing_keys: Sequence[str], h
 def route_in_steps(
     topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable
 ) -> Generator[None, None, Route]:
-    """Find the queues of a message, in steps of less than a millisecond; as a rule there is none but the last.
+    """Find the queues of a message in steps of less than a millisecond; usually one step is enough.
 
-    Every exchange is visited once, so that cycles end. An exchange that matched no binding at all, for none of the
-    keys, hands the message to its alternate exchange; one whose matches lead nowhere does not.
+    Every exchange is visited once, so that cycles end. If no binding of an exchange matches any of the keys, the
+    message goes to its alternate exchange. It does not if a binding matches but leads to no queue.
 
     Args:
-        topology: Of the exchange's virtual host.
-        exchange: Published to.
-        routing_keys: The message's own, then those of its CC and BCC headers; duplicates do no harm.
-        headers: The message's; only exchanges with uses_headers look at them.
+        topology: Topology of the virtual host.
+        exchange: The exchange that the message is published to.
+        routing_keys: The routing key of the message, then those of CC and BCC; may contain duplicates.
+        headers: Headers of the message; only exchanges with uses_headers need them.
     Spec: alternate exchanges and exchange-to-exchange bindings are RabbitMQ extensions.
     """
     keys = tuple(dict.fromkeys(routing_keys))
@@ -61,16 +61,16 @@ def route_in_steps(
     seen: dict[Exchange, None] = {exchange: None}
     waiting = [exchange]
     cacheable = True
-    looks = 0
+    visits = 0
     while waiting:
         visited = waiting.pop()
         cacheable = cacheable and not visited.uses_headers
         matched = False
-        # Where the keys have no say, one is as good as all.
+        # For exchanges that ignore routing keys, one key is enough.
         for key in keys if visited.uses_keys else keys[:1]:
             for destination in visited.destinations(key, headers):
-                looks += 1
-                if looks % _LOOKS == 0:
+                visits += 1
+                if visits % _STEP == 0:
                     yield
                 if destination is None:
                     yield
@@ -81,10 +81,10 @@ def route_in_steps(
                 elif destination not in seen:
                     seen[destination] = None
                     waiting.append(destination)
-            looks += 1
-            if looks % _LOOKS == 0:
+            visits += 1
+            if visits % _STEP == 0:
                 yield
-        # As an alternate the default exchange leads nowhere: no binding is there, the implicit ones do not count.
+        # The default exchange as an alternate routes nothing: implicit bindings do not count.
         if not matched and visited.alternate:
             alternate = topology.exchanges.get(visited.alternate)
             if alternate is not None and alternate not in seen:

@@ -1,4 +1,4 @@
-"""Slices of time: long work on the event loop, and everybody else's turn in between."""
+"""Runs long work on the event loop in time slices, so that other clients are served in between."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from leveret.broker.core.time_slice import SLICE_MICROSECONDS, TimeSlice
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: What all long work together takes between two looks at the sockets, if each step of it is short.
+#: Seconds that all long work together takes per iteration of the event loop, if each step is short.
 SLICE_SECONDS: Final = SLICE_MICROSECONDS / 1_000_000
 
 
-class _Turns:
-    """Long work of one event loop: it takes turns, so that many long requests hold up others no more than one.
+class _SliceScheduler:
+    """Shares one time slice per iteration of the event loop between all long work.
 
     Args:
         loop: The event loop.
@@ -32,16 +32,16 @@ class _Turns:
         self._scheduled = False
 
     def is_spent(self) -> bool:
-        """Whether this round of the loop has no time left for long work."""
+        """Check whether the time slice of this iteration is used up."""
         return self._spent >= SLICE_SECONDS or bool(self._waiting)
 
     def spend(self, seconds: float) -> None:
-        """Note that long work has run."""
+        """Record time used by long work."""
         self._spent += seconds
         self._schedule()
 
     async def wait(self) -> None:
-        """Wait for a round of the loop in which nobody else works."""
+        """Wait for an iteration of the loop that is reserved for the caller."""
         future = self._loop.create_future()
         self._waiting.append(future)
         self._schedule()
@@ -50,13 +50,13 @@ class _Turns:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._next_round)
+            self._loop.call_soon(self._next_iteration)
 
-    def _next_round(self) -> None:
+    def _next_iteration(self) -> None:
         self._scheduled, self._spent = False, 0.0
         while self._waiting:
             future = self._waiting.popleft()
-            # The others have been given up.
+            # Cancelled waiters are skipped.
             if not future.done():
                 future.set_result(None)
                 break
@@ -64,15 +64,15 @@ class _Turns:
             self._schedule()
 
 
-_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
+_SCHEDULERS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _SliceScheduler]] = WeakKeyDictionary()
 
 
-def _turns() -> _Turns:
+def _scheduler() -> _SliceScheduler:
     loop = asyncio.get_running_loop()
-    turns = _TURNS.get(loop)
-    if turns is None:
-        turns = _TURNS[loop] = _Turns(loop)
-    return turns
+    scheduler = _SCHEDULERS.get(loop)
+    if scheduler is None:
+        scheduler = _SCHEDULERS[loop] = _SliceScheduler(loop)
+    return scheduler
 
 
 def _microseconds() -> int:
@@ -80,56 +80,56 @@ def _microseconds() -> int:
 
 
 async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
-    """The same items; everybody else has a turn in between whenever a slice of time is over.
+    """Iterate over items, and serve other clients in between whenever a time slice is over.
 
     Args:
-        items: Getting one, and what is done with it, should be short: that is not interrupted.
+        items: The items. Producing and processing one is not interrupted, and should be short.
     """
-    turns = _turns()
-    if turns.is_spent():
-        await turns.wait()
+    scheduler = _scheduler()
+    if scheduler.is_spent():
+        await scheduler.wait()
     started, own = time.perf_counter(), TimeSlice(_microseconds)
     try:
         for item in items:
             yield item
             if own.is_over():
-                turns.spend(time.perf_counter() - started)
-                await turns.wait()
+                scheduler.spend(time.perf_counter() - started)
+                await scheduler.wait()
                 started, own = time.perf_counter(), TimeSlice(_microseconds)
     finally:
-        turns.spend(time.perf_counter() - started)
+        scheduler.spend(time.perf_counter() - started)
 
 
-async def in_time(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
-    """Like in_slices(), for what comes asynchronously but need not wait for anything."""
-    turns = _turns()
+async def in_slices_async(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
+    """Like in_slices(), for an asynchronous iterator that does not wait for I/O."""
+    scheduler = _scheduler()
     own = TimeSlice(_microseconds)
     async for item in items:
         yield item
         if own.is_over():
-            turns.spend(SLICE_SECONDS)
-            await turns.wait()
+            scheduler.spend(SLICE_SECONDS)
+            await scheduler.wait()
             own = TimeSlice(_microseconds)
 
 
-async def take_slowly(steps: Iterable[object]) -> None:
-    """Take all steps of something; everybody else has a turn in between whenever a slice of time is over."""
+async def run_in_slices(steps: Iterable[object]) -> None:
+    """Run all steps, and serve other clients in between whenever a time slice is over."""
     async for _ in in_slices(steps):
         pass
 
 
-async def result_of(steps: Generator[object, None, Result]) -> Result:
-    """Take all steps of something like take_slowly(), and return what it returns."""
+async def result_in_slices(steps: Generator[object, None, Result]) -> Result:
+    """Like run_in_slices(); return the generator's return value."""
     returned = _Returned(steps)
-    await take_slowly(returned)
+    await run_in_slices(returned)
     return returned.value
 
 
 class _Returned(Iterable[object], Generic[Result]):
-    """Steps, and what they return in the end.
+    """Iterates over a generator and keeps its return value.
 
     Args:
-        steps: The steps.
+        steps: The generator.
     """
 
     value: Result

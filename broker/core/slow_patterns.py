@@ -1,4 +1,4 @@
-"""Patterns that take too long are told in the log: what they are for goes on as if they did not match."""
+"""Logs regular expressions that take too long; they are treated as not matching."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def log_slow_pattern(source: str, text: str) -> None:
 
     Args:
         source: The pattern, or its beginning.
-        text: A name or routing key that it takes too long on.
+        text: The name or routing key that was matched.
     """
     log.warning(
         "pattern %a takes too long on %a: it does not match that, nor whatever else it takes too long on", source, text

@@ -1,4 +1,4 @@
-"""How many file descriptors clients may have, all listeners together: the store needs some too."""
+"""Limits the file descriptors of clients, so that enough are left for message storage."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from leveret.broker.core.stats.node import open_files_max
 
 log = logging.getLogger("leveret.connection")
 
-#: File descriptors besides those for clients and for the store's messages: databases, event log, listeners, the loop.
-_OTHERS: Final = 100
-#: Of the descriptors for clients HTTP has this part at most; AMQP has what HTTP leaves.
-_HTTP_PART: Final = 4
-#: And never more than so many, as in RabbitMQ.
+#: File descriptors reserved for databases, event log, listeners and the event loop.
+_RESERVED_FILES: Final = 100
+#: HTTP clients may use one in this many client descriptors; AMQP clients may use those that HTTP does not use.
+_HTTP_SHARE: Final = 4
+#: The maximum for HTTP clients, as in RabbitMQ.
 _HTTP_MAX: Final = 1024
-#: So many HTTP connections there may be even if AMQP has all others: somebody has to look what is wrong.
+#: HTTP connections that are always possible, so that operators can inspect an overloaded broker.
 _HTTP_MIN: Final = 16
-#: A TLS handshake has its socket twice, so that the client can be told why it failed.
+#: Descriptors of a TLS handshake: its socket is duplicated, so that the client can be told why it failed.
 _HANDSHAKE: Final = 2
 
 
@@ -26,12 +26,12 @@ class Clients:
     """The sockets of the clients of one protocol.
 
     Args:
-        protocol: Its name.
-        limit: How many descriptors they may have.
+        protocol: Name of the protocol, for the log.
+        limit: Returns the number of descriptors that they may use.
 
     Attributes:
-        open: Counts the connections.
-        handshakes: Those that are not connections yet: they come through TLS, or a proxy's header is awaited.
+        open: Returns the number of connections.
+        handshakes: Number of pending handshakes: TLS, or a PROXY header that has not arrived yet.
     """
 
     def __init__(self, protocol: str, limit: Callable[[], int]) -> None:
@@ -43,24 +43,24 @@ class Clients:
 
     @property
     def used(self) -> int:
-        """File descriptors that they have."""
+        """File descriptors in use."""
         return self.open() + _HANDSHAKE * self.handshakes
 
     @property
     def is_full(self) -> bool:
-        """Whether no further one may come."""
+        """Whether no further connection is allowed."""
         return self.used >= self._limit()
 
     @property
     def _is_full_of_handshakes(self) -> bool:
-        """Whether handshakes have half of what there is; the rest is for clients that come without one."""
+        """Whether handshakes use half of the descriptors; the rest is for clients without a handshake."""
         return 2 * _HANDSHAKE * self.handshakes >= self._limit()
 
     def refuse(self, with_handshake: bool = False) -> bool:
-        """Whether a client has to be refused, which is logged once until there is room again.
+        """Check whether a new client must be refused. This is logged once until a client is accepted again.
 
         Args:
-            with_handshake: It is not a connection at once.
+            with_handshake: Whether the client needs a handshake before it is a connection.
         """
         is_full = self.is_full or (with_handshake and self._is_full_of_handshakes)
         if is_full and not self._was_full:
@@ -79,11 +79,11 @@ class SocketBudget:
     """The file descriptors for the clients of all listeners.
 
     Args:
-        store_files: Files that the store may have open for messages.
+        store_files: Number of message files that may be open.
 
     Attributes:
-        amqp: AMQP clients.
-        http: Those of the HTTP API, the pages and the metrics.
+        amqp: Sockets of AMQP clients.
+        http: Sockets of clients of the HTTP API, the web pages and the metrics.
     """
 
     def __init__(self, store_files: int = 384) -> None:
@@ -93,18 +93,18 @@ class SocketBudget:
 
     @property
     def total(self) -> int:
-        """Descriptors that clients may have: those that nothing else needs, and half of all at least."""
+        """Descriptors that clients may use: all but those for files, and at least half of all."""
         files = open_files_max()
-        return max(files - _OTHERS - self.store_files, files // 2)
+        return max(files - _RESERVED_FILES - self.store_files, files // 2)
 
     @property
     def used(self) -> int:
-        """Descriptors that clients have."""
+        """Descriptors that clients use."""
         return self.amqp.used + self.http.used
 
     def _amqp_limit(self) -> int:
         return self.total - self.http.used
 
     def _http_limit(self) -> int:
-        part = min(self.total // _HTTP_PART, _HTTP_MAX)
+        part = min(self.total // _HTTP_SHARE, _HTTP_MAX)
         return max(min(part, self.total - self.amqp.used), min(part, _HTTP_MIN))

@@ -1,7 +1,7 @@
-"""Field values as RabbitMQ sees them: as Erlang terms, which it compares and prints.
+"""Converts field values to Erlang terms, which RabbitMQ compares and prints.
 
-A term is made of Python values for which ``==`` is Erlang's ``==``: numbers by value, strings as bytes, atoms
-(``true``, ``false``, ``undefined``) as str, Erlang's lists and tuples as tuples. The type of a value is no part of
+A term consists of Python values for which ``==`` is Erlang's ``==``: numbers by value, strings as bytes, atoms
+(``true``, ``false``, ``undefined``) as str, Erlang's lists and tuples as tuples. The type of a value is not part of
 its term, but the types of the values inside an array or a table are.
 """
 
@@ -17,36 +17,36 @@ Term: TypeAlias = "int | float | bytes | str | tuple[Term, ...]"
 _SIGN_BIT: Final = 1 << 63
 
 
-#: Stand around what is in a table or array that is inside another one.
+#: Delimiters of a nested table or array in a flat term.
 _BEGIN: Final = "("
 _END: Final = ")"
 
 
 def to_term(field: FieldValue) -> Term:
-    """The term of a value: hashable, and equal to other terms as in Erlang.
+    """Convert a field value to a hashable term that compares as in Erlang.
 
-    That of a table or array is one flat tuple however deep it is: no deep stack is needed to compare two of them.
+    The term of a nested table or array is one flat tuple, so that comparing terms needs no deep stack.
     """
     return fold_value(field, _single_term, _table_term, _array_term)[1]
 
 
 def table_to_term(table: FieldTable) -> tuple[Term, ...]:
-    """The term of a table: key, type name and value of each entry, in the table's order."""
+    """Convert a table to a term: key, type name and value of each entry, in the table's order."""
     return cast("tuple[Term, ...]", to_term(FieldValue("F", table)))
 
 
 def format_value(field: FieldValue) -> str:
-    """A value as Erlang's ``~p`` prints its term, on one line however long it is."""
+    """Format a value as Erlang's ``~p`` prints its term, but always on one line."""
     return fold_value(field, _format_single, _format_table, _format_array)[1]
 
 
 def display_value(field: FieldValue) -> str:
-    """A value as RabbitMQ shows it alone in a text: strings bare, anything else as ``~p``."""
+    """Format a value as RabbitMQ shows it in texts: strings without quotes, anything else as ``~p``."""
     return as_text(field) if field.kind in "Sx" else format_value(field)
 
 
 def _single_term(field: FieldValue) -> tuple[str, Term]:
-    """The name of a value's type, and its term."""
+    """Return the type name and the term of a single value."""
     kind, value = field
     term: Term = value
     if kind == "t":
@@ -55,7 +55,7 @@ def _single_term(field: FieldValue) -> tuple[str, Term]:
         term = "undefined"
     elif kind == "L":
         term = _signed(value)
-    # Numbers, strings and decimals are their own terms.
+    # Numbers, strings and decimals need no conversion.
     return TYPE_NAMES[kind], term
 
 
@@ -83,7 +83,7 @@ def _add(flat: list[Term], name: str, term: Term) -> None:
 
 
 def _format_single(field: FieldValue) -> tuple[str, str]:
-    """The name of a value's type, and its text."""
+    """Return the type name and the text of a single value."""
     kind, value = field
     if kind in FLOAT_KINDS:
         text = format_float(value)
@@ -108,5 +108,5 @@ def _format_array(values: list[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _signed(number: int) -> int:
-    """RabbitMQ reads the letter L as a signed number."""
+    """Convert an unsigned 64-bit number to signed, because RabbitMQ reads type L as signed."""
     return number - 2 * _SIGN_BIT if number >= _SIGN_BIT else number

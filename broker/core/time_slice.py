@@ -1,21 +1,21 @@
-"""A slice of time: how long one piece of work may take before others have their turn."""
+"""Time slices, which limit how long work may run before other clients are served."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-#: Microseconds: many messages, and nothing that a client would notice.
+#: Length in microseconds: long enough for many messages, too short for clients to notice.
 SLICE_MICROSECONDS: Final = 5_000
 
 
 class TimeSlice:
-    """Begins when it is made, and is over some milliseconds later.
+    """A time slice of some milliseconds that begins when it is created.
 
-    Long work does a small step, asks, and leaves the rest to the next slice once this one is over.
+    Long work checks it after every small step, and continues in a later slice once it is over.
 
     Args:
-        clock: Microseconds that only ever grow, as Timers.monotonic.
+        clock: Monotonic time in microseconds, such as Timers.monotonic.
     """
 
     __slots__ = ("_clock", "_end")
@@ -25,5 +25,5 @@ class TimeSlice:
         self._end = clock() + SLICE_MICROSECONDS
 
     def is_over(self) -> bool:
-        """Whether the rest of the work has to wait."""
+        """Check whether the remaining work has to wait for a later slice."""
         return self._clock() >= self._end

@@ -1,4 +1,4 @@
-"""The time, and calls at a later one."""
+"""Clock and timers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that has not been made yet."""
+    """A scheduled callback."""
 
     def cancel(self) -> None:
-        """Do not make it."""
+        """Cancel the callback."""
 
 
 class Timers:
     """The clock and the timers of one event loop.
 
     Args:
-        call_later: The loop's call_later: takes seconds and a callback.
+        call_later: The loop's call_later, which takes a delay in seconds and a callback.
     """
 
     __slots__ = ("call_later",)
@@ -27,9 +27,9 @@ class Timers:
         self.call_later = call_later
 
     def now(self) -> int:
-        """Microseconds since 1970."""
+        """Return the microseconds since 1970."""
         return time.time_ns() // 1000
 
     def monotonic(self) -> int:
-        """Microseconds since some moment: measures for how long, also while the machine's clock is set."""
+        """Return monotonic time in microseconds, for durations."""
         return time.monotonic_ns() // 1000

@@ -1,4 +1,4 @@
-"""What a virtual host routes by: its exchanges, its queues' names, and the bindings between them."""
+"""Exchanges, queues and bindings of a virtual host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leveret.storage.definitions import NoJournal
 
 _ALTERNATE: Final = "alternate-exchange"
 _RESERVED_PREFIX: Final = "amq."
-#: Durable exchanges that every virtual host has beside the default one: name, type, internal.
+#: Predeclared durable exchanges of every virtual host: name, type, internal.
 _PREDECLARED: Final = (
     ("amq.direct", "direct", False),
     ("amq.fanout", "fanout", False),
@@ -29,19 +29,17 @@ _PREDECLARED: Final = (
 
 
 class Topology:
-    """The exchanges of one virtual host and all bindings.
+    """The exchanges, queues and bindings of one virtual host.
 
     Args:
-        vhost_name: The virtual host's name.
-
-        recorder: Writes what is durable into a journal; without one it is written nowhere.
+        vhost_name: Name of the virtual host.
+        recorder: Records durable definitions; None to record nothing.
 
     Attributes:
-        exchanges: By name.
-        queues: By name.
-        generation: Another number after every change that can send a message another way, so that routes found
-            before can be told from those that still hold.
-        on_exchange_deleted: Called with every exchange that has gone.
+        exchanges: Exchanges by name.
+        queues: Queues by name.
+        generation: Incremented by every change that can affect routes, to invalidate cached ones.
+        on_exchange_deleted: Called with every deleted exchange.
     """
 
     def __init__(self, vhost_name: str, recorder: DurableRecorder | None = None) -> None:
@@ -98,12 +96,12 @@ class Topology:
         """Declare an exchange: check an existing one for equivalence, or create it.
 
         Args:
-            name: Its name.
+            name: Name of the exchange.
             type_name: An existing type, see check_exchange_type.
             durable: The durable bit.
             auto_delete: The auto-delete bit.
             internal: The internal bit.
-            arguments: As they came.
+            arguments: Arguments as received.
         Raises:
             ChannelFault: ACCESS_REFUSED (403) for a new name that is reserved, PRECONDITION_FAILED (406).
         """
@@ -124,21 +122,21 @@ class Topology:
         exchange = exchange_type(self.vhost_name, name, durable, auto_delete, internal, arguments)
         self.exchanges[name] = exchange
         self._recorder.exchange_declared(exchange)
-        # It may be the alternate exchange of one that exists.
+        # It may be the alternate exchange of an existing exchange.
         self.generation += 1
         return exchange
 
     def delete_exchange(self, name: str, if_unused: bool) -> None:
-        """Delete an exchange with its bindings; one that does not exist is fine.
+        """Delete an exchange with its bindings. Does nothing if it does not exist.
 
-        Auto-delete exchanges that lose their last binding by it go too.
+        Auto-delete exchanges that lose their last binding are deleted, too.
 
         Args:
-            name: Its name.
+            name: Name of the exchange.
             if_unused: Refuse if it is the source of a binding.
         Raises:
-            ChannelFault: ACCESS_REFUSED (403) for the default exchange and names that are reserved;
-                PRECONDITION_FAILED (406) if it is used and must not be.
+            ChannelFault: ACCESS_REFUSED (403) for the default exchange and reserved names;
+                PRECONDITION_FAILED (406) if if_unused is set and it is used.
         """
         self.refuse_default(name)
         if name.startswith(_RESERVED_PREFIX):
@@ -151,17 +149,17 @@ class Topology:
         self._delete_exchanges([exchange])
 
     def delete_all(self) -> None:
-        """Delete all bindings, also those between predeclared exchanges, and all exchanges but the predeclared ones."""
+        """Delete all bindings, and all exchanges but the predeclared ones."""
         self._drop([binding for exchange in self.exchanges.values() for binding in exchange.bindings.values()])
         predeclared = {DEFAULT_EXCHANGE, *(name for name, *_ in _PREDECLARED)}
         self._delete_exchanges([each for name, each in self.exchanges.items() if name not in predeclared])
 
     def set_alternate(self, exchange: Exchange, name: str | None) -> None:
-        """Give an exchange the alternate exchange that its policy names.
+        """Set the alternate exchange that a policy names.
 
         Args:
-            exchange: To change. One whose arguments name an alternate exchange stays as it is.
-            name: Need not exist; None for none.
+            exchange: The exchange to change. An alternate exchange in its arguments takes precedence.
+            name: Name of the alternate exchange, which need not exist; None for none.
         """
         alternate = exchange.declared_alternate
         exchange.alternate = name if alternate is None else alternate
@@ -170,12 +168,12 @@ class Topology:
     # -- queues -------------------------------------------------------------------------------------------
 
     def add_queue(self, queue: QueueDestination) -> None:
-        """Let messages reach a new queue."""
+        """Add a queue, so that messages can be routed to it."""
         self.queues[queue.name] = queue
         self.generation += 1
 
     def remove_queue(self, queue: QueueDestination) -> None:
-        """Forget a queue and its bindings, and auto-delete exchanges that lose their last binding by it."""
+        """Remove a queue and its bindings; auto-delete exchanges that lose their last binding are deleted."""
         del self.queues[queue.name]
         self.generation += 1
         self._delete_exchanges(self._drop(self.bindings_of(queue)))
@@ -183,19 +181,19 @@ class Topology:
     # -- bindings -----------------------------------------------------------------------------------------
 
     def bindings_of(self, destination: Destination) -> Collection[Binding]:
-        """The bindings that lead to a queue or an exchange, without a queue's implicit one."""
+        """Return the bindings to a queue or an exchange, without the implicit one of a queue."""
         return tuple(self._bindings_to.get(destination, {}).values())
 
     def bind(self, source: Exchange, destination: Destination, key: str, arguments: FieldTable) -> bool:
-        """Bind a destination to a source; both exist.
+        """Bind an existing destination to an existing source.
 
         Args:
-            source: Where messages come from.
-            destination: Where they go to.
+            source: The source exchange.
+            destination: The destination queue or exchange.
             key: Routing key or pattern.
-            arguments: As they came.
+            arguments: Arguments as received.
         Returns:
-            False if that binding is there already.
+            False if the binding exists already.
         Raises:
             ChannelFault: ACCESS_REFUSED (403) for the default exchange; PRECONDITION_FAILED (406) for arguments
                 that the source's type does not accept.
@@ -210,15 +208,15 @@ class Topology:
         return True
 
     def unbind(self, source: Exchange, destination: Destination, key: str, arguments: FieldTable) -> bool:
-        """Undo a binding; an auto-delete source that loses its last one goes.
+        """Remove a binding; an auto-delete source that loses its last binding is deleted.
 
         Args:
-            source: As it was bound, like the others.
-            destination: The same.
-            key: The same.
-            arguments: The same; their order is free.
+            source: The source exchange.
+            destination: The destination queue or exchange.
+            key: Routing key or pattern of the binding.
+            arguments: Arguments of the binding, in any order.
         Returns:
-            False if there is no such binding.
+            False if the binding does not exist.
         Raises:
             ChannelFault: ACCESS_REFUSED (403) for the default exchange.
         """
@@ -230,7 +228,7 @@ class Topology:
         self._delete_exchanges(self._drop([binding]))
         return True
 
-    # -- inside -------------------------------------------------------------------------------------------
+    # -- internal -----------------------------------------------------------------------------------------
 
     def _refuse_default_ends(self, source: Exchange, destination: Destination) -> None:
         self.refuse_default(source.name)
@@ -248,7 +246,7 @@ class Topology:
             )
 
     def _drop(self, bindings: Iterable[Binding]) -> list[Exchange]:
-        """Take existing bindings away; return the auto-delete exchanges that have none left."""
+        """Remove existing bindings; return the auto-delete exchanges that have none left."""
         sources: dict[Exchange, None] = {}
         for binding in bindings:
             binding.source.unbind(binding)
@@ -262,7 +260,7 @@ class Topology:
         return [source for source in sources if source.auto_delete and not source.bindings]
 
     def _delete_exchanges(self, exchanges: Iterable[Exchange]) -> None:
-        """Delete exchanges, then the auto-delete ones that were bound to nothing but them, and so on."""
+        """Delete exchanges, then auto-delete exchanges that lost their last binding, and so on."""
         waiting = list(exchanges)
         while waiting:
             exchange = waiting.pop()

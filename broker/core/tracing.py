@@ -1,4 +1,4 @@
-"""The firehose: copies of all that is published and delivered in a virtual host, for those who look for a fault.
+"""The firehose: copies all published and delivered messages of a virtual host to its trace exchange.
 
 Source: https://www.rabbitmq.com/docs/firehose, and RabbitMQ 3.10.8 observed.
 """
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from leveret.broker.core.queues.queue import Queue
     from leveret.broker.core.vhost import VirtualHost
 
-#: The exchange that copies are published to; every virtual host has it.
+#: The predeclared exchange that copies are published to.
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
 _TRACE_ROUTE: Final = encode_shortstr(TRACE_EXCHANGE)
 _INT32_MAX: Final = 2**31 - 1
 
 
 class Origin(NamedTuple):
-    """Who publishes or takes a message.
+    """The publisher or consumer of a message.
 
     Args:
         connection: Name of the connection.
         channel: Number of the channel.
-        user: Who is logged in there.
+        user: Name of the user.
     """
 
     connection: str
@@ -44,17 +44,16 @@ class Origin(NamedTuple):
 
 
 class Tracer:
-    """Copies messages of one virtual host to its trace exchange, as long as tracing is on.
+    """Copies messages of one virtual host to its trace exchange while tracing is on.
 
-    A copy has the body of the message, and says in its headers all that is known of it. Copies themselves are not
-    traced, and are transient.
+    A copy has the body of the message; its headers describe the original. Copies are transient and not traced.
 
     Args:
         vhost: The virtual host.
         node_name: The name of the node.
 
     Attributes:
-        scheduled: Whether deliver() is due at the end of the turn; kept by Turn.
+        scheduled: Whether deliver() is scheduled for the end of the turn; set by Turn.
     """
 
     def __init__(self, vhost: VirtualHost, node_name: str) -> None:
@@ -64,42 +63,44 @@ class Tracer:
         self.scheduled = False
 
     def published(self, origin: Origin, messages: Sequence[Message], queues: Iterable[Queue]) -> None:
-        """Copy messages that have been published, with the routing key ``publish.EXCHANGE``.
+        """Copy published messages, with the routing key ``publish.EXCHANGE``.
 
         Args:
-            origin: Who publishes.
-            messages: With one envelope and of one size.
-            queues: Where they go.
+            origin: The publisher.
+            messages: Messages with one envelope and of one size.
+            queues: Queues that they are routed to.
         """
-        # What was delivered before is told before.
+        # Keep the order: pending copies of earlier deliveries are published first.
         self.deliver()
         exchange, _ = published_to(messages[0].envelope)
         routed = tuple(longstr(name) for name in sorted(queue.name for queue in queues))
-        self._copy(f"publish.{exchange}", messages, (*self._whence(origin), ("routed_queues", FieldValue("A", routed))))
+        self._copy(
+            f"publish.{exchange}", messages, (*self._origin_headers(origin), ("routed_queues", FieldValue("A", routed)))
+        )
 
     def delivered(self, origin: Origin, queue_name: str, entries: Sequence[Entry]) -> None:
-        """Copy messages that have been delivered or got, with the routing key ``deliver.QUEUE``, soon.
+        """Schedule copies of delivered messages, with the routing key ``deliver.QUEUE``.
 
-        Not at once: the queue is still at it, and the copies may be for that very queue.
+        They are published later, because the queue is still delivering, and copies may be routed to the same queue.
 
         Args:
-            origin: Who gets them.
-            queue_name: Whence they come.
+            origin: The consumer.
+            queue_name: Name of the queue.
             entries: The messages.
         """
         self._waiting.append((queue_name, origin, entries))
         self._vhost.turn.deliver_later(self)
 
     def deliver(self) -> None:
-        """Publish the copies that wait."""
+        """Publish the pending copies of deliveries."""
         waiting, self._waiting = self._waiting, []
         for queue_name, origin, entries in waiting:
             runs = groupby(entries, key=lambda entry: (id(entry[1].envelope), len(entry[1].body), entry[2]))
             for (_, _, redelivered), run in runs:
-                about = (("redelivered", FieldValue("I", int(redelivered))), *self._whence(origin))
+                about = (("redelivered", FieldValue("I", int(redelivered))), *self._origin_headers(origin))
                 self._copy(f"deliver.{queue_name}", [entry[1] for entry in run], about)
 
-    def _whence(self, origin: Origin) -> FieldTable:
+    def _origin_headers(self, origin: Origin) -> FieldTable:
         return (
             ("vhost", longstr(self._vhost.name)),
             ("connection", longstr(origin.connection)),
@@ -126,7 +127,7 @@ class Tracer:
 
 
 def _describe(envelope: Envelope) -> FieldTable:
-    """What a message says: where it was published, its routing keys, its properties."""
+    """Return headers that describe a message: its exchange, routing keys and properties."""
     read = Properties(envelope.header)
     exchange, key = published_to(envelope)
     keys = (key, *read_extra_keys(read.headers(), "CC"), *envelope.blind_keys)
@@ -138,7 +139,7 @@ def _describe(envelope: Envelope) -> FieldTable:
 
 
 def _property_table(present: dict[str, Any]) -> FieldTable:
-    """Properties as a table: the last one of the wire first, whole numbers as signed 32-bit ones."""
+    """Convert properties to a table: in reverse wire order, with integers as signed 32-bit ones where they fit."""
     entries: list[tuple[str, FieldValue]] = []
     for _, name in reversed(FLAGS):
         if name not in present:
@@ -147,7 +148,7 @@ def _property_table(present: dict[str, Any]) -> FieldTable:
         if name == "headers":
             entries.append((name, FieldValue("F", normalize(value))))
         elif isinstance(value, int):
-            # RabbitMQ cuts off what does not fit.
+            # RabbitMQ truncates larger values.
             entries.append((name, FieldValue("I" if value <= _INT32_MAX else "l", value % 2**63)))
         else:
             entries.append((name, longstr(value)))

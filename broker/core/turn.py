@@ -12,23 +12,23 @@ log = logging.getLogger("leveret.turn")
 
 
 class Delivering(Protocol):
-    """A queue that may have something to deliver.
+    """A queue that may have messages to deliver.
 
     Attributes:
-        scheduled: Whether it waits for the end of the turn; the turn resets it.
+        scheduled: Whether it is scheduled for the end of the turn; reset by Turn.
     """
 
     scheduled: bool
 
     def deliver(self) -> None:
-        """Hand ready messages to consumers that can take them."""
+        """Deliver ready messages to consumers with credit."""
 
 
 class Flushing(Protocol):
-    """A connection that has something to send.
+    """A connection that has output to send.
 
     Attributes:
-        scheduled: Whether it waits for the end of the turn; the turn resets it.
+        scheduled: Whether it is scheduled for the end of the turn; reset by Turn.
     """
 
     scheduled: bool
@@ -38,14 +38,14 @@ class Flushing(Protocol):
 
 
 class Turn:
-    """Collects queues and connections that have work, and does it in one callback.
+    """Collects queues and connections with work, and processes them in one callback.
 
-    Queues deliver before connections write, so that what a turn read is answered in the same turn.
+    Queues deliver before connections write, so that input is answered in the same turn.
 
     Args:
-        call_soon: The loop's call_soon, or a stand-in that runs the callback later.
-        before_writing: Called before connections write: what they tell their clients must be durable by then.
-        clock: Microseconds, for slices of time; without one they are never over.
+        call_soon: The loop's call_soon.
+        before_writing: Called between deliveries and writes, to make durable what connections confirm to clients.
+        clock: Monotonic time in microseconds, for time slices; by default they are never over.
     """
 
     __slots__ = (
@@ -61,27 +61,27 @@ class Turn:
         self._call_soon = call_soon
         self._before_writing = before_writing
         self._clock = clock
-        #: That of the turn which ends now.
+        #: The time slice of the current end of a turn.
         self._slice: TimeSlice | None = None
         self._queues: list[Delivering] = []
         self._connections: list[Flushing] = []
         self._pending = False
-        #: Another turn has been asked for while this one ends.
+        #: Whether end_later() was called while the turn ends.
         self._again = False
 
     def slice(self) -> TimeSlice:
-        """The time for what can be left to the next turn: while a turn ends, all its queues share one slice."""
+        """Return the time slice for work that can be continued later; at the end of a turn all queues share one."""
         return self._slice or TimeSlice(self._clock)
 
     def end_later(self) -> None:
-        """Have a turn end soon: there is something to be made durable."""
+        """Schedule the end of a turn, to make changes durable."""
         self._again = True
         if not self._pending:
             self._pending = True
             self._call_soon(self.end)
 
     def deliver_later(self, queue: Delivering) -> None:
-        """Let a queue deliver at the end of this turn."""
+        """Schedule a queue to deliver at the end of this turn."""
         if not queue.scheduled:
             queue.scheduled = True
             self._queues.append(queue)
@@ -90,7 +90,7 @@ class Turn:
                 self._call_soon(self.end)
 
     def flush_later(self, connection: Flushing) -> None:
-        """Let a connection write at the end of this turn."""
+        """Schedule a connection to write at the end of this turn."""
         if not connection.scheduled:
             connection.scheduled = True
             self._connections.append(connection)
@@ -99,9 +99,9 @@ class Turn:
                 self._call_soon(self.end)
 
     def end(self) -> None:
-        """Deliver and write. What this itself makes queues deliver is left to the next turn.
+        """Deliver and write. Deliveries that this triggers are left to the next turn.
 
-        One that fails must not hold up the others: it is a mistake of ours, and logged as such.
+        An exception of one queue or connection is logged as an internal error and does not affect the others.
         """
         queues, self._queues = self._queues, []
         self._slice = TimeSlice(self._clock)
@@ -112,12 +112,12 @@ class Turn:
             except Exception:
                 log.exception("internal error while a queue delivered")
         self._slice = None
-        # What asked for it until now is done here.
+        # Calls of end_later() until now are served by this turn.
         self._again = False
         try:
             self._before_writing()
         except Exception:
-            log.exception("internal error while the turn was made durable")
+            log.exception("internal error while a turn was made durable")
         connections, self._connections = self._connections, []
         for connection in connections:
             connection.scheduled = False

@@ -1,4 +1,4 @@
-"""Definitions that a start could not restore: they stay on disk, with their messages, until somebody deletes them."""
+"""Definitions that could not be restored at start: they remain on disk, with their messages, until deleted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Unrestored:
-    """What of one virtual host could not be restored.
+    """Definitions of one virtual host that could not be restored.
 
     Args:
-        vhost_name: The virtual host.
-        recorder: Its journal has the definitions.
-        storage: Has the messages of its queues.
+        vhost_name: Name of the virtual host.
+        recorder: Its journal contains the definitions.
+        storage: Stores the messages of the queues.
     """
 
     __slots__ = ("_reasons", "_recorder", "_storage", "_vhost_name")
@@ -28,11 +28,11 @@ class Unrestored:
         self._vhost_name = vhost_name
         self._recorder = recorder
         self._storage = storage
-        #: Why, by kind and key.
+        #: Reasons by kind and key.
         self._reasons: dict[tuple[str, Key], str] = {}
 
     def add(self, kind: str, key: Key, reason: str) -> None:
-        """Note a definition that stays as it is.
+        """Add a definition that could not be restored.
 
         Args:
             kind: Kind in the database, such as ``queue``.
@@ -42,11 +42,11 @@ class Unrestored:
         self._reasons[kind, key] = reason
 
     def refuse(self, kind: str, name: str) -> None:
-        """Refuse to declare again what is still on disk: its messages would be lost.
+        """Refuse to declare a queue or exchange that is still on disk, because its messages would be lost.
 
         Args:
             kind: ``queue`` or ``exchange``.
-            name: Its name.
+            name: Name of the queue or exchange.
         Raises:
             ChannelFault: NOT_FOUND (404), as for a queue that RabbitMQ knows and cannot reach.
         """
@@ -58,39 +58,39 @@ class Unrestored:
             )
 
     def has(self, kind: str, name: str) -> bool:
-        """Whether something of that name could not be restored."""
+        """Check whether a definition could not be restored."""
         return (kind, (self._vhost_name, name)) in self._reasons
 
     def delete(self, kind: str, name: str) -> bool:
-        """Delete what could not be restored, with its bindings and messages; return whether there was such a thing.
+        """Delete an unrestored definition with its bindings and messages; return whether it existed.
 
         Args:
             kind: ``queue``, ``exchange``, ``policy`` or ``operator_policy``.
-            name: Its name.
+            name: Name of the queue, exchange or policy.
         """
         if not self.has(kind, name):
             return False
         self._forget(kind, (self._vhost_name, name))
         if kind == "queue":
-            self._storage.delete_kept(self._vhost_name, name)
+            self._storage.delete_unrestored(self._vhost_name, name)
         self.delete_bindings(kind, name)
         return True
 
     def delete_bindings(self, kind: str, name: str) -> None:
-        """Delete the bindings that could not be restored of a queue or exchange that is deleted."""
+        """Delete the unrestored bindings of a queue or exchange that is deleted."""
         for each in list(self._bindings_of(kind, name)):
             self._forget("binding", each)
 
     def delete_all(self) -> None:
-        """Delete everything: the virtual host is deleted."""
+        """Delete all of them, because the virtual host is deleted."""
         for kind, key in list(self._reasons):
             self._forget(kind, key)
             if kind == "queue":
-                self._storage.delete_kept(*key[:2])
+                self._storage.delete_unrestored(*key[:2])
 
     def _bindings_of(self, kind: str, name: str) -> Iterator[Key]:
         for each, key in self._reasons:
-            # Of other length if it is not ours.
+            # A damaged key may have another length.
             if each == "binding" and len(key) == 6:
                 _, source, destination_type, destination, *_ = key
                 if (destination_type, destination) == (kind, name) or (kind == "exchange" and source == name):

@@ -1,4 +1,4 @@
-"""How many connections and channels each user has open."""
+"""Counts open connections and channels by user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 
 def count_down(counts: Counter[str], name: str) -> None:
-    """Count one less of a user; who has none is forgotten, as the names of users come and go."""
+    """Decrement the count of a user; counts of 0 are removed."""
     counts[name] -= 1
     if not counts[name]:
         del counts[name]

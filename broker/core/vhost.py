@@ -1,4 +1,4 @@
-"""A virtual host: exchanges, bindings and queues of its own."""
+"""Virtual hosts: each has its own exchanges, queues and bindings."""
 
 from __future__ import annotations
 
@@ -46,34 +46,35 @@ class ReplyReceiver(Protocol):
     """A channel that consumes from its direct reply-to pseudo-queue."""
 
     def deliver_reply(self, message: Message) -> None:
-        """Send it a reply."""
+        """Send a reply to the client."""
 
 
 class VirtualHost:
     """One virtual host.
 
     Args:
-        name: Its name.
-        turn: The turn its queues deliver in.
-        timers: The clock.
+        name: Name of the virtual host.
+        turn: Runs deliveries at the end of each turn.
+        timers: Clock and timers.
         trust_publishers: See DeadLetters.
-        storage: Where its queues keep their messages; in memory unless given.
+        storage: Stores the messages of queues; by default in memory.
 
     Attributes:
-        queues: By name.
-        policies: Its policies.
-        dead_letters: What becomes of messages that its queues drop.
-        recorder: Writes what is durable into a journal.
-        unrestored: What of it the start could not restore.
-        replies: Channels that consume direct replies, by the name that their requests carry.
-        max_connections: Connections allowed at once; None or a negative number for any number.
-        max_queues: Queues allowed at once; likewise.
-        metadata: What is said about it; Broker.set_metadata changes it.
-        tracer: Copies what is published and delivered; None while tracing is off.
-        connection_count: Connections open now.
-        statistics: What has happened in it.
-        deleted_queues: What queues had lost that have been deleted.
-        deleted_exchanges: Likewise.
+        queues: Queues by name.
+        policies: Policies and operator policies.
+        dead_letters: Republishes messages that queues drop.
+        recorder: Records durable definitions.
+        unrestored: Definitions that could not be restored at start.
+        replies: Channels that consume direct replies, by reply-to name.
+        max_connections: Limit of open connections; None or a negative number for no limit.
+        max_queues: Limit of queues, likewise.
+        has_limits: Whether limits have been set; RabbitMQ also lists them when the last one has been removed.
+        metadata: Description, tags and defaults; changed by Broker.set_metadata.
+        tracer: Copies published and delivered messages; None while tracing is off.
+        connection_count: Number of open connections.
+        statistics: Counters of the virtual host.
+        deleted_queues: Losses of deleted queues.
+        deleted_exchanges: Losses of deleted exchanges.
     """
 
     def __init__(
@@ -94,7 +95,6 @@ class VirtualHost:
         self.replies: dict[str, ReplyReceiver] = {}
         self.max_connections: int | None = None
         self.max_queues: int | None = None
-        # RabbitMQ goes on listing limits when the last one has been lifted.
         self.has_limits = False
         self.metadata = VirtualHostMetadata()
         self.tracer: Tracer | None = None
@@ -102,7 +102,7 @@ class VirtualHost:
         self.statistics = VirtualHostStatistics()
         self.deleted_queues = DeletedObjects(QueueCounters(), QueueCounters())
         self.deleted_exchanges = DeletedObjects(ExchangeCounters(), ExchangeCounters())
-        self.topology.on_exchange_deleted = self._note_exchange
+        self.topology.on_exchange_deleted = self._on_exchange_deleted
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self, trust_publishers)
         self.unrestored = Unrestored(name, self.recorder, self._storage)
@@ -111,12 +111,12 @@ class VirtualHost:
     # -- limits -------------------------------------------------------------------------------------------
 
     def set_limits(self, max_connections: int | None, max_queues: int | None) -> None:
-        """Set both limits; None and negative numbers are none."""
+        """Set both limits; None or a negative number means no limit."""
         self.max_connections, self.max_queues = max_connections, max_queues
         self.has_limits = True
 
     def clear_limits(self) -> None:
-        """Lift both limits, as if there had never been any."""
+        """Remove both limits, as if they had never been set."""
         self.set_limits(None, None)
         self.has_limits = False
 
@@ -126,7 +126,7 @@ class VirtualHost:
         """Find a queue that a connection may use.
 
         Args:
-            name: Its name.
+            name: Name of the queue.
             user: The connection.
         Raises:
             ChannelFault: NOT_FOUND (404); RESOURCE_LOCKED (405) if it is exclusive to another connection.
@@ -142,15 +142,15 @@ class VirtualHost:
         """Declare a queue: check an existing one for equivalence, or create it.
 
         Args:
-            declaration: What is asked for.
-            check_dead_letter_exchange: Raises if the user may not dead-letter to the exchange of that name;
-                only called when the queue is new.
+            declaration: Name, flags and arguments.
+            check_dead_letter_exchange: Raises if the user may not dead-letter to an exchange, by its name;
+                called for new queues only.
         Raises:
-            ChannelFault: RESOURCE_LOCKED (405), PRECONDITION_FAILED (406); NOT_FOUND (404) if it is on disk, but could
+            ChannelFault: RESOURCE_LOCKED (405), PRECONDITION_FAILED (406); NOT_FOUND (404) if it is on disk but could
                 not be restored.
         """
         temporary = declaration.auto_delete or declaration.owner is not None
-        arguments = self.metadata.complete(declaration.arguments, declaration.durable, temporary)
+        arguments = self.metadata.add_default_queue_type(declaration.arguments, declaration.durable, temporary)
         if arguments is not declaration.arguments:
             declaration = replace(declaration, arguments=arguments)
         self.statistics.queue_declared += 1
@@ -168,13 +168,13 @@ class VirtualHost:
         return self._create_queue(declaration)
 
     def restore_queue(self, declaration: QueueDeclaration, qid: int | None) -> None:
-        """Make a queue again that an earlier run has kept.
+        """Restore a durable queue.
 
         Args:
-            declaration: What it was declared as.
-            qid: Its number on disk; None if it was not there.
+            declaration: Its original declaration.
+            qid: Queue number on disk; None if it is unknown.
         Raises:
-            AmqpFault: It would be refused today.
+            AmqpFault: The declaration is no longer valid.
         """
         check_arguments(declaration, self.name, lambda _: None)
         try:
@@ -190,7 +190,7 @@ class VirtualHost:
     def declare_exchange(
         self, name: str, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: FieldTable
     ) -> None:
-        """Declare an exchange and put its policy in force.
+        """Declare an exchange and apply its policy.
 
         Raises:
             ChannelFault: See Topology.declare_exchange.
@@ -205,7 +205,7 @@ class VirtualHost:
             self.policies.apply_to_exchange(exchange)
 
     def delete_queue(self, queue: Queue) -> int:
-        """Delete a queue; return how many messages were ready in it."""
+        """Delete a queue; return its number of ready messages."""
         if queue.deleted:
             return 0
         del self.queues[queue.name]
@@ -214,16 +214,16 @@ class VirtualHost:
         self.topology.remove_queue(queue)
         self.recorder.queue_deleted(queue)
         self.unrestored.delete_bindings("queue", queue.name)
-        self.dead_letters.forget()
+        self.dead_letters.clear_cache()
         deleted = queue.delete()
         counters = queue.counters
         counters.deleted = deleted
         self.statistics.deleted(queue.queue_type, counters)
-        self.deleted_queues.note(queue.name, counters, self.timers.now() // 1_000_000, queue.owner is None)
+        self.deleted_queues.add(queue.name, counters, self.timers.now() // 1_000_000, queue.owner is None)
         return deleted
 
     def delete_queues_of(self, owner: object) -> None:
-        """Delete the exclusive queues of a connection that has ended: at once, unless they are very many."""
+        """Delete the exclusive queues of a closed connection, in time slices if there are very many."""
         self._delete_in_slices(deque(self._owned.pop(id(owner), ())))
 
     def _delete_in_slices(self, queues: deque[Queue]) -> None:
@@ -241,7 +241,7 @@ class VirtualHost:
             )
 
     def _create_queue(self, declaration: QueueDeclaration, qid: int | None = None) -> Queue:
-        # An exclusive queue cannot outlive its connection, so RabbitMQ makes it transient.
+        # RabbitMQ makes exclusive queues transient, because they are deleted with their connection.
         durable = declaration.durable and declaration.owner is None
         is_quorum = declaration.queue_type == "quorum"
         priorities = find(declaration.arguments, "x-max-priority")
@@ -265,8 +265,8 @@ class VirtualHost:
             self._owned.setdefault(id(queue.owner), {})[queue] = None
         return queue
 
-    def end(self) -> None:
-        """Delete everything in it. What is done to it later is written nowhere."""
+    def delete_contents(self) -> None:
+        """Delete all queues, policies, exchanges and bindings. Later changes are not recorded."""
         for queue in list(self.queues.values()):
             self.delete_queue(queue)
         for operator in (False, True):
@@ -274,13 +274,13 @@ class VirtualHost:
                 self.policies.clear(name, operator)
         self.topology.delete_all()
         self.unrestored.delete_all()
-        # A request may still hold it: what that declares must not come back with a virtual host of the same name.
+        # A pending request may still use it: its declarations must not appear in a later virtual host of the same name.
         self.recorder.journal = NoJournal()
 
-    def _note_exchange(self, exchange: Exchange) -> None:
+    def _on_exchange_deleted(self, exchange: Exchange) -> None:
         self.unrestored.delete_bindings("exchange", exchange.name)
-        self.deleted_exchanges.note(exchange.name, exchange.counters, self.timers.now() // 1_000_000)
+        self.deleted_exchanges.add(exchange.name, exchange.counters, self.timers.now() // 1_000_000)
 
     def dead_letter(self, batch: DeadLetterBatch) -> None:
-        """Publish messages to their queue's dead-letter exchange; it learns of each by dead_lettered()."""
+        """Publish messages to their queue's dead-letter exchange; Queue.dead_lettered() is called for each step."""
         self.dead_letters.publish(batch)

@@ -1,4 +1,4 @@
-"""What is said about a virtual host, beside what is in it."""
+"""Metadata of virtual hosts: description, tags, tracing and default queue type."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from leveret.protocol.field_table import FieldTable, find, longstr
 
 @dataclass(frozen=True, slots=True)
 class VirtualHostMetadata:
-    """Description and the like; a change makes a new object.
+    """Immutable metadata of a virtual host.
 
     Args:
-        description: For people.
-        tags: For people and their tools.
-        tracing: Whether what is published and delivered is copied to the trace exchange.
-        default_queue_type: What a durable queue is that names no type; None for classic.
+        description: A description for operators.
+        tags: Tags for operators and their tools.
+        tracing: Whether published and delivered messages are copied to the trace exchange.
+        default_queue_type: Type of durable queues that are declared without one; None for classic.
     """
 
     description: str = ""
@@ -27,13 +27,13 @@ class VirtualHostMetadata:
     tracing: bool = False
     default_queue_type: str | None = None
 
-    def complete(self, arguments: FieldTable, durable: bool, temporary: bool) -> FieldTable:
-        """Arguments of a queue declaration, with the default queue type where none is named.
+    def add_default_queue_type(self, arguments: FieldTable, durable: bool, temporary: bool) -> FieldTable:
+        """Return the arguments of a queue declaration, with the default queue type if they have none.
 
         Args:
-            arguments: As they came.
+            arguments: Arguments as received.
             durable: The durable bit.
-            temporary: The queue is exclusive or deletes itself, which only classic queues can.
+            temporary: Whether the queue is exclusive or auto-delete, which only classic queues can be.
         """
         default = self.default_queue_type
         if default is None or default == "classic" or not durable or temporary:
@@ -44,12 +44,12 @@ class VirtualHostMetadata:
 
 
 def metadata_to_json(metadata: VirtualHostMetadata) -> dict[str, Any]:
-    """Metadata as JSON can hold it."""
+    """Convert metadata to a JSON object."""
     return {**asdict(metadata), "tags": list(metadata.tags)}
 
 
 def metadata_from_json(document: Mapping[str, Any]) -> VirtualHostMetadata:
-    """What metadata_to_json() was given; what is missing is at its default."""
+    """Read metadata from metadata_to_json(); missing keys get their defaults."""
     return VirtualHostMetadata(
         document.get("description", ""),
         tuple(document.get("tags", ())),
@@ -59,10 +59,10 @@ def metadata_from_json(document: Mapping[str, Any]) -> VirtualHostMetadata:
 
 
 class InvalidMetadata(ValueError):
-    """A request for metadata that cannot be.
+    """Invalid metadata in a request.
 
     Args:
-        reason: What RabbitMQ answers, as JSON.
+        reason: RabbitMQ's answer, as JSON.
     """
 
     def __init__(self, reason: Any) -> None:
@@ -71,14 +71,14 @@ class InvalidMetadata(ValueError):
 
 
 def read_metadata(document: Mapping[str, Any], known: VirtualHostMetadata) -> VirtualHostMetadata:
-    """Read metadata out of a request or a definitions document.
+    """Read metadata from a request or a definitions document.
 
-    As in RabbitMQ a request replaces description and tags, also by nothing; tracing and the default queue type stay
-    as they are unless they are named. What stands in the object ``metadata`` counts where nothing stands outside.
+    As in RabbitMQ, description and tags are always replaced, and cleared if absent. Tracing and the default queue type
+    are kept if absent. Keys in the object ``metadata`` are used unless they are also outside of it.
 
     Args:
         document: The JSON object.
-        known: What there was.
+        known: The current metadata.
     Raises:
         InvalidMetadata: A value is wrong.
     """
@@ -90,7 +90,7 @@ def read_metadata(document: Mapping[str, Any], known: VirtualHostMetadata) -> Vi
         tracing = tracing == "true"
     if not isinstance(tracing, bool):
         raise InvalidMetadata(["not_boolean", tracing])
-    # 3.10.8 knows the key by a mistaken name only; its tools send the right one.
+    # 3.10.8 itself reads only a misspelled key; its tools send the right one.
     default = merged.get("default_queue_type", merged.get("defaultqueuetype", known.default_queue_type))
     if default in (None, "", "undefined"):
         default = None

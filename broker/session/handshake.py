@@ -144,7 +144,7 @@ class Handshake:
         accounts, from_loopback = connection.server.accounts, connection.peer_is_loopback
         if mechanism == _EXTERNAL:
             username = self._certified_user()
-            user = accounts.recognise(username, from_loopback)
+            user = accounts.authenticate_external(username, from_loopback)
         else:
             try:
                 username, password = MECHANISMS[mechanism](response)

@@ -179,7 +179,7 @@ def _publish_batch(channel: Channel, route: PublishRoute, messages: list[Message
             routed = True
     if not routed:
         _handle_unroutable(channel, messages, body_bytes, mandatory)
-        route.exchange.counters.lose(count, returned=mandatory)
+        route.exchange.counters.count_unroutable(count, returned=mandatory)
     if channel.confirms is not None:
         awaits_sync = _sync_needs(route, queues)[messages[0].envelope.persistent]
         _confirm(channel, queues, awaits_sync, count, count)
@@ -234,7 +234,7 @@ def _enqueue(
     if not routed:
         _handle_unroutable(channel, messages, body_bytes, mandatory)
         if not replies:
-            exchange.counters.lose(count, returned=mandatory)
+            exchange.counters.count_unroutable(count, returned=mandatory)
     return taken
 
 

@@ -1,4 +1,4 @@
-"""What all exchange types have in common."""
+"""Base class of all exchange types."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class Exchange(ABC):
-    """An exchange: knows the bindings that start at it, and which of them a message matches.
+    """An exchange with its bindings, which finds the destinations of a message.
 
-    A type is a subclass that names itself and keeps an index of its bindings; see ``registry``.
+    Each exchange type is a subclass with a type name and an index of its bindings; see ``registry``.
 
     Args:
-        vhost_name: Its virtual host.
-        name: Its name.
-        durable: Survives a restart.
-        auto_delete: Goes with the last binding that starts at it.
-        internal: Cannot be published to.
-        arguments: As declared.
+        vhost_name: Name of the virtual host.
+        name: Name of the exchange.
+        durable: Whether it survives a restart.
+        auto_delete: Whether it is deleted with its last binding as a source.
+        internal: Whether clients cannot publish to it.
+        arguments: Arguments of the declaration.
 
     Attributes:
-        type_name: What declarations call the type.
-        uses_headers: Whether message headers decide, so that routes cannot be remembered by routing key.
-        uses_keys: Whether routing keys decide: if not, a message with thousands of them is looked at once.
-        alternate: Name of the exchange that gets what no binding matches; None if there is none. It need not exist.
-            The argument sets it; Topology.set_alternate changes it.
-        bindings: Those that start here, by identity.
-        policy: The policy in force, if any.
-        counters: What has come and gone here.
+        type_name: Name of the type in declarations.
+        uses_headers: Whether routing depends on message headers, so that routes cannot be cached by routing key.
+        uses_keys: Whether routing depends on routing keys; if not, only one key of a message is evaluated.
+        alternate: Name of the alternate exchange, which need not exist; None if there is none. It is set by an argument
+            or by Topology.set_alternate.
+        bindings: Bindings of which it is the source, by identity.
+        policy: The policy in force; None if there is none.
+        counters: Counters of published and routed messages.
     """
 
     __slots__ = (
@@ -70,17 +70,17 @@ class Exchange(ABC):
 
     @property
     def declared_alternate(self) -> str | None:
-        """The alternate exchange of the arguments."""
+        """Name of the alternate exchange in the arguments; None if there is none."""
         field = find(self.arguments, "alternate-exchange")
         return as_text(field) if field is not None and field.kind == "S" else None
 
     def bind(self, binding: Binding) -> bool:
-        """Add a binding that starts here.
+        """Add a binding of which this exchange is the source.
 
         Returns:
-            False if it is there already.
+            False if it exists already.
         Raises:
-            ChannelFault: PRECONDITION_FAILED (406): the type does not accept its arguments.
+            ChannelFault: PRECONDITION_FAILED (406): the exchange type does not accept its arguments.
         """
         if binding.identity in self.bindings:
             return False
@@ -89,12 +89,12 @@ class Exchange(ABC):
         return True
 
     def unbind(self, binding: Binding) -> bool:
-        """Take a binding away.
+        """Remove a binding.
 
         Args:
-            binding: It, or one with the same identity.
+            binding: The binding, or one with the same identity.
         Returns:
-            False if there is no such binding.
+            False if it does not exist.
         """
         known = self.bindings.pop(binding.identity, None)
         if known is None:
@@ -104,24 +104,24 @@ class Exchange(ABC):
 
     @abstractmethod
     def _create_index(self) -> None:
-        """Set up what _add and _remove keep; part of construction."""
+        """Create the index that _add and _remove maintain; called by the constructor."""
 
     @abstractmethod
     def _add(self, binding: Binding) -> None:
-        """Index a new binding, or refuse it with a ChannelFault and change nothing."""
+        """Add a new binding to the index, or raise a ChannelFault without a change."""
 
     @abstractmethod
     def _remove(self, binding: Binding) -> None:
-        """Take a binding out of the index; it is the object that was added."""
+        """Remove a binding from the index; the object is the same that was added."""
 
     @abstractmethod
     def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:
-        """Where a message goes from here.
+        """Find the destinations of the bindings that a message matches.
 
         Args:
-            routing_key: One of the message's keys.
-            headers: The message's headers; empty is fine for types that do not use them.
+            routing_key: One of the message's routing keys.
+            headers: The message's headers; may be empty for types that do not use them.
         Returns:
-            Destinations of the bindings it matches; one that several bindings lead to may come several times. Where
-            finding them takes long, a None comes in between now and then: others may have their turn.
+            The destinations, possibly with duplicates. If the search takes long, it yields None now and then, so that
+            the caller can serve other clients.
         """

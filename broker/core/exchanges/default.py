@@ -1,4 +1,4 @@
-"""The default exchange: every queue is bound to it with its name, and nobody can change that."""
+"""The default exchange: every queue is implicitly bound to it by its name."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from leveret.protocol.field_table import FieldTable
 if TYPE_CHECKING:
     from leveret.broker.core.bindings import Binding, Destination, QueueDestination
 
-#: Its name.
+#: Name of the default exchange.
 DEFAULT_EXCHANGE = ""
 
 
 class DefaultExchange(Exchange):
-    """Sends a message to the queue that is named like its routing key. It has no bindings of its own.
+    """Routes a message to the queue whose name is the routing key. It has no explicit bindings.
 
     Args:
-        vhost_name: Its virtual host.
-        queues: The queues of that virtual host, by name; looked up at every message.
+        vhost_name: Name of the virtual host.
+        queues: The queues of the virtual host by name; must be kept up to date by the caller.
     Spec: AMQP 0-9-1 section 3.1.3.1.
     """
 
@@ -40,10 +40,10 @@ class DefaultExchange(Exchange):
         refuse_default(DEFAULT_EXCHANGE)
 
     def _remove(self, binding: Binding) -> None:
-        raise AssertionError("the default exchange takes no bindings, so none can go")
+        raise AssertionError("the default exchange has no bindings to remove")
 
     def destinations(self, routing_key: str, headers: FieldTable) -> Sequence[Destination]:
-        """The queue of that name, if there is one."""
+        """Return the queue whose name is the routing key, if it exists."""
         queue = self._queues.get(routing_key)
         return () if queue is None else (queue,)
 
@@ -52,7 +52,7 @@ def refuse_default(name: str) -> None:
     """Refuse to declare, delete, bind or unbind the default exchange.
 
     Args:
-        name: Of the exchange that this is to be done to.
+        name: Name of the exchange.
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """

@@ -1,4 +1,4 @@
-"""The direct exchange: the routing key is the binding's."""
+"""The direct exchange: routes by exact routing key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DirectExchange(Exchange):
-    """Sends a message to where its exact routing key is bound; the empty key is a key like any other.
+    """Routes a message by its exact routing key, which may be empty.
 
     Spec: AMQP 0-9-1 section 3.1.3.1.
     """
@@ -35,6 +35,6 @@ class DirectExchange(Exchange):
             del self._by_key[binding.routing_key]
 
     def destinations(self, routing_key: str, headers: FieldTable) -> Collection[Destination]:
-        """Destinations bound with exactly this key."""
+        """Return the destinations bound with exactly this key."""
         bound = self._by_key.get(routing_key)
         return tuple(bound.values()) if bound is not None else ()

@@ -1,4 +1,4 @@
-"""The fanout exchange: everything goes everywhere."""
+"""The fanout exchange: routes every message to all destinations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FanoutExchange(Exchange):
-    """Sends every message to every destination, whatever the routing key.
+    """Routes every message to all destinations and ignores the routing key.
 
     Spec: AMQP 0-9-1 section 3.1.3.2.
     """
@@ -22,7 +22,7 @@ class FanoutExchange(Exchange):
     type_name: ClassVar[str] = "fanout"
     uses_keys: ClassVar[bool] = False
 
-    # The bindings themselves are the index.
+    # No index is needed.
 
     def _create_index(self) -> None:
         pass
@@ -34,5 +34,5 @@ class FanoutExchange(Exchange):
         pass
 
     def destinations(self, routing_key: str, headers: FieldTable) -> list[Destination]:
-        """All destinations."""
+        """Return all destinations."""
         return [binding.destination for binding in self.bindings.values()]

@@ -1,4 +1,4 @@
-"""The headers exchange: bindings name headers and the values they want."""
+"""The headers exchange: routes by header values."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ if TYPE_CHECKING:
     from leveret.broker.core.bindings import Binding, BindingIdentity, Destination
 
 _ALL: Final = b"all"
-#: The forms of x-match, and whether they look at headers that start with ``x-``.
-_FORMS: Final = {_ALL: False, b"any": False, b"all-with-x": True, b"any-with-x": True}
+#: Values of x-match, and whether headers that start with ``x-`` are compared.
+_X_MATCH_VALUES: Final = {_ALL: False, b"any": False, b"all-with-x": True, b"any-with-x": True}
 
-#: Bindings that are looked at in one step.
+#: Bindings that are matched in one step.
 _STEP: Final = 500
 
-#: A header: its name, and how many of that name come before it in the table.
+#: Key of a header: its name, and the number of earlier headers of that name in the table.
 _Header: TypeAlias = tuple[str, int]
 
 
 class _Pattern:
-    """The arguments of a binding, made ready for matching.
+    """The arguments of a binding, prepared for matching.
 
     Args:
-        arguments: Of the binding; x-match has been checked.
-        destination: Of the binding.
+        arguments: Arguments of the binding, with a valid x-match.
+        destination: Destination of the binding.
     """
 
-    __slots__ = ("destination", "needs_all", "wanted")
+    __slots__ = ("destination", "needs_all", "required")
 
     def __init__(self, arguments: FieldTable, destination: Destination) -> None:
-        form = _match_form(arguments)
-        with_x = _FORMS[form]
+        x_match = _x_match(arguments)
+        with_x = _X_MATCH_VALUES[x_match]
         self.destination = destination
-        self.needs_all = form.startswith(_ALL)
-        #: Header and term; None where its presence is enough.
-        self.wanted: list[tuple[_Header, Term | None]] = [
+        self.needs_all = x_match.startswith(_ALL)
+        #: Headers and their terms; None if any value matches.
+        self.required: list[tuple[_Header, Term | None]] = [
             (header, None if field.kind == "V" else to_term(field))
             for header, field in _number(arguments)
             if header[0] != "x-match" and (with_x or not header[0].startswith("x-"))
         ]
 
     def matches(self, headers: Mapping[_Header, Term]) -> bool:
-        """Whether a message with these headers matches."""
-        for header, term in self.wanted:
+        """Check whether a message with these headers matches."""
+        for header, term in self.required:
             present = headers.get(header)
-            fits = present is not None and (term is None or term == present)
-            if fits is not self.needs_all:
-                return fits
+            is_match = present is not None and (term is None or term == present)
+            if is_match is not self.needs_all:
+                return is_match
         return self.needs_all
 
 
 class HeadersExchange(Exchange):
-    """Sends a message to where its headers are what the binding wants.
+    """Routes a message by comparing its headers to the arguments of bindings.
 
-    The argument x-match says whether all wanted headers must fit (``all``, the default) or one is enough (``any``);
-    arguments that start with ``x-`` count in the forms ``all-with-x`` and ``any-with-x`` only. Numbers fit by value;
-    a void argument wants any value. Where a name stands several times, occurrences are compared in their order.
+    With x-match ``all``, the default, all arguments must match a header, with ``any`` one is enough. Arguments that
+    start with ``x-`` are ignored, except with ``all-with-x`` and ``any-with-x``. Numbers are compared by value, and a
+    void argument matches any value. Duplicate names are compared in their order.
 
     Spec: AMQP 0-9-1 section 3.1.3.4; the forms with x are RabbitMQ extensions.
     """
@@ -76,23 +76,23 @@ class HeadersExchange(Exchange):
         self._patterns: dict[BindingIdentity, _Pattern] = {}
 
     def _add(self, binding: Binding) -> None:
-        _check_match_form(binding.arguments)
+        _check_x_match(binding.arguments)
         self._patterns[binding.identity] = _Pattern(binding.arguments, binding.destination)
 
     def _remove(self, binding: Binding) -> None:
         del self._patterns[binding.identity]
 
     def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:
-        """Destinations whose arguments the headers fit."""
+        """Find the destinations whose arguments match the headers."""
         present = {header: to_term(field) for header, field in _number(headers)}
         patterns = list(self._patterns.values())
         if len(patterns) <= _STEP:
             return [pattern.destination for pattern in patterns if pattern.matches(present)]
-        return _match_slowly(patterns, present)
+        return _match_in_steps(patterns, present)
 
 
-def _match_slowly(patterns: Sequence[_Pattern], present: Mapping[_Header, Term]) -> Iterator[Destination | None]:
-    """The destinations of very many bindings, with a None after each step."""
+def _match_in_steps(patterns: Sequence[_Pattern], present: Mapping[_Header, Term]) -> Iterator[Destination | None]:
+    """Yield the destinations of very many bindings, with a None after each step."""
     for start in range(0, len(patterns), _STEP):
         for pattern in patterns[start : start + _STEP]:
             if pattern.matches(present):
@@ -100,14 +100,14 @@ def _match_slowly(patterns: Sequence[_Pattern], present: Mapping[_Header, Term])
         yield None
 
 
-def _match_form(arguments: FieldTable) -> bytes:
+def _x_match(arguments: FieldTable) -> bytes:
     field = find(arguments, "x-match")
     form: bytes = _ALL if field is None else field.value
     return form
 
 
-def _check_match_form(arguments: FieldTable) -> None:
-    """Refuse an x-match that is none of the four forms.
+def _check_x_match(arguments: FieldTable) -> None:
+    """Validate the x-match argument.
 
     Raises:
         ChannelFault: PRECONDITION_FAILED (406).
@@ -119,14 +119,14 @@ def _check_match_form(arguments: FieldTable) -> None:
         raise precondition_failed(
             f"Invalid x-match field type {TYPE_NAMES[field.kind]} (value {format_value(field)}); expected longstr"
         )
-    if field.value not in _FORMS:
+    if field.value not in _X_MATCH_VALUES:
         raise precondition_failed(
             f"Invalid x-match field value {format_value(field)}; expected all, any, all-with-x, or any-with-x"
         )
 
 
 def _number(table: FieldTable) -> Iterator[tuple[_Header, FieldValue]]:
-    """Tell entries of the same name apart."""
+    """Yield the entries of a table, with keys that distinguish duplicate names."""
     counts: dict[str, int] = {}
     for key, field in table:
         count = counts.get(key, 0)

@@ -1,4 +1,4 @@
-"""The exchange types there are. A new type is a file in this folder and a row here."""
+"""Registry of exchange types. A new type needs a file in this folder and a row here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leveret.broker.core.exchanges.headers import HeadersExchange
 from leveret.broker.core.exchanges.topic import TopicExchange
 from leveret.protocol.faults import ConnectionFault, ReplyCode, precondition_failed
 
-#: Words that RabbitMQ knows, though not as an exchange type: it says ``invalid`` instead of ``unknown`` for them.
+#: Words that exist as atoms in RabbitMQ but are not exchange types: its error text is ``invalid``, not ``unknown``.
 _OTHER_WORDS: Final = frozenset(
     (
         *("", "all", "amqp", "classic", "consistent", "default", "durable", "exchange", "exchanges", "false"),
@@ -21,22 +21,22 @@ _OTHER_WORDS: Final = frozenset(
     )
 )
 
-#: The type that RabbitMQ's federation wants on the broker that it gets messages from. It takes a fanout exchange
-#: instead where the type is refused as 3.10 refuses it, and does not come about where it is refused in another way.
+#: The type that RabbitMQ's federation declares on the upstream broker. If it is refused exactly as by RabbitMQ 3.10,
+#: federation uses a fanout exchange instead; after any other error it does not start.
 _FEDERATION_TYPE: Final = "x-federation-upstream"
 
 
 def index_types(types: Iterable[type[Exchange]]) -> dict[str, type[Exchange]]:
-    """Exchange types by name.
+    """Return exchange types by name.
 
     Raises:
-        ValueError: Two have the same name.
+        ValueError: Two types have the same name.
     """
     index: dict[str, type[Exchange]] = {}
     for exchange_type in types:
         name = exchange_type.type_name
         if name in index:
-            raise ValueError(f"exchange type {name!r} is there twice: {index[name]}, {exchange_type}")
+            raise ValueError(f"exchange type {name!r} is registered twice: {index[name]}, {exchange_type}")
         index[name] = exchange_type
     return index
 
@@ -65,6 +65,6 @@ def check_exchange_type(type_name: str) -> None:
 
 
 def unknown_type_text(type_name: str) -> str:
-    """What RabbitMQ says of an exchange type that does not exist."""
-    judgement = "invalid" if type_name in _OTHER_WORDS else "unknown"
-    return f"{judgement} exchange type '{type_name}'"
+    """Return RabbitMQ's error text for an exchange type that does not exist."""
+    adjective = "invalid" if type_name in _OTHER_WORDS else "unknown"
+    return f"{adjective} exchange type '{type_name}'"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from leveret.broker.core.stats.losses import LosingCounters
+from leveret.broker.core.stats.losses import LossCounters
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from leveret.storage.interface import Entry
 
@@ -14,7 +14,7 @@ from leveret.storage.interface import Entry
 _CAPACITY_WEIGHT: Final = 0.5
 
 
-class QueueCounters(LosingCounters):
+class QueueCounters(LossCounters):
     """Message counters of one queue. All except capacity only increase.
 
     Attributes:

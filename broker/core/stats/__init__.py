@@ -1,1 +1,1 @@
-"""What has happened in the broker, as numbers: counted as it happens, sampled every few seconds."""
+"""Statistics: counters, samples every few seconds, and their histories."""

@@ -1,28 +1,29 @@
-"""Counters of channels, exchanges and connections. They only grow, by one addition a batch of messages."""
+"""Counters of channels, exchanges and connections. They only grow, with one addition per batch of messages."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from leveret.broker.core.stats.followed import Followed
-from leveret.broker.core.stats.losses import LosingCounters
+from leveret.broker.core.stats.losses import LossCounters
+from leveret.broker.core.stats.sampled_counters import SampledCounters
 
 
-class ChannelCounters(Followed):
-    """What has happened on a channel; the names are those of the HTTP API.
+class ChannelCounters(SampledCounters):
+    """Counters of a channel; the names are those of the HTTP API.
 
     Attributes:
         publish: Messages published; those in confirm mode also count as publish_confirm.
-        confirm: Of these, confirmed.
-        return_unroutable: Sent back because no queue took them.
-        drop_unroutable: Dropped because no queue took them.
-        deliver: Delivered to consumers that acknowledge.
-        deliver_no_ack: Delivered to consumers that do not.
-        get: Got, to be acknowledged.
-        get_no_ack: Got without that.
-        get_empty: Gets of an empty queue.
-        redeliver: Of delivered and got, those that had been delivered before.
-        ack: Acknowledged.
+        publish_confirm: Messages published in confirm mode.
+        confirm: Messages confirmed.
+        return_unroutable: Unroutable messages returned.
+        drop_unroutable: Unroutable messages dropped.
+        deliver: Messages delivered to consumers that acknowledge.
+        deliver_no_ack: Messages delivered to consumers that do not acknowledge.
+        get: Messages fetched by basic.get, to be acknowledged.
+        get_no_ack: Messages fetched by basic.get without acknowledgement.
+        get_empty: Calls of basic.get on an empty queue.
+        redeliver: Delivered or fetched messages that had been delivered before.
+        ack: Messages acknowledged.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = (
@@ -57,7 +58,7 @@ class ChannelCounters(Followed):
         self.ack = 0
 
     def row(self) -> tuple[int, ...]:
-        """The numbers, by FIELDS."""
+        """Return the numbers, by FIELDS."""
         return (
             self.publish,
             self.confirm,
@@ -73,19 +74,19 @@ class ChannelCounters(Followed):
         )
 
     def absorb(self, other: ChannelCounters) -> None:
-        """Add those of a channel that has gone."""
+        """Add the counters of a closed channel."""
         for field in (*self.FIELDS, "publish_confirm"):
             setattr(self, field, getattr(self, field) + getattr(other, field))
 
 
-class ExchangeCounters(LosingCounters):
-    """What has happened at an exchange.
+class ExchangeCounters(LossCounters):
+    """Counters of an exchange.
 
     Attributes:
         publish_in: Messages published to it.
-        publish_out: Messages it has handed to queues, once a queue.
-        drop_unroutable: Of those published, dropped because no queue took them.
-        return_unroutable: Sent back to the publisher for that.
+        publish_out: Messages routed to queues, counted once per queue.
+        drop_unroutable: Unroutable messages dropped.
+        return_unroutable: Unroutable messages returned to the publisher.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("publish_in", "publish_out")
@@ -101,27 +102,27 @@ class ExchangeCounters(LosingCounters):
         self.return_unroutable = 0
 
     def row(self) -> tuple[int, ...]:
-        """The numbers, by FIELDS."""
+        """Return the numbers, by FIELDS."""
         return self.publish_in, self.publish_out
 
     @property
     def has_losses(self) -> bool:
-        """Whether it has lost anything."""
+        """Whether it has lost messages."""
         return bool(self.drop_unroutable or self.return_unroutable or self.earlier)
 
     def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
-        """The losses of this run, by LOSS_FIELDS."""
+        """Return the losses since the start, by LOSS_FIELDS."""
         return self.drop_unroutable + self.return_unroutable, self.drop_unroutable, self.return_unroutable
 
-    def lose(self, count: int, returned: bool) -> None:
-        """Count messages that no queue has taken."""
+    def count_unroutable(self, count: int, returned: bool) -> None:
+        """Count unroutable messages."""
         if returned:
             self.return_unroutable += count
         else:
             self.drop_unroutable += count
 
     def absorb(self, other: ExchangeCounters) -> None:
-        """Add those of an exchange that has gone."""
+        """Add the counters of a deleted exchange."""
         self.publish_in += other.publish_in
         self.publish_out += other.publish_out
         self.drop_unroutable += other.drop_unroutable
@@ -129,14 +130,14 @@ class ExchangeCounters(LosingCounters):
         self.add_earlier(other.earlier)
 
 
-class ConnectionCounters(Followed):
-    """What has gone over a connection.
+class ConnectionCounters(SampledCounters):
+    """Counters of a connection.
 
     Attributes:
         recv_oct: Bytes read.
-        recv_cnt: Reads.
+        recv_cnt: Number of reads.
         send_oct: Bytes written.
-        send_cnt: Writes.
+        send_cnt: Number of writes.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("recv_oct", "send_oct")
@@ -151,11 +152,11 @@ class ConnectionCounters(Followed):
         self.send_cnt = 0
 
     def row(self) -> tuple[int, ...]:
-        """The numbers, by FIELDS."""
+        """Return the numbers, by FIELDS."""
         return self.recv_oct, self.send_oct
 
     def absorb(self, other: ConnectionCounters) -> None:
-        """Add those of a connection that has gone."""
+        """Add the counters of a closed connection."""
         self.recv_oct += other.recv_oct
         self.recv_cnt += other.recv_cnt
         self.send_oct += other.send_oct

@@ -1,7 +1,7 @@
-"""How a few numbers have changed over time.
+"""History of counters: samples in several resolutions.
 
-A row is kept only where a number has changed, so that what stands still takes no room. RabbitMQ's retention: samples
-every 5 s for ten minutes, every minute for an hour, and for the broker as a whole coarser ones for a day.
+A row is stored only if a number has changed, so that idle objects need no memory. The retention is RabbitMQ's: samples
+every 5 s for ten minutes, every minute for an hour, and for the whole broker coarser ones for a day.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ STEP: Final = 5
 
 
 class Retention(NamedTuple):
-    """One level of detail.
+    """Retention of one level of detail.
 
     Args:
-        step: Seconds between its samples.
-        age: Seconds that they reach back.
+        step: Seconds between samples.
+        age: Age of the oldest sample in seconds.
     """
 
     step: int
     age: int
 
 
-#: Of single queues, channels and so on.
+#: Retention of single queues, channels and so on.
 BASIC: Final = (Retention(STEP, 600), Retention(60, 3600))
-#: Of the broker and its virtual hosts.
+#: Retention of the broker and its virtual hosts.
 GLOBAL: Final = (*BASIC, Retention(600, 28_800), Retention(1800, 86_400))
-#: Enough for rates, for objects beyond the number that samples are kept of.
+#: Enough for rates, for objects above the limit of detailed histories.
 RATES_ONLY: Final = (Retention(STEP, STEP),)
-#: Of what queues and exchanges have lost: "since this morning" has to be answered; and of those beyond the number.
+#: Retention of losses of queues and exchanges: detailed, and for objects above the limit.
 LOSSES: Final = GLOBAL
 LOSSES_SPARSE: Final = (Retention(STEP, STEP), Retention(1800, 86_400))
 
 
-class Start(NamedTuple):
-    """Where a window of time begins.
+class WindowStart(NamedTuple):
+    """Begin of a time window.
 
     Args:
-        row: What the numbers were then.
-        time: When that is, in seconds since 1970.
-        step: How exact it is, in seconds.
+        row: The numbers at that time.
+        time: Seconds since 1970.
+        step: Resolution in seconds.
     """
 
     row: Sequence[int]
@@ -53,11 +53,11 @@ class Start(NamedTuple):
 
 
 class _Level:
-    """The rows of one level, oldest first: for each a time, and what the numbers were then.
+    """The rows of one level, oldest first, with their times.
 
     Args:
-        retention: What is kept.
-        width: Numbers in a row.
+        retention: Resolution and age of the rows.
+        width: Numbers per row.
     """
 
     __slots__ = ("_has_forgotten", "_limit", "_rows", "_step", "_times", "_width")
@@ -71,14 +71,14 @@ class _Level:
         self._has_forgotten = False
 
     def add(self, at: int, row: Sequence[int]) -> None:
-        """Keep what the numbers are, as a sample of the next full step."""
+        """Add a sample for the next full step."""
         at = -(-at // self._step) * self._step
         if self._times and self._times[-1] == at:
             self._rows[-self._width :] = array("q", row)
             return
         self._times.append(at)
         self._rows.extend(row)
-        # Taking rows off the front moves all others: a few at a time.
+        # Removing rows at the front moves all others, so several are removed at once.
         excess = len(self._times) - self._limit
         if excess > self._limit // 4:
             del self._times[:excess]
@@ -86,19 +86,19 @@ class _Level:
             self._has_forgotten = True
 
     def newest(self) -> Sequence[int]:
-        """The newest row; empty if there is none."""
+        """Return the newest row; empty if there is none."""
         return self._rows[-self._width :]
 
     def last(self) -> int:
-        """The time of the newest row."""
+        """Return the time of the newest row."""
         return self._times[-1]
 
     def dump(self) -> list[Any]:
-        """All of it, for JSON."""
+        """Return all rows for JSON."""
         return [self._has_forgotten, self._times.tolist(), self._rows.tolist()]
 
     def load(self, dumped: Sequence[Any]) -> None:
-        """Take the place of what was dumped."""
+        """Replace all rows by those of dump()."""
         forgotten, times, rows = dumped
         if len(rows) != len(times) * self._width:
             raise ValueError("the rows of a history have another width")
@@ -106,7 +106,7 @@ class _Level:
         self._times, self._rows = array("q", times), array("q", rows)
 
     def at(self, time: int) -> Sequence[int] | None:
-        """What the numbers were at a time, as far as that is known; None before the first row there ever was."""
+        """Return the numbers at a time, or the oldest known ones; None before the first row that was ever added."""
         place = bisect_right(self._times, time) - 1
         if place < 0 and self._has_forgotten:
             place = 0
@@ -114,11 +114,11 @@ class _Level:
 
 
 class History:
-    """Samples of some numbers.
+    """Samples of several numbers.
 
     Args:
-        width: How many numbers.
-        retention: What is kept, finest level first.
+        width: Number of values per sample.
+        retention: Levels of detail, finest first.
     """
 
     __slots__ = ("_levels", "_retention", "_zeros")
@@ -130,31 +130,31 @@ class History:
 
     @property
     def is_detailed(self) -> bool:
-        """Whether it keeps more than the rates take."""
+        """Whether it keeps more than rates need."""
         return self._retention is not RATES_ONLY and self._retention is not LOSSES_SPARSE
 
     def add(self, at: int, row: Sequence[int]) -> None:
-        """Keep a sample that differs from the last one.
+        """Add a sample that differs from the last one.
 
         Args:
-            at: Seconds since 1970, a multiple of STEP; later than all before.
+            at: Seconds since 1970, a multiple of STEP; later than all earlier samples.
             row: The numbers.
         """
         for level in self._levels:
             level.add(at, row)
 
     def dump(self) -> list[Any]:
-        """All but the finest level, for JSON."""
+        """Return all levels but the finest, for JSON."""
         return [level.dump() for level in self._levels[1:]]
 
     def load(self, dumped: Sequence[Any], now: int) -> None:
-        """Take the place of one that was dumped, with the same retention.
+        """Restore the result of dump() of a history with the same retention.
 
         Args:
-            dumped: As dump() returned it.
-            now: Seconds since 1970; of the finest level only what the numbers were last is known, as of now.
+            dumped: The result of dump().
+            now: Seconds since 1970; the finest level begins at this time, with the newest numbers.
         Raises:
-            ValueError: It is of another form.
+            ValueError: It has another form.
         """
         if len(dumped) != len(self._levels) - 1:
             raise ValueError("a history has other levels")
@@ -163,10 +163,10 @@ class History:
         self._levels[0].add(now, self._levels[1].newest() or self._zeros)
 
     def rates(self, now: int) -> list[float]:
-        """Changes per second over the last step.
+        """Return the changes per second over the last step.
 
         Args:
-            now: When the last sample was due, in seconds since 1970.
+            now: Time of the last sample that was due, in seconds since 1970.
         """
         level = self._levels[0]
         if level.last() < now:
@@ -175,29 +175,29 @@ class History:
         return [(new[place] - old[place]) / STEP for place in range(len(new))]
 
     def samples(self, age: int, times: Sequence[int]) -> list[Sequence[int]]:
-        """What the numbers were at some times; 0 before the first sample.
+        """Return the numbers at several times; 0 before the first sample.
 
         Args:
-            age: Seconds that the oldest of them lies back; it chooses the level.
+            age: Age of the oldest time in seconds; it selects the level.
             times: Seconds since 1970.
         """
-        level = self._levels[self._choose(age)]
+        level = self._levels[self._level_for(age)]
         return [level.at(time) or self._zeros for time in times]
 
-    def start(self, now: int, age: int) -> Start:
-        """The numbers at the beginning of a window, which is at most one step earlier than asked for.
+    def start(self, now: int, age: int) -> WindowStart:
+        """Return the numbers at the begin of a time window, rounded down to a step.
 
         Args:
             now: Seconds since 1970.
-            age: Seconds that the window reaches back.
+            age: Length of the window in seconds.
         """
-        chosen = self._choose(age)
+        chosen = self._level_for(age)
         step = self._retention[chosen].step
         time = (now - age) // step * step
-        return Start(self._levels[chosen].at(time) or self._zeros, time, step)
+        return WindowStart(self._levels[chosen].at(time) or self._zeros, time, step)
 
-    def _choose(self, age: int) -> int:
-        """The finest level that reaches back so far."""
+    def _level_for(self, age: int) -> int:
+        """Return the index of the finest level that covers an age."""
         for place, retention in enumerate(self._retention):
             if age <= retention.age:
                 return place

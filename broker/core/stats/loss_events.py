@@ -1,4 +1,4 @@
-"""What the event log says of losses, as the counters count them."""
+"""Converts events of the event log to counters of losses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leveret.broker.core.queues.counters import QueueCounters
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, Event, EventKind
 
-#: By the kind of an event: the reason by which queues count it.
+#: Drop reasons of queue counters by kind of event.
 DROP_REASONS: Final = {
     EventKind.MAXLEN: MAXLEN,
     EventKind.MAXLEN_BYTES: MAXLEN,
@@ -21,7 +21,7 @@ _REASON_MASK: Final = 7
 
 
 def rows_of_events(events: Iterable[Event]) -> dict[int, list[int]]:
-    """The losses that events tell of, by the number of the queue; by the LOSS_FIELDS of queues."""
+    """Sum up the losses in events by queue number; each row has the LOSS_FIELDS of queues."""
     found: dict[int, list[int]] = {}
     for event in events:
         changes = _changes(event)
@@ -33,7 +33,7 @@ def rows_of_events(events: Iterable[Event]) -> dict[int, list[int]]:
 
 
 def _changes(event: Event) -> tuple[str, ...]:
-    """The numbers that an event adds to."""
+    """Return the names of the counters that an event increases."""
     is_letter = event.flags & DEAD_LETTERED
     if event.kind == EventKind.PURGED:
         return ("drop_purged",)

@@ -1,9 +1,9 @@
-"""Keeps what was lost over restarts, in the file `losses.json` of the data directory.
+"""Saves the losses of queues and exchanges across restarts, in the file `losses.json` of the data directory.
 
-The file has the losses of all queues and exchanges with their histories, and of each queue how far into the event log
-they go. It is written every few seconds where something has been lost, and when the broker stops. After a crash the
-events since then are added, so that of queues nothing is missing; of exchanges, the last seconds before the crash are.
-It is worth no more than that: a file that cannot be read is told of, and counting begins again.
+The file contains the losses of all queues and exchanges with their histories, and for each queue the position in the
+event log up to which its losses are counted. It is written every few seconds if losses have changed, and at shutdown.
+After a crash later events are added, so that the losses of queues are complete; those of exchanges lack the last
+seconds before the crash. If the file cannot be read, this is logged, and losses are counted from 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
-from leveret.broker.core.stats.losses import LosingCounters
+from leveret.broker.core.stats.losses import LossCounters
 from leveret.storage.directory.checked_json import crc_of, pack_checked
 from leveret.storage.disk.files import DiskFiles, replace_file
 from leveret.storage.engine import StorageEngine, events_since
@@ -35,12 +35,13 @@ log = logging.getLogger("leveret.statistics")
 
 FILE: Final = "losses.json"
 _FORMAT: Final = 1
-#: Objects that are looked at in a row, and how long everybody else has a turn then, in seconds.
-_PIECE: Final = 100
+#: Objects per step, and the pause after a step in seconds, in which clients are served.
+_STEP_OBJECTS: Final = 100
 _PAUSE_SECONDS: Final = 0.002
-#: Also where nothing was lost the file is written once the event log has grown by this, or a restart would read it all.
+#: Growth of the event log in bytes after which the file is written even without new losses, to limit what a restart
+#: has to read.
 _EVENT_BYTES: Final = 4 << 20
-#: The share of the time that may go into writing.
+#: Maximum share of time spent on writing.
 _BUSY_SHARE: Final = 0.02
 
 _Entry: TypeAlias = "dict[str, Any]"
@@ -52,13 +53,13 @@ _KINDS: Final[dict[str, type[QueueCounters] | type[ExchangeCounters]]] = {
 
 
 class LossRecord:
-    """The losses of a broker in a file.
+    """Saves and restores the losses of a broker.
 
     Args:
-        broker: Whose they are.
-        engine: Has the event log.
-        write: Writes what queues were given, and the events.
-        data_dir: Where the file is.
+        broker: The broker.
+        engine: Storage engine with the event log.
+        write: Writes pending messages and events.
+        data_dir: Directory of the file.
     """
 
     def __init__(self, broker: Broker, engine: StorageEngine, write: Callable[[], object], data_dir: Path) -> None:
@@ -70,21 +71,21 @@ class LossRecord:
         self._writing: Future[float] | None = None
         self._timer: Timer | None = None
         self._work: Iterator[None] = iter(())
-        #: Where the event log ended when the present piece of work began.
+        #: End of the event log when the current step began.
         self._position: EventPosition | None = None
-        #: What was lost, and where the event log ended, when the file was last written.
+        #: Losses and end of the event log when the file was last written.
         self._written: tuple[list[tuple[int, ...]], EventPosition] | None = None
 
     # --- at the start -------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Take up what the file and the events after it say; queues and exchanges have been restored."""
+        """Restore losses from the file and later events. Queues and exchanges must have been restored before."""
         found = self._read()
         now = self._broker.timers.now() // 1_000_000 // STEP * STEP
         if found is not None:
             self._broker.losses_since = int(found["since"])
-            by_qid: dict[int, tuple[EventPosition, LosingCounters]] = {}
-            # What is noted as deleted only now comes after what was deleted before.
+            by_qid: dict[int, tuple[EventPosition, LossCounters]] = {}
+            # Objects that turn out to be deleted come after those that are recorded as deleted.
             for entry in sorted(found["objects"], key=lambda each: str(each["state"])):
                 try:
                     self._restore_entry(entry, now, by_qid)
@@ -106,7 +107,7 @@ class LossRecord:
             log.warning("%s cannot be read (%s): losses are counted from now on", path, error)
         return None
 
-    def _restore_entry(self, entry: _Entry, now: int, by_qid: dict[int, tuple[EventPosition, LosingCounters]]) -> None:
+    def _restore_entry(self, entry: _Entry, now: int, by_qid: dict[int, tuple[EventPosition, LossCounters]]) -> None:
         vhost = self._broker.vhosts.get(entry["vhost"])
         if vhost is None:
             return
@@ -120,27 +121,27 @@ class LossRecord:
         self._place(vhost, entry, counters)
 
     def _place(self, vhost: VirtualHost, entry: _Entry, counters: _Counters) -> None:
-        """Give counters of an earlier run to what they are of: an object, or one that is there no more."""
+        """Assign restored counters to their object, or to the deleted objects."""
         state, name = entry["state"], entry["name"]
         deleted: Any = vhost.deleted_queues if entry["kind"] == "queue" else vhost.deleted_exchanges
         if state in ("others", "earlier"):
-            _take_over(getattr(deleted, state), counters)
+            _merge_earlier(getattr(deleted, state), counters)
             return
-        there: LosingCounters | None = None
+        target: LossCounters | None = None
         if state == "present" and isinstance(counters, QueueCounters):
             queue = vhost.queues.get(name)
-            # Another one of the same name may have been declared since.
-            there = queue.counters if queue is not None and queue.storage.qid == entry["qid"] else None
+            # Another queue of the same name may have been declared since.
+            target = queue.counters if queue is not None and queue.storage.qid == entry["qid"] else None
         elif state == "present":
             exchange = vhost.topology.exchanges.get(name)
-            there = exchange.counters if exchange is not None else None
-        if there is None:
+            target = exchange.counters if exchange is not None else None
+        if target is None:
             deleted.restore(name, counters, entry["deleted_at"] or int(time.time()))
         else:
-            _take_over(there, counters)
+            _merge_earlier(target, counters)
 
-    def _add_events(self, start: EventPosition, by_qid: dict[int, tuple[EventPosition, LosingCounters]]) -> None:
-        """Add what was lost after the file was written."""
+    def _add_events(self, start: EventPosition, by_qid: dict[int, tuple[EventPosition, LossCounters]]) -> None:
+        """Add the losses in events after the file was written."""
         queues = {
             queue.storage.qid: queue.counters
             for vhost in self._broker.vhosts.values()
@@ -156,53 +157,53 @@ class LossRecord:
                     if counters is None:
                         found.since = self._broker.losses_since
 
-    # --- while it runs ------------------------------------------------------------------------------------------------
+    # --- while running ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Write the file every few seconds from now on."""
-        self._later(STEP)
+        """Start to write the file every few seconds."""
+        self._schedule(STEP)
 
     def close(self) -> None:
-        """Write it for the last time; the engine has written everything, and is open."""
+        """Write the file a last time. The engine must have written everything, and still be open."""
         if self._timer is not None:
             self._timer.cancel()
         self._pool.shutdown(wait=True)
         self.save()
 
     def save(self) -> None:
-        """Write it now, in this thread."""
+        """Write the file synchronously."""
         for _ in self._steps(at_once=True):
             pass
 
-    def _later(self, seconds: float) -> None:
-        self._timer = self._broker.timers.call_later(seconds, self._go_on)
+    def _schedule(self, seconds: float) -> None:
+        self._timer = self._broker.timers.call_later(seconds, self._run_step)
 
-    def _go_on(self) -> None:
+    def _run_step(self) -> None:
         try:
             next(self._work)
-            self._later(_PAUSE_SECONDS)
+            self._schedule(_PAUSE_SECONDS)
         except StopIteration:
             busy = self._writing.result() if self._writing is not None and self._writing.done() else 0.0
             self._work = self._steps(at_once=False)
-            self._later(max(STEP, busy / _BUSY_SHARE))
+            self._schedule(max(STEP, busy / _BUSY_SHARE))
         except Exception:
-            log.exception("internal error while losses were noted")
+            log.exception("internal error while losses were saved")
             self._work = self._steps(at_once=False)
-            self._later(STEP)
+            self._schedule(STEP)
 
     def _steps(self, at_once: bool) -> Iterator[None]:
-        """Collect what was lost, some objects at a time, and have it written if it has changed."""
+        """Collect the losses, some objects per step, and write the file if they have changed."""
         if self._writing is not None and not self._writing.done() and not at_once:
             return
         begin = self._position = self._end_of_events()
         entries: list[_Entry] = []
-        for looked_at, _ in enumerate(self._broker_objects(entries), 1):
-            if looked_at % _PIECE == 0 and not at_once:
+        for visited, _ in enumerate(self._broker_objects(entries), 1):
+            if visited % _STEP_OBJECTS == 0 and not at_once:
                 yield
-                # Events and counters of one piece have to tell of the same moment.
+                # Events and counters of one step must be of the same moment.
                 self._position = self._end_of_events()
             if self._position is None or begin is None:
-                # There is more to write first: the next time.
+                # Not all events could be written; try again later.
                 return
         if begin is None:
             return
@@ -217,12 +218,12 @@ class LossRecord:
             self._writing = self._pool.submit(self._write, fields)
 
     def _end_of_events(self) -> EventPosition | None:
-        """How far the log goes, with all that has happened; None if not all of it can be written now."""
+        """Write all events and return the end of the log; None if not all could be written."""
         self._write_events()
         return self._engine.events_end
 
     def _broker_objects(self, entries: list[_Entry]) -> Iterator[None]:
-        """Add an entry for each object that has lost something; a step is one object."""
+        """Add an entry for each object with losses; a step is one object."""
         for vhost in list(self._broker.vhosts.values()):
             for queue in list(vhost.queues.values()):
                 if queue.counters.has_losses and not queue.deleted:
@@ -245,7 +246,7 @@ class LossRecord:
                 ]
 
     def _write(self, fields: dict[str, Any]) -> float:
-        """Write the file; return how many seconds that took."""
+        """Write the file; return the duration in seconds."""
         started = time.perf_counter()
         try:
             replace_file(DiskFiles(), str(self._data_dir), FILE, pack_checked(fields))
@@ -255,7 +256,7 @@ class LossRecord:
         return time.perf_counter() - started
 
 
-def _entry(kind: str, vhost: str, state: str, name: str | None, counters: LosingCounters, retained: int = 0) -> _Entry:
+def _entry(kind: str, vhost: str, state: str, name: str | None, counters: LossCounters, retained: int = 0) -> _Entry:
     history = None if counters.losses is None else counters.losses.history
     return {
         "kind": kind,
@@ -270,8 +271,8 @@ def _entry(kind: str, vhost: str, state: str, name: str | None, counters: Losing
     }
 
 
-def _take_over(target: LosingCounters, source: LosingCounters) -> None:
-    """Give counters what an earlier run counted."""
+def _merge_earlier(target: LossCounters, source: LossCounters) -> None:
+    """Add the losses of an earlier run to counters."""
     target.add_earlier(source.earlier)
     target.since = min(target.since, source.since)
     target.losses = source.losses

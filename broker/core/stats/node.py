@@ -1,4 +1,4 @@
-"""What the node takes of the machine."""
+"""Resource usage of the process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 from typing import ClassVar
 
 from leveret.broker.core.memory import used_memory
-from leveret.broker.core.stats.followed import Followed
+from leveret.broker.core.stats.sampled_counters import SampledCounters
 
 
-class NodeStatistics(Followed):
-    """Measures the process. There are no counters: the system and the interpreter have them."""
+class NodeStatistics(SampledCounters):
+    """Samples of resource usage, read from the system and the interpreter."""
 
     FIELDS: ClassVar[tuple[str, ...]] = (
         "mem_used",
@@ -30,11 +30,11 @@ class NodeStatistics(Followed):
     __slots__ = ()
 
     def row(self, sockets: int, disk_free: int) -> tuple[int, ...]:
-        """The numbers, by FIELDS.
+        """Measure and return the numbers, by FIELDS.
 
         Args:
-            sockets: File descriptors of clients.
-            disk_free: Bytes free where the data lies.
+            sockets: Number of file descriptors of clients.
+            disk_free: Free bytes on the disk of the data directory.
         """
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return (
@@ -51,7 +51,7 @@ class NodeStatistics(Followed):
 
 
 def open_files() -> int:
-    """File descriptors in use; 0 where the system does not tell."""
+    """Return the number of open file descriptors; 0 if unknown."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -59,5 +59,5 @@ def open_files() -> int:
 
 
 def open_files_max() -> int:
-    """File descriptors that the process may use."""
+    """Return the limit of open file descriptors."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,4 +1,4 @@
-"""Takes a sample of everything every five seconds, a little at a time."""
+"""Samples all counters every five seconds, in short steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret.statistics")
 
-#: How long a piece of work takes, and how long everybody else has a turn before the next one, in seconds.
+#: Duration of a piece of work and of the pause after it, in which clients are served, in seconds.
 _PIECE_SECONDS: Final = 0.002
 _PAUSE_SECONDS: Final = 0.002
 
@@ -25,11 +25,11 @@ _PAUSE_SECONDS: Final = 0.002
 class Sampler:
     """Keeps the histories of queues, exchanges, connections, channels, virtual hosts, broker and node.
 
-    Samples are due at full steps of the clock, as RabbitMQ's are. They are taken one after the other from then on.
+    Samples are due at full steps of the clock, as in RabbitMQ. The objects are then sampled one after the other.
 
     Args:
-        broker: What is looked at.
-        node: Where it runs.
+        broker: The broker to sample.
+        node: Its node.
     """
 
     def __init__(self, broker: Broker, node: Node) -> None:
@@ -40,17 +40,17 @@ class Sampler:
         self._detailed: dict[str, int] = {}
 
     def start(self) -> None:
-        """Take samples from now on."""
+        """Start to take samples."""
         seconds = self._broker.timers.now() / 1_000_000
         self._timer = self._broker.timers.call_later(STEP - seconds % STEP + 0.001, self._begin)
 
     def stop(self) -> None:
-        """Take no more."""
+        """Stop taking samples."""
         if self._timer is not None:
             self._timer.cancel()
 
     def sample(self, now: int) -> Iterator[None]:
-        """Take one sample of everything; a step is one object.
+        """Take one sample of all counters; a step is one object.
 
         Args:
             now: Seconds since 1970, a multiple of STEP.
@@ -63,25 +63,25 @@ class Sampler:
             vhost = broker.vhosts.get(name)
             if vhost is not None:
                 statistics = vhost.statistics
-                statistics.look(now, statistics.never_less(row), retention=GLOBAL)
+                statistics.sample(now, statistics.monotonic_row(row), retention=GLOBAL)
         totals = broker.statistics
-        totals.look(now, totals.never_less(totals.row(census.total())), retention=GLOBAL)
+        totals.sample(now, totals.monotonic_row(totals.row(census.total())), retention=GLOBAL)
         node = self._node
         measured = node.statistics.row(broker.sockets.used, node.disk_free())
-        node.statistics.look(now, measured, retention=GLOBAL, from_zero=False)
+        node.statistics.sample(now, measured, retention=GLOBAL, from_zero=False)
         yield
         broker.last_sample = now
 
     def _begin(self) -> None:
         self._work = self.sample(self._broker.timers.now() // 1_000_000 // STEP * STEP)
-        self._go_on()
+        self._run_piece()
 
-    def _go_on(self) -> None:
+    def _run_piece(self) -> None:
         deadline = time.perf_counter() + _PIECE_SECONDS
         try:
             for _ in self._work:
                 if time.perf_counter() > deadline:
-                    self._timer = self._broker.timers.call_later(_PAUSE_SECONDS, self._go_on)
+                    self._timer = self._broker.timers.call_later(_PAUSE_SECONDS, self._run_piece)
                     return
         except Exception:
             log.exception("internal error while a sample was taken")

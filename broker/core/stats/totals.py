@@ -1,7 +1,7 @@
 """Counters of virtual hosts and of the broker as a whole.
 
-What still lives is added up when somebody wants to know, every few seconds for the history; only what has gone is
-kept here. So a message costs nothing beyond the counters of its own channel, exchange and queue.
+Counters of open connections and existing queues are summed up on request, and every few seconds for the history. Only
+those of closed and deleted objects are kept here. So a message updates only its channel, exchange and queue.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import ClassVar
 
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from leveret.broker.core.stats.followed import Followed
+from leveret.broker.core.stats.sampled_counters import SampledCounters
 
-#: Of VirtualHostStatistics.FIELDS, those that may go down.
+#: The VirtualHostStatistics.FIELDS that may decrease.
 _GAUGES = ("messages_ready", "messages_unacknowledged")
 
 
-class VirtualHostStatistics(Followed):
-    """What has happened in a virtual host, apart from what its living objects have counted.
+class VirtualHostStatistics(SampledCounters):
+    """Counters of a virtual host, without those of its existing objects.
 
     Attributes:
-        channels: Of closed channels, and of what was done without one, over HTTP.
-        connections: Of closed connections.
-        queues: Of deleted queues, by queue type.
-        queue_declared: Declarations of queues, whether they existed or not.
-        queue_created: Queues made.
+        channels: Sums of closed channels, and of requests over HTTP.
+        connections: Sums of closed connections.
+        queues: Sums of deleted queues, by queue type.
+        queue_declared: Declarations of queues, including existing ones.
+        queue_created: Queues created.
         queue_deleted: Queues deleted.
         disk_reads: Messages that queues have read from disk, by the last sample.
         disk_writes: Messages that queues have written to disk, by the last sample.
@@ -68,12 +68,12 @@ class VirtualHostStatistics(Followed):
         self.disk_writes = 0
 
     def deleted(self, queue_type: str, counters: QueueCounters) -> None:
-        """Keep the counters of a queue that has been deleted."""
+        """Add the counters of a deleted queue."""
         self.queue_deleted += 1
         self.queues.setdefault(queue_type, QueueCounters()).absorb(counters)
 
     def row(self) -> tuple[int, ...]:
-        """The numbers without those of what still lives, by FIELDS."""
+        """Return the numbers without those of existing objects, by FIELDS."""
         return (
             *self.channels.row(),
             self.connections.recv_oct,
@@ -90,7 +90,7 @@ class VirtualHostStatistics(Followed):
         )
 
     def absorb(self, other: VirtualHostStatistics) -> None:
-        """Add those of a virtual host that has been deleted."""
+        """Add the counters of a deleted virtual host."""
         self.channels.absorb(other.channels)
         self.connections.absorb(other.connections)
         for queue_type, counters in other.queues.items():
@@ -101,21 +101,21 @@ class VirtualHostStatistics(Followed):
         self.disk_reads += other.disk_reads
         self.disk_writes += other.disk_writes
 
-    def never_less(self, row: Sequence[int]) -> tuple[int, ...]:
-        """A row in which no counter is less than in the last sample.
+    def monotonic_row(self, row: Sequence[int]) -> tuple[int, ...]:
+        """Return a row in which no counter is less than in the last sample.
 
-        What is closed while all objects are being added up is missed once, and is back the next time.
+        An object that is closed while counters are summed up is missing from one sample.
         """
-        return _never_less(row, self._seen, len(_GAUGES))
+        return _monotonic_row(row, self._last_row, len(_GAUGES))
 
 
-class BrokerStatistics(Followed):
-    """What has happened in the broker, apart from what its virtual hosts have counted.
+class BrokerStatistics(SampledCounters):
+    """Counters of the broker, without those of its virtual hosts.
 
     Attributes:
-        ended: Of deleted virtual hosts.
+        ended: Sums of deleted virtual hosts.
         connection_created: Connections that have opened a virtual host.
-        connection_closed: Of these, closed.
+        connection_closed: Of these, closed connections.
         channel_created: Channels opened.
         channel_closed: Channels closed.
     """
@@ -139,10 +139,10 @@ class BrokerStatistics(Followed):
         self.channel_closed = 0
 
     def row(self, totals: Sequence[int]) -> tuple[int, ...]:
-        """The numbers, by FIELDS.
+        """Return the numbers, by FIELDS.
 
         Args:
-            totals: Of all virtual hosts, by the FIELDS of VirtualHostStatistics.
+            totals: Totals of all virtual hosts, by the FIELDS of VirtualHostStatistics.
         """
         return (
             self.connection_created,
@@ -152,12 +152,12 @@ class BrokerStatistics(Followed):
             *totals,
         )
 
-    def never_less(self, row: Sequence[int]) -> tuple[int, ...]:
-        """A row in which no counter is less than in the last sample."""
-        return _never_less(row, self._seen, len(_GAUGES))
+    def monotonic_row(self, row: Sequence[int]) -> tuple[int, ...]:
+        """Return a row in which no counter is less than in the last sample."""
+        return _monotonic_row(row, self._last_row, len(_GAUGES))
 
 
-def _never_less(row: Sequence[int], before: Sequence[int], gauges: int) -> tuple[int, ...]:
+def _monotonic_row(row: Sequence[int], before: Sequence[int], gauges: int) -> tuple[int, ...]:
     if not before:
         return tuple(row)
     split = len(row) - gauges

@@ -17,7 +17,7 @@ from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.long_json import parse_json_in_steps
-from leveret.broker.core.slices import result_of
+from leveret.broker.core.slices import result_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.accept_header import require_json_accepted
 from leveret.broker.management.http.browser_sessions import BrowserSessions, session_token
@@ -259,7 +259,7 @@ async def read_object(request: web.Request) -> Mapping[str, Any]:
     if not body:
         return {}
     try:
-        read = await result_of(parse_json_in_steps(body))
+        read = await result_in_slices(parse_json_in_steps(body))
     except ValueError:
         raise bad_request("not_json") from None
     if isinstance(read, str):

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiohttp import web
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.stats.followed import Followed
 from leveret.broker.core.stats.history import STEP
+from leveret.broker.core.stats.sampled_counters import SampledCounters
 from leveret.broker.management.http.bodies import IntegerTooLong, parse_integer
 from leveret.broker.management.http.errors import bad_request
 from leveret.protocol.constants import INT64_END
@@ -65,7 +65,7 @@ class Rates:
         self._ranges = _read_ranges(request) if request.query_string else {}
 
     def show(
-        self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: Followed, kind: str
+        self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: SampledCounters, kind: str
     ) -> dict[str, Any]:
         """Add numbers to a document, each with its ``_details``; return the document.
 
@@ -91,7 +91,7 @@ class Rates:
                 document[f"{name}_details"] = {"rate": rate}
         return document
 
-    def rate(self, followed: Followed, places: Sequence[int]) -> float:
+    def rate(self, followed: SampledCounters, places: Sequence[int]) -> float:
         """Return the rate of a sum of numbers, per second."""
         if followed.history is None:
             return 0.0
@@ -99,7 +99,7 @@ class Rates:
         return sum([rates[place] for place in places])
 
     def _show_samples(
-        self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: Followed, kind: str
+        self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: SampledCounters, kind: str
     ) -> dict[str, Any]:
         age, increment = self._ranges[kind]
         newest = self._now // increment * increment
@@ -140,7 +140,9 @@ def _invalid_range(age: object, increment: object) -> web.HTTPException:
     return bad_request(f"Invalid range parameters: age {age}, incr {increment}")
 
 
-def message_stats(rates: Rates, groups: Sequence[Numbers], row: Sequence[int], followed: Followed) -> dict[str, Any]:
+def message_stats(
+    rates: Rates, groups: Sequence[Numbers], row: Sequence[int], followed: SampledCounters
+) -> dict[str, Any]:
     """Return the ``message_stats`` of an object. Groups of numbers that are all 0 are left out.
 
     Args:

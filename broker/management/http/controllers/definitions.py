@@ -13,7 +13,7 @@ from leveret.broker.auth.users import User
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.export import for_vhost
 from leveret.broker.core.long_json import parse_json_in_steps
-from leveret.broker.core.slices import in_slices, result_of, take_slowly
+from leveret.broker.core.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.definitions import export_steps, import_steps, vhost_export_steps
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.context import RequestContext
@@ -87,7 +87,7 @@ class Definitions:
     async def _import(self, document: Mapping[str, Any]) -> None:
         steps = import_steps(document, self._broker, self._accounts, is_strict=True)
         try:
-            await take_slowly(steps)
+            await run_in_slices(steps)
         except DefinitionsError as error:
             raise bad_request(error.reason) from None
 
@@ -152,7 +152,7 @@ async def _read(request: web.Request) -> tuple[Mapping[str, Any], str | None]:
     else:
         body = await read_file(request)
     try:
-        document = await result_of(parse_json_in_steps(body)) if body else {}
+        document = await result_in_slices(parse_json_in_steps(body)) if body else {}
     except ValueError:
         raise bad_request(_MALFORMED) from None
     if not isinstance(document, dict):

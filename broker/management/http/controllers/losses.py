@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.core.slices import in_slices
-from leveret.broker.core.stats.losses import DAY, DeletedObjects, LosingCounters
+from leveret.broker.core.stats.losses import DAY, DeletedObjects, LossCounters
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.bodies import parse_integer
 from leveret.broker.management.http.context import RequestContext
@@ -121,7 +121,7 @@ def _loss(
     state: State,
     vhost: str,
     name: str,
-    counters: LosingCounters,
+    counters: LossCounters,
     now: int,
     age: int | None,
     deleted_at: int = 0,

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from leveret.broker.auth.users import User
 from leveret.broker.core.export import export_parameters, policy_value
-from leveret.broker.core.slices import take_slowly
+from leveret.broker.core.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.bodies import check_depth, check_length, require_keys
@@ -93,7 +93,7 @@ class Parameters:
         if component == "operator_policy":
             await compile_in_thread(value.get("pattern") if isinstance(value, Mapping) else None)
             created, steps = vhost.policies.set_in_steps(_read_operator_policy(name, value), operator=True)
-            await take_slowly(steps)
+            await run_in_slices(steps)
         elif component == "vhost-limits":
             created = self._set_limits(vhost, name, value)
         else:
@@ -109,7 +109,7 @@ class Parameters:
         if not any(entry["name"] == name for entry in _entries(vhost, component)):
             raise not_found()
         if component == "operator_policy":
-            await take_slowly(vhost.policies.clear_in_steps(name, operator=True) or ())
+            await run_in_slices(vhost.policies.clear_in_steps(name, operator=True) or ())
         else:
             vhost.clear_limits()
             self._broker.save_vhost(vhost)

@@ -11,7 +11,7 @@ from aiohttp import web
 from leveret.broker.core.export import describe_policy
 from leveret.broker.core.policy_coverage import count_in_force
 from leveret.broker.core.policy_preview import Preview, preview_policy
-from leveret.broker.core.slices import in_slices, take_slowly
+from leveret.broker.core.slices import in_slices, run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.context import RequestContext
@@ -57,7 +57,7 @@ class Policies:
         if request.query.get("counts") != "true":
             return await list_response(request, policies, _VIEW)
         counted: Counter[tuple[str, str, str]] = Counter()
-        await take_slowly(count_in_force(vhosts, operator, counted))
+        await run_in_slices(count_in_force(vhosts, operator, counted))
         view = replace(_VIEW, describe=lambda placed: {**_describe(placed), **_counts(placed, counted)})
         return await list_response(request, policies, view)
 
@@ -83,7 +83,7 @@ class Policies:
         if request.query.get("dry_run") == "true":
             return await _preview(vhost, policy, operator)
         is_new, steps = vhost.policies.set_in_steps(policy, operator)
-        await take_slowly(steps)
+        await run_in_slices(steps)
         return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -96,7 +96,7 @@ class Policies:
             return web.Response(status=204)
         if steps is None:
             raise not_found()
-        await take_slowly(steps)
+        await run_in_slices(steps)
         return web.Response(status=204)
 
     def _require_vhost(self, request: web.Request) -> tuple[bool, VirtualHost]:

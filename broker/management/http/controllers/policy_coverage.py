@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.policy_coverage import Covered, covered_exchanges, covered_queues
+from leveret.broker.core.policy_coverage import PolicyMatch, matching_exchanges, matching_queues
 from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.slices import in_slices
@@ -47,7 +47,7 @@ class PolicyCoverage:
         policy = vhost.policies.table(operator).get(request.match_info["name"])
         if policy is None:
             raise not_found()
-        return await _list(request, covered_queues(vhost, policy, operator))
+        return await _list(request, matching_queues(vhost, policy, operator))
 
     async def exchanges(self, request: web.Request) -> web.Response:
         """List the exchanges that match a policy's pattern, with the same fields."""
@@ -55,10 +55,10 @@ class PolicyCoverage:
         policy = vhost.policies.policies.get(request.match_info["name"])
         if policy is None:
             raise not_found()
-        return await _list(request, covered_exchanges(vhost, policy))
+        return await _list(request, matching_exchanges(vhost, policy))
 
 
-async def _list(request: web.Request, candidates: Iterator[Covered | None]) -> web.Response:
+async def _list(request: web.Request, candidates: Iterator[PolicyMatch | None]) -> web.Response:
     wanted = request.query.get("in_force")
     if wanted is not None and wanted not in _FLAGS:
         raise bad_request(f"Invalid in_force: {wanted}, must be true or false")
@@ -70,11 +70,11 @@ async def _list(request: web.Request, candidates: Iterator[Covered | None]) -> w
     return await list_response(request, found, View(_describe, order=_name, name=_name), paginated=True)
 
 
-def _name(covered: Covered) -> str:
+def _name(covered: PolicyMatch) -> str:
     return covered.subject.name
 
 
-def _describe(covered: Covered) -> dict[str, Any]:
+def _describe(covered: PolicyMatch) -> dict[str, Any]:
     subject = covered.subject
     document = {
         "name": subject.name,

@@ -16,7 +16,7 @@ from leveret.broker.core.published import published_to
 from leveret.broker.core.queues.declaration import check_locked
 from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.slices import take_slowly
+from leveret.broker.core.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.bodies import read_integer, read_text, require_keys
@@ -167,7 +167,7 @@ async def _get(
             yield
 
     try:
-        await take_slowly(steps())
+        await run_in_slices(steps())
     finally:
         if holder is not None and taken:
             queue.release(holder, taken)

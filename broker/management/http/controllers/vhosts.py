@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.core.slices import take_slowly
+from leveret.broker.core.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.management.http.access import has_tag, read_object
@@ -90,7 +90,7 @@ class VirtualHosts:
         if vhost is None:
             raise not_found()
         close_connections(self._broker, reason, vhost=name)
-        await take_slowly(map(vhost.delete_queue, list(vhost.queues.values())))
+        await run_in_slices(map(vhost.delete_queue, list(vhost.queues.values())))
         if self._broker.vhosts.get(name) is not vhost:
             raise not_found()
         # Clients may have connected meanwhile.

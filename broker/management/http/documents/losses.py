@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.stats.history import STEP
-from leveret.broker.core.stats.losses import LosingCounters, LossHistory
+from leveret.broker.core.stats.losses import LossCounters, LossHistory
 from leveret.broker.management.http.rates import Rates, numbers
 from leveret.policies.dead_letter import REASONS
 
@@ -81,7 +81,7 @@ class Loss:
     state: State
     vhost: str
     name: str | None
-    counters: LosingCounters
+    counters: LossCounters
     row: tuple[int, ...]
     window: Window | None
     deleted_at: int = 0
@@ -97,7 +97,7 @@ class Loss:
         return self.row[0] if self.window is None else self.window.row[0]
 
 
-def losses_within(counters: LosingCounters, row: Sequence[int], now: int, age: int) -> Window:
+def losses_within(counters: LossCounters, row: Sequence[int], now: int, age: int) -> Window:
     """Return the losses within a window that ends now.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.core.slices import in_time
+from leveret.broker.core.slices import in_slices_async
 from leveret.broker.management.http.compression import accepts_gzip
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
@@ -129,7 +129,7 @@ async def _send(request: web.Request, exposition: Exposition, pieces: AsyncItera
         response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
     chunk = bytearray()
-    async for piece in in_time(pieces):
+    async for piece in in_slices_async(pieces):
         chunk += piece
         if len(chunk) >= _CHUNK:
             await response.write(bytes(chunk))

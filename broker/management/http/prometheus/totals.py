@@ -10,7 +10,7 @@ from typing import Any, Final
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.slices import in_slices, take_slowly
+from leveret.broker.core.slices import in_slices, run_in_slices
 from leveret.broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
 from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.families import Family, add
@@ -39,7 +39,7 @@ class Totals:
         """Add up all counters; other connections are served in between."""
         counted = Counted(self._broker)
         await asyncio.sleep(0)
-        await take_slowly(counted.steps())
+        await run_in_slices(counted.steps())
         return counted
 
     async def of_objects(self, counted: Counted) -> list[MetricFamily]:

@@ -222,7 +222,7 @@ def test_an_answer_is_forgotten_with_its_permission(accounts: Accounts) -> None:
 
 
 def test_the_answers_kept_are_bounded(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leveret.broker.auth.accounts._ANSWERS_MAX", 4)
+    monkeypatch.setattr("leveret.broker.auth.accounts._ALLOWED_MAX", 4)
     accounts.set_permissions("alice", "/", "^x", ".*", ".*")
     kept = []
     for number in range(20):

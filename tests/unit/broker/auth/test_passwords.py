@@ -59,9 +59,9 @@ def test_text_is_hashed_as_utf_8() -> None:
     [
         ("!!", SHA256, "the hash is not base64"),
         ("é", SHA256, "the hash is not base64"),
-        ("AAAA", SHA256, f"the hash has 3 bytes, {SHA256} takes 36"),
-        ("", MD5, f"the hash has 0 bytes, {MD5} takes 20"),
-        (DOCUMENTED, SHA512, f"the hash has 36 bytes, {SHA512} takes 68"),
+        ("AAAA", SHA256, f"the hash has 3 bytes, {SHA256} needs 36"),
+        ("", MD5, f"the hash has 0 bytes, {MD5} needs 20"),
+        (DOCUMENTED, SHA512, f"the hash has 36 bytes, {SHA512} needs 68"),
         (DOCUMENTED, "crypt", f"unknown hashing algorithm 'crypt', known are {SHA256}, {SHA512}, {MD5}"),
     ],
 )

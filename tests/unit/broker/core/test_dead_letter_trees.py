@@ -138,5 +138,5 @@ def test_a_deleted_queue_is_forgotten(vhost: VirtualHost) -> None:
     queue.apply_policies(None, None, {"dead-letter-routing-key": "letters"})
     publish(queue, "m")
     vhost.delete_queue(queue)
-    assert vhost.dead_letters._made is None
-    assert vhost.dead_letters._made_for is None
+    assert vhost.dead_letters._cached_letter is None
+    assert vhost.dead_letters._cache_key is None

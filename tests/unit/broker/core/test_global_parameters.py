@@ -40,12 +40,12 @@ def test_what_is_set_is_kept_and_what_is_cleared_is_not() -> None:
 
 def test_a_broker_has_one_identity_for_good() -> None:
     parameters = GlobalParameters()
-    parameters.identify()
+    parameters.ensure_cluster_id()
     first = parameters.values[CLUSTER_ID]
-    parameters.identify()
+    parameters.ensure_cluster_id()
     assert parameters.values[CLUSTER_ID] == first
     other = GlobalParameters()
-    other.identify()
+    other.ensure_cluster_id()
     assert other.values[CLUSTER_ID] != first
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from leveret.broker.core import memory
 from leveret.broker.core.alarms import Alarms
-from leveret.broker.core.memory import MemoryMonitor, available_memory, give_back_memory, used_memory
+from leveret.broker.core.memory import MemoryMonitor, available_memory, release_free_memory, used_memory
 
 
 def test_available_memory_is_the_machines_or_less() -> None:
@@ -47,7 +47,7 @@ def test_the_alarm_follows_the_memory_in_use(monkeypatch: pytest.MonkeyPatch) ->
     monitor = MemoryMonitor(alarms, 100)
     seen = []
     for used[0] in (100, 101, 500, 100, 99, 101):
-        changed = monitor.look()
+        changed = monitor.check()
         seen.append((changed, alarms.any))
     assert seen == [(False, False), (True, True), (False, True), (True, False), (False, False), (True, True)]
     assert alarms.reason == "low on memory"
@@ -62,7 +62,7 @@ def test_the_log_tells_of_this_alarm_whatever_others_are_set(
     alarms.set("disk")
     monitor = MemoryMonitor(alarms, 100)
     for used[0] in (100, 101, 102, 100):
-        monitor.look()
+        monitor.check()
     assert caplog.messages == ["memory alarm set (limit 100 bytes)", "memory alarm cleared (limit 100 bytes)"]
     assert alarms.reason == "low on disk"
 
@@ -77,11 +77,11 @@ def test_garbage_is_collected_before_the_alarm_is_set(monkeypatch: pytest.Monkey
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])
     alarms = Alarms()
     monitor = MemoryMonitor(alarms, 100, collect, lambda: now[0])
-    assert (monitor.look(), alarms.any, monitor.used) == (False, False, 90)
+    assert (monitor.check(), alarms.any, monitor.used) == (False, False, 90)
     used[0] = 150
     seen = []
     for now[0] in (59.0, 60.0, 119.0, 121.0):
-        monitor.look()
+        monitor.check()
         seen.append((alarms.any, collections.copy()))
     assert seen == [(True, [0.0]), (True, [0.0, 60.0]), (True, [0.0, 60.0]), (True, [0.0, 60.0, 121.0])]
 
@@ -89,10 +89,10 @@ def test_garbage_is_collected_before_the_alarm_is_set(monkeypatch: pytest.Monkey
 def test_memory_that_is_free_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     used = [150]
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])
-    monkeypatch.setattr(memory, "give_back_memory", lambda: used.insert(0, 90))
+    monkeypatch.setattr(memory, "release_free_memory", lambda: used.insert(0, 90))
     alarms = Alarms()
     monitor = MemoryMonitor(alarms, 100)
-    assert not monitor.look()
+    assert not monitor.check()
     assert (monitor.used, alarms.any) == (90, False)
 
 
@@ -101,7 +101,7 @@ def test_free_memory_is_given_back() -> None:
     pieces = [bytes(100_000) + b"%d" % number for number in range(1000)]
     before = used_memory()
     pieces = pieces[::10]
-    give_back_memory()
+    release_free_memory()
     assert before - used_memory() > 60_000_000
     assert len(pieces) == 100
 
@@ -110,7 +110,7 @@ def test_an_alarm_of_another_resource_is_left_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(memory, "used_memory", lambda: 1)
     alarms = Alarms()
     alarms.set("disk")
-    assert not MemoryMonitor(alarms, 100).look()
+    assert not MemoryMonitor(alarms, 100).check()
     assert alarms.reason == "low on disk"
 
 
@@ -118,7 +118,7 @@ def test_the_limit_can_be_changed_while_it_runs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(memory, "used_memory", lambda: 50)
     alarms = Alarms()
     monitor = MemoryMonitor(alarms, 100)
-    assert not monitor.look()
+    assert not monitor.check()
     monitor.limit = 10
-    assert monitor.look()
+    assert monitor.check()
     assert alarms.any

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.policy_coverage import Covered, count_in_force, covered_exchanges, covered_queues
+from leveret.broker.core.policy_coverage import PolicyMatch, count_in_force, matching_exchanges, matching_queues
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.manual_loop import ManualLoop
@@ -24,8 +24,8 @@ def set_policy(vhost: VirtualHost, name: str, operator: bool = False, **given: A
     return policy
 
 
-def covered(vhost: VirtualHost, policy: Policy, operator: bool = False) -> dict[str, Covered]:
-    return {each.subject.name: each for each in covered_queues(vhost, policy, operator) if each is not None}
+def covered(vhost: VirtualHost, policy: Policy, operator: bool = False) -> dict[str, PolicyMatch]:
+    return {each.subject.name: each for each in matching_queues(vhost, policy, operator) if each is not None}
 
 
 def test_queues_that_it_is_in_force_on(vhost: VirtualHost) -> None:
@@ -74,11 +74,11 @@ def test_exchanges(vhost: VirtualHost) -> None:
     definition = {"alternate-exchange": "amq.fanout"}
     weak = set_policy(vhost, "weak", definition=definition)
     set_policy(vhost, "strong", definition=definition, apply_to="exchanges", priority=1)
-    (found,) = [each for each in covered_exchanges(vhost, weak) if each is not None]
+    (found,) = [each for each in matching_exchanges(vhost, weak) if each is not None]
     assert (found.subject.name, found.type_name, found.in_force, found.rival) == ("q", "direct", False, "strong")
     assert covered(vhost, vhost.policies.policies["strong"]) == {}
     queues_only = set_policy(vhost, "queues", apply_to="queues")
-    assert list(covered_exchanges(vhost, queues_only)) == []
+    assert list(matching_exchanges(vhost, queues_only)) == []
 
 
 def test_counts(vhost: VirtualHost) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leveret.broker.core.slices import SLICE_SECONDS, in_slices, take_slowly
+from leveret.broker.core.slices import SLICE_SECONDS, in_slices, run_in_slices
 
 
 class Rounds:
@@ -34,7 +34,7 @@ def busy(steps: int, seconds: float) -> Iterator[int]:
 def test_long_work_gives_way_by_time_not_by_count() -> None:
     async def run(steps: int, seconds: float) -> int:
         rounds = Rounds()
-        await take_slowly(busy(steps, seconds))
+        await run_in_slices(busy(steps, seconds))
         return rounds.count
 
     assert asyncio.run(run(20, SLICE_SECONDS)) >= 20
@@ -46,7 +46,7 @@ def test_many_that_work_at_once_take_turns() -> None:
 
     async def run() -> int:
         rounds = Rounds()
-        await asyncio.gather(*(take_slowly(busy(4, SLICE_SECONDS)) for _ in range(20)))
+        await asyncio.gather(*(run_in_slices(busy(4, SLICE_SECONDS)) for _ in range(20)))
         return rounds.count
 
     # Two slices in a round at most: that of the one whose turn it is, and of one that has just come.
@@ -55,13 +55,13 @@ def test_many_that_work_at_once_take_turns() -> None:
 
 def test_those_that_were_given_up_take_no_turn() -> None:
     async def run() -> None:
-        given_up = [asyncio.ensure_future(take_slowly(busy(1000, SLICE_SECONDS))) for _ in range(5)]
+        given_up = [asyncio.ensure_future(run_in_slices(busy(1000, SLICE_SECONDS))) for _ in range(5)]
         await asyncio.sleep(0)
         for task in given_up:
             task.cancel()
         await asyncio.gather(*given_up, return_exceptions=True)
         async with asyncio.timeout(20):
-            await take_slowly(busy(3, SLICE_SECONDS))
+            await run_in_slices(busy(3, SLICE_SECONDS))
 
     asyncio.run(run())
 
@@ -76,4 +76,4 @@ def test_all_items_come_in_order_and_errors_come_through() -> None:
 
     assert asyncio.run(collect()) == [0, 1, 2, 3, 4]
     with pytest.raises(KeyError):
-        asyncio.run(take_slowly(failing()))
+        asyncio.run(run_in_slices(failing()))

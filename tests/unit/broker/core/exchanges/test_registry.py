@@ -17,7 +17,7 @@ def test_a_type_is_there_once() -> None:
     class OtherDirect(DirectExchange):
         __slots__ = ()
 
-    with pytest.raises(ValueError, match="exchange type 'direct' is there twice"):
+    with pytest.raises(ValueError, match="exchange type 'direct' is registered twice"):
         index_types([DirectExchange, TopicExchange, OtherDirect])
 
 

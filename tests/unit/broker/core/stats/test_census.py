@@ -161,10 +161,10 @@ def test_what_is_idle_has_no_history(broker: MemoryBroker, client: MemoryClient)
 def test_no_counter_goes_back() -> None:
     statistics = VirtualHostStatistics()
     row = tuple(range(10, 10 + len(FIELDS)))
-    statistics.look(NOW, row)
+    statistics.sample(NOW, row)
     less = tuple(value - 5 for value in row)
-    assert statistics.never_less(less) == (*row[:-2], *less[-2:])
-    assert BrokerStatistics().never_less(less) == less
+    assert statistics.monotonic_row(less) == (*row[:-2], *less[-2:])
+    assert BrokerStatistics().monotonic_row(less) == less
 
 
 def test_details_are_kept_for_a_bounded_number(

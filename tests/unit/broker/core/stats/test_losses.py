@@ -255,9 +255,9 @@ def lossy(refused: int = 1) -> QueueCounters:
 
 def test_after_a_day_only_the_sum_is_kept() -> None:
     deleted = DeletedObjects(QueueCounters(), QueueCounters())
-    deleted.note("q", lossy(), NOW)
-    deleted.note("r", lossy(2), NOW + 60)
-    deleted.look(NOW + DAY + STEP)
+    deleted.add("q", lossy(), NOW)
+    deleted.add("r", lossy(2), NOW + 60)
+    deleted.sample(NOW + DAY + STEP)
     assert [each.name for each in deleted.recent] == ["r"]
     assert (deleted.earlier.refused, deleted.others.refused) == (1, 0)
 
@@ -266,6 +266,6 @@ def test_of_too_many_the_oldest_are_added_up(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("leveret.broker.core.stats.losses._DELETED_MAX", 2)
     deleted = DeletedObjects(QueueCounters(), QueueCounters())
     for number, name in enumerate("qrs", 1):
-        deleted.note(name, lossy(number), NOW)
+        deleted.add(name, lossy(number), NOW)
     assert [each.name for each in deleted.recent] == ["r", "s"]
     assert deleted.others.refused == 1

@@ -27,7 +27,7 @@ def counters() -> ExchangeCounters:
     made = ExchangeCounters()
     for now, come, gone in ((NOW - STEP, 5, 10), (NOW, 15, 20)):
         made.publish_in, made.publish_out = come, gone
-        made.look(now, made.row())
+        made.sample(now, made.row())
     made.publish_in = 16
     return made
 

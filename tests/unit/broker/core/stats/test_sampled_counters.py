@@ -10,8 +10,8 @@ NOW = 1_795_230_000
 
 def test_where_nothing_happens_there_is_no_history() -> None:
     counters = ExchangeCounters()
-    counters.look(NOW, counters.row())
-    counters.look(NOW + STEP, counters.row())
+    counters.sample(NOW, counters.row())
+    counters.sample(NOW + STEP, counters.row())
     assert counters.history is None
     assert counters.idle_since == NOW - STEP
 
@@ -19,7 +19,7 @@ def test_where_nothing_happens_there_is_no_history() -> None:
 def test_what_happens_starts_one() -> None:
     counters = ExchangeCounters()
     counters.publish_in = 10
-    counters.look(NOW, counters.row())
+    counters.sample(NOW, counters.row())
     assert counters.history is not None
     assert counters.history.rates(NOW) == [2.0, 0.0]
     assert (counters.idle_since, counters.is_detailed) == (0, True)
@@ -28,19 +28,19 @@ def test_what_happens_starts_one() -> None:
 def test_idle_since_the_last_look_that_found_something() -> None:
     counters = ExchangeCounters()
     counters.publish_in = 1
-    counters.look(NOW, counters.row())
-    counters.look(NOW + STEP, counters.row())
-    counters.look(NOW + 2 * STEP, counters.row())
+    counters.sample(NOW, counters.row())
+    counters.sample(NOW + STEP, counters.row())
+    counters.sample(NOW + 2 * STEP, counters.row())
     assert counters.idle_since == NOW
     counters.publish_in = 2
-    counters.look(NOW + 3 * STEP, counters.row())
+    counters.sample(NOW + 3 * STEP, counters.row())
     assert counters.idle_since == 0
 
 
 def test_beyond_the_number_that_may_be_detailed_there_are_rates() -> None:
     counters = ExchangeCounters()
     counters.publish_in = 10
-    counters.look(NOW, counters.row(), detailed=False)
+    counters.sample(NOW, counters.row(), detailed=False)
     assert not counters.is_detailed
     assert counters.history is not None
     assert counters.history.rates(NOW) == [2.0, 0.0]
@@ -49,7 +49,7 @@ def test_beyond_the_number_that_may_be_detailed_there_are_rates() -> None:
 def test_numbers_that_were_there_before_have_no_rate() -> None:
     counters = ExchangeCounters()
     counters.publish_in = 10
-    counters.look(NOW, counters.row(), from_zero=False)
+    counters.sample(NOW, counters.row(), from_zero=False)
     assert counters.history is not None
     assert counters.history.rates(NOW) == [0.0, 0.0]
 

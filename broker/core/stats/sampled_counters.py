@@ -1,4 +1,4 @@
-"""Numbers that are looked at every few seconds."""
+"""Base class of counters that are sampled every few seconds."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import ClassVar
 from leveret.broker.core.stats.history import BASIC, RATES_ONLY, STEP, History, Retention
 
 
-class Followed:
-    """Counters of one object, with their history once there is one.
+class SampledCounters:
+    """Counters of one object and the history of their samples.
 
-    Looking at an object where nothing happens costs a comparison, and no memory.
+    A sample of an idle object costs one comparison, and no memory.
 
     Attributes:
-        history: Its samples; None as long as nothing has happened.
-        idle_since: When the look was since which nothing has happened, in seconds since 1970; 0 while something
-            happens.
+        history: The samples; None until a counter has changed.
+        idle_since: Time of the last sample with a change, in seconds since 1970; 0 unless the object is idle.
     """
 
-    __slots__ = ("_seen", "history", "idle_since")
+    __slots__ = ("_last_row", "history", "idle_since")
 
     #: Names of the numbers in a row.
     FIELDS: ClassVar[tuple[str, ...]] = ()
@@ -27,9 +26,9 @@ class Followed:
     def __init__(self) -> None:
         self.history: History | None = None
         self.idle_since = 0
-        self._seen: tuple[int, ...] = ()
+        self._last_row: tuple[int, ...] = ()
 
-    def look(
+    def sample(
         self,
         now: int,
         row: tuple[int, ...],
@@ -37,20 +36,20 @@ class Followed:
         retention: Sequence[Retention] = BASIC,
         from_zero: bool = True,
     ) -> bool:
-        """Take a sample; return whether something has happened since the last one.
+        """Take a sample; return whether a number has changed since the last one.
 
         Args:
             now: Seconds since 1970, a multiple of the step of histories.
             row: The numbers, by FIELDS.
-            detailed: Whether a new history may keep more than the rates take.
-            retention: What a detailed one keeps.
-            from_zero: Whether the numbers were 0 before the first sample; otherwise they are taken to have been the
-                same.
+            detailed: Whether a new history may be detailed.
+            retention: Retention of a detailed history.
+            from_zero: Whether the numbers were 0 before the first sample; otherwise the first sample counts as no
+                change.
         """
-        if row == self._seen or (not self._seen and not any(row)):
+        if row == self._last_row or (not self._last_row and not any(row)):
             self.idle_since = self.idle_since or now - STEP
             return False
-        self._seen = row
+        self._last_row = row
         self.idle_since = 0
         if self.history is None:
             self.history = History(len(row), retention if detailed else RATES_ONLY)
@@ -61,5 +60,5 @@ class Followed:
 
     @property
     def is_detailed(self) -> bool:
-        """Whether it has a history that keeps more than the rates take."""
+        """Whether it has a detailed history, which keeps more than rates need."""
         return self.history is not None and self.history.is_detailed
