@@ -1,1 +1,1 @@
-"""Segment files: one store's messages on disk, and which of them are dead."""
+"""Segment files: the messages of a store on disk, and its set of dead messages."""

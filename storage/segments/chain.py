@@ -1,4 +1,4 @@
-"""The segments of one stream of a store, one behind the other."""
+"""The consecutive segments of one stream of a store."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from leveret.storage.segments.writer import SegmentWriter
 
 
 class SegmentChain:
-    """Appends to the last segment, begins the next one where it is full, and knows which segment a message is in.
+    """Appends to the active segment, starts a new one when it is full, and finds the segment of a message.
 
     Args:
-        place: Where the files are.
-        stream: Which messages it is for.
-        manifest: The store's.
-        segments: What recovery found, in order; those that it has sealed just now are synced by the first commit group.
+        place: Paths and shared services of the store.
+        stream: The stream.
+        manifest: Manifest of the store.
+        segments: Recovered segments in order; those sealed by recovery are synced by the first commit group.
 
     Attributes:
-        stream: Which messages it is for.
-        segments: All segments, in order.
-        has_dead: There may be one for drop_dead().
+        stream: The stream.
+        segments: All segments in order.
+        has_dead: Whether there may be segments for drop_dead().
     """
 
     __slots__ = (
@@ -57,29 +57,29 @@ class SegmentChain:
         self.has_dead = any(segment.live <= 0 for segment in segments)
         self._firsts = [segment.first_seq for segment in segments]
         self._writer: SegmentWriter | None = None
-        #: How much of the segment that is written to commit groups have had.
+        #: Bytes of the active segment that are already in commit groups.
         self._collected = 0
         self._unsynced = False
         self._new_names = False
-        #: Commit groups on their way that have the handle of the segment that is written to.
+        #: Submitted commit groups that use the handle of the active segment.
         self._in_flight = 0
-        #: Paths of files that were closed before they were synced.
+        #: Paths of files closed before they were synced.
         self._to_sync: list[str] = []
-        #: Full segments, to be synced before the manifest may call them sealed.
+        #: Sealed segments, to be synced before the manifest records them as sealed.
         self._sealed: list[SegmentWriter] = []
         self._just_sealed = [segment for segment in segments if segment.sealed and not segment.synced]
-        #: Files to close, as their segments are gone.
+        #: Files to close, of dropped or unsealable segments.
         self._retired: list[SegmentWriter] = []
-        #: Segments whose files are to be moved away.
+        #: Segments whose files must be moved to the trash.
         self._dropped: list[Segment] = []
 
     def append(self, batch: Sequence[Arrival]) -> None:
         """Write messages.
 
         Args:
-            batch: In the order of their sequence numbers, which are higher than all before.
+            batch: Messages in order of sequence number, higher than all before.
         Raises:
-            OSError: Those up to last_seq were written.
+            OSError: Only messages up to last_seq were written.
         """
         at = 0
         self._place.descriptors.note_append(self)
@@ -90,46 +90,46 @@ class SegmentChain:
             try:
                 at = writer.write(batch, at)
             except FileNotFoundError:
-                # Somebody has removed its file. What it held turns out to be lost when it is read.
+                # The file was removed by another process. Its messages are reported as lost when they are read.
                 self._writer = None
             else:
                 self._unsynced = True
 
     @property
     def last_seq(self) -> int:
-        """The highest number in it; 0 if it has none."""
+        """The highest sequence number; 0 if there is none."""
         return self.segments[-1].last_seq if self.segments else 0
 
     @property
     def size(self) -> int:
-        """Bytes of its files."""
+        """Total size of its files in bytes."""
         return sum([segment.size for segment in self.segments])
 
     @property
     def active(self) -> Segment | None:
-        """The segment that is written to."""
+        """The segment that messages are appended to; None if there is none."""
         return self._writer.segment if self._writer is not None else None
 
     def find(self, seq: int) -> Segment | None:
-        """Return the segment whose range has a number."""
+        """Return the segment whose range contains a sequence number; None if there is none."""
         at = bisect_right(self._firsts, seq) - 1
         if at < 0 or self.segments[at].last_seq < seq:
             return None
         return self.segments[at]
 
     def overlapping(self, first: int, end: int) -> list[Segment]:
-        """Return the segments that may have messages from a number on, `end` not included."""
+        """Return the segments that may contain numbers from `first` to `end`, excluded."""
         at = max(0, bisect_right(self._firsts, first) - 1)
         stop = bisect_right(self._firsts, end - 1)
         return self.segments[at:stop]
 
     def drop_dead(self, keep_active: bool) -> bool:
-        """Give up the segments without a living message.
+        """Drop segments without live messages.
 
         Args:
-            keep_active: Leave the one that is written to.
+            keep_active: Keep the active segment.
         Returns:
-            False if there was no room to note it.
+            False if the disk was too full to update the manifest.
         """
         self.has_dead = False
         active = self.active
@@ -142,8 +142,8 @@ class SegmentChain:
         try:
             self._manifest.append(self._deletions(dead))
         except OSError:
-            # They stay until there is room for this note: a file that is missing has to be explained. Of the spill
-            # stream only to who takes a snapshot at this moment.
+            # Durable segments stay until the manifest can be updated: a missing file would count as lost. Spill segments
+            # are dropped nevertheless: only a snapshot taken now would miss them.
             if self.stream is Stream.DURABLE:
                 self.has_dead = True
                 return False
@@ -159,13 +159,13 @@ class SegmentChain:
         return True
 
     def replace(self, sources: Sequence[Segment], copy: Segment | None) -> bool:
-        """Put a segment in the place of others, all of whose living messages it has.
+        """Replace segments by a copy that contains all their live messages.
 
         Args:
-            sources: Neighbours, marked busy; they are not any more.
-            copy: None if nothing of them lives on.
+            sources: Adjacent segments, marked busy; the mark is removed.
+            copy: The copy; None if no messages are live.
         Returns:
-            False if that was not done: there was no room to note it, or some of them are gone.
+            False if nothing was replaced: the disk is full, or some of the sources are gone.
         """
         for source in sources:
             source.busy = False
@@ -188,19 +188,19 @@ class SegmentChain:
         return True
 
     def _deletions(self, segments: Sequence[Segment]) -> list[Edit]:
-        """What the manifest has to say of segments that go away; readers have to know when."""
+        """Return the manifest edits of dropped segments, with the time for readers."""
         now = self._place.clock()
         return [each.edit(EditOp.DEL)._replace(max_arrived=now) for each in segments]
 
     def seal_active(self) -> None:
-        """Begin the next segment with the next message."""
+        """Seal the active segment; the next message starts a new one."""
         if self._writer is not None:
             self._seal(self._writer)
             self._writer = None
 
     @property
     def has_dropped(self) -> bool:
-        """Whether files that are no longer needed take up room until the next commit."""
+        """Whether dropped files use disk space until the next commit."""
         return bool(self._dropped)
 
     def collect(self, group: CommitGroup) -> None:
@@ -210,7 +210,7 @@ class SegmentChain:
                 group.data[writer.handle] = None
             for writer in self._retired:
                 if self.find(writer.segment.first_seq) is writer.segment:
-                    # It lives on, without a footer, for which there was no room.
+                    # It has no footer, for lack of space, but is still in use.
                     group.paths[writer.path] = None
             if self._unsynced and self._writer is not None and self._writer.handle >= 0:
                 self._add_tail(group, self._writer)
@@ -225,21 +225,21 @@ class SegmentChain:
                     group.directories[os.path.dirname(self._place.directory)] = None
             self._just_sealed = []
         for sealed in self._sealed:
-            group.callbacks.append(_Synced(self, sealed))
+            group.callbacks.append(_OnSealSynced(self, sealed))
         for retired in self._retired:
             group.callbacks.append(_Close(retired))
         for segment in self._dropped:
-            group.file_actions.append(_MoveAway(self._place, segment, self._place.clock()))
+            group.file_actions.append(_MoveToTrash(self._place, segment, self._place.clock()))
         self._unsynced = self._new_names = False
         self._sealed, self._retired, self._dropped, self._to_sync = [], [], [], []
 
     def release(self) -> bool:
-        """Close the file that is written to until there is more to write; return whether it could be done now."""
+        """Close the active segment's file until the next write; return False if that is not possible now."""
         writer = self._writer
         if writer is None or writer.handle < 0:
             return True
         if self._in_flight:
-            # It may be synced at this very moment.
+            # The committer may be syncing it.
             return False
         if self._unsynced and self.stream is Stream.DURABLE:
             self._to_sync.append(writer.path)
@@ -247,7 +247,7 @@ class SegmentChain:
         writer.close()
         return True
 
-    def _landed(self) -> None:
+    def _group_committed(self) -> None:
         self._in_flight -= 1
 
     def _add_tail(self, group: CommitGroup, writer: SegmentWriter) -> None:
@@ -255,30 +255,30 @@ class SegmentChain:
         group.add_tail(writer.handle, Tail(place.qid, place.priority, writer.path, self._collected, end))
         self._collected = end
         self._in_flight += 1
-        group.callbacks.append(self._landed)
+        group.callbacks.append(self._group_committed)
 
     def note_sealed(self, segment: Segment) -> None:
-        """Tell the manifest that a segment is complete and on the disk."""
+        """Record in the manifest that a segment is sealed and synced."""
         segment.synced = True
         if self.stream is Stream.DURABLE and self.find(segment.first_seq) is segment:
             try:
                 self._manifest.append([segment.edit(EditOp.SEAL)])
             except OSError:
-                # No room: the next start reads the whole segment instead.
+                # No space: the next start reads the whole segment instead.
                 pass
 
     def close(self) -> None:
-        """Close the files; nothing is given up."""
+        """Close the files."""
         for writer in (*self._sealed, *self._retired, self._writer):
             if writer is not None:
                 writer.close()
         self._sealed, self._retired, self._writer = [], [], None
 
     def _begin(self, seq: int) -> SegmentWriter:
-        """Make the next segment, and seal the one before."""
+        """Start a segment and seal the previous one."""
         place = self._place
         if place.priority and not self.segments:
-            # Most priorities of a queue are never used.
+            # Created late, as most priorities of a queue are never used.
             place.files.make_directory(place.directory)
         segment = Segment(self.stream, seq)
         writer = SegmentWriter(place, segment)
@@ -296,7 +296,7 @@ class SegmentChain:
         self.segments.append(segment)
         self._firsts.append(seq)
         if len(self.segments) > 1 and self.segments[-2].live <= 0:
-            # It was kept only as long as it was written to.
+            # It was kept only because it was active.
             self.has_dead = True
         return writer
 
@@ -304,7 +304,7 @@ class SegmentChain:
         try:
             writer.seal()
         except OSError:
-            # No room for the footer: the index stays in memory, and the manifest will not call it sealed.
+            # No space for the footer: the index stays in memory, and the manifest does not record it as sealed.
             self._retired.append(writer)
         else:
             writer.segment.index = None
@@ -312,7 +312,7 @@ class SegmentChain:
 
 
 class _Close:
-    """Closes the file of a segment that is no longer written to."""
+    """Callback that closes a segment's file."""
 
     __slots__ = ("_writer",)
 
@@ -323,8 +323,8 @@ class _Close:
         self._writer.close()
 
 
-class _Synced:
-    """Notes that a sealed segment is on the disk, and closes its file."""
+class _OnSealSynced:
+    """Callback after the sync of a sealed segment: updates the manifest and closes the file."""
 
     __slots__ = ("_chain", "_writer")
 
@@ -337,8 +337,8 @@ class _Synced:
         self._chain.note_sealed(self._writer.segment)
 
 
-class _MoveAway:
-    """Moves the file of a dead segment into the trash, where readers find it for a while."""
+class _MoveToTrash:
+    """File action that moves a dropped segment to the trash, where readers find it for a while."""
 
     __slots__ = ("_now", "_place", "_segment")
 

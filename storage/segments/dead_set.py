@@ -1,4 +1,4 @@
-"""Which messages of a store are dead, without an object for any of them."""
+"""A compact set of the dead messages of a store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ _BITMAP_BYTES: Final = BLOCK // 8
 
 
 class DeadSet:
-    """Sequence numbers whose messages are gone: all below a floor, and some above it.
+    """Sequence numbers of dead messages: all below a floor, and some above it.
 
-    Above the floor a block of 4,096 numbers costs nothing while all of it lives or all of it is dead, and a bitmap
-    of 512 bytes in between.
+    Above the floor, a block of 4,096 numbers needs a bitmap of 512 bytes only if some but not all of them are dead.
 
     Args:
-        floor: All below it are dead.
+        floor: All numbers below it are dead.
     """
 
     __slots__ = ("_bitmaps", "_counts", "_full", "floor")
@@ -27,9 +26,9 @@ class DeadSet:
     def __init__(self, floor: int = 1) -> None:
         self.floor = floor
         self._bitmaps: dict[int, bytearray] = {}
-        #: Bits set in each bitmap.
+        #: Number of set bits by block.
         self._counts: dict[int, int] = {}
-        #: Blocks that are dead as a whole.
+        #: Completely dead blocks.
         self._full = SeqRanges()
 
     def __contains__(self, seq: int) -> bool:
@@ -41,11 +40,11 @@ class DeadSet:
         return bool(self._full) and seq // BLOCK in self._full
 
     def add(self, first: int, count: int) -> None:
-        """Mark a run dead; some of it may be already.
+        """Mark a run of numbers dead; some may be dead already.
 
         Args:
             first: The lowest number.
-            count: How many, 1 or more.
+            count: Length of the run, at least 1.
         """
         end = first + count
         if first <= self.floor:
@@ -70,7 +69,7 @@ class DeadSet:
                 at = stop
 
     def live_runs(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What is not dead among the numbers from `first` on, as (first, end) of runs; ends are not inside."""
+        """Iterate over the runs of live numbers from `first` to `end` as (first, end), ends excluded."""
         at = max(first, self.floor)
         run_start = -1
         while at < end:
@@ -96,7 +95,7 @@ class DeadSet:
             yield run_start, end
 
     def count_live(self, first: int, end: int) -> int:
-        """Return how many of the numbers from `first` on, `end` not included, are not dead."""
+        """Count the live numbers from `first` to `end`, excluded."""
         at = max(first, self.floor)
         count = 0
         while at < end:
@@ -112,7 +111,7 @@ class DeadSet:
         return count
 
     def part(self, first: int, end: int) -> DeadSet:
-        """Return a copy that is right for the numbers from `first` on, `end` not included."""
+        """Return a copy that is valid for the numbers from `first` to `end`, excluded."""
         part = DeadSet(self.floor)
         low, high = first // BLOCK, (end - 1) // BLOCK
         known = self._bitmaps
@@ -123,20 +122,20 @@ class DeadSet:
         return part
 
     def bitmaps(self) -> Iterator[tuple[int, bytes]]:
-        """Return the bitmaps by number of block."""
+        """Return the bitmaps in order of block number."""
         return ((block, bytes(bitmap)) for block, bitmap in sorted(self._bitmaps.items()))
 
     def full_blocks(self) -> SeqRanges:
-        """Ranges of blocks that are dead as a whole."""
+        """Return the ranges of completely dead blocks."""
         return self._full
 
     def load_bitmap(self, block: int, bitmap: bytes) -> None:
-        """Take over a bitmap that was saved."""
+        """Add a saved bitmap."""
         self._bitmaps[block] = bytearray(bitmap)
         self._counts[block] = int.from_bytes(bitmap, "little").bit_count()
 
     def _mark(self, block: int, first: int, end: int) -> None:
-        """Set bits of one block that is not dead as a whole."""
+        """Set bits of one block."""
         if block in self._full:
             return
         bitmap = self._bitmaps.get(block)
@@ -163,13 +162,13 @@ class DeadSet:
             self._counts[block] = whole.bit_count()
 
     def _raise_floor(self, floor: int) -> None:
-        """Raise the floor, and further over all that is dead behind it."""
+        """Raise the floor, and further over dead numbers that follow."""
         old = self.floor // BLOCK
         while True:
             block = floor // BLOCK
             bitmap = self._bitmaps.get(block)
             if bitmap is not None:
-                # As many ones as there are from the floor on.
+                # The number of consecutive ones from the floor on.
                 whole = int.from_bytes(bitmap, "little") >> (floor % BLOCK)
                 run = (~whole & whole + 1).bit_length() - 1
                 floor += run
@@ -187,7 +186,7 @@ class DeadSet:
 
 
 def _changes(bitmap: bytearray, at: int, end: int) -> Iterator[tuple[bool, int]]:
-    """Return where a bitmap begins to be dead or alive, from a bit on, that one included."""
+    """Iterate over the changes between dead and live in a bitmap as (is_dead, bit), beginning with bit `at`."""
     whole = int.from_bytes(bitmap, "little")
     is_dead = bool(whole >> at & 1)
     yield is_dead, at
@@ -197,7 +196,7 @@ def _changes(bitmap: bytearray, at: int, end: int) -> Iterator[tuple[bool, int]]
         return
     at += run
     yield not is_dead, at
-    # A caller that wants more wants many: in a text they are found fast.
+    # If there are more changes there are usually many, and searching a string is fast.
     text = f"{whole:0{BLOCK}b}"[::-1]
     sought = "1" if is_dead else "0"
     while (at := text.find(sought, at, end)) >= 0:

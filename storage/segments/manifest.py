@@ -1,4 +1,4 @@
-"""The manifest of a store: which segments it has, and what is in them, without opening any."""
+"""The manifest of a store: the list of its segments with their metadata."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from leveret.storage.disk.files import Files, replace_file, write_draft, write_f
 from leveret.storage.format import EDIT_BYTES, Edit, EditOp, pack_edit, unpack_edit
 
 NAME: Final = "MANIFEST"
-#: It is rewritten once it has this many edits, and four times as many as it needs.
+#: It is rewritten only if it has at least this many edits, four times as many as needed.
 _EDITS_MIN: Final = 64
-#: Microseconds for which it says what was deleted: readers that have just taken a cut want to know.
+#: Retention of deletions in microseconds, for readers with a recent cut.
 _REMEMBERED_US: Final = 600_000_000
-#: What an edit says of how many follow in its group is 16 bits long.
+#: The number of remaining edits of a group has 16 bits.
 _GROUP_MAX: Final = 1 << 16
 
 
 class ManifestContents(NamedTuple):
-    """What was found in a manifest.
+    """Contents of a manifest.
 
     Attributes:
         segments: The last edit, NEW or SEAL, of each segment that has not been deleted; by stream, first sequence
             number and generation.
-        deleted: Segments whose deletion is noted; their files may be there still.
-        damaged: Edits that could not be read.
+        deleted: Deleted segments; their files may still exist.
+        damaged: Number of unreadable edits.
     """
 
     segments: dict[tuple[int, int, int], Edit]
@@ -35,7 +35,7 @@ class ManifestContents(NamedTuple):
 
 
 class Manifest:
-    """Appends edits.
+    """Appends edits to a store's manifest, and shortens it.
 
     Args:
         files: The file system interface.
@@ -48,20 +48,20 @@ class Manifest:
         self._files = files
         self._directory = directory
         self._unsynced = False
-        #: It has taken the place of another one.
+        #: It has replaced an older file since the last commit group.
         self._is_new = False
         self._size = 0
         self._edits = 0
-        #: It is worth while to look whether it can be shorter once it has so many edits.
+        #: Number of edits at which to check whether it can be shortened.
         self._long_at = 4 * _EDITS_MIN
 
     def read(self) -> ManifestContents:
-        """Read all edits. What is half written is left out."""
+        """Read all edits; incomplete groups are ignored."""
         try:
             octets = self._files.read_all(f"{self._directory}/{NAME}") or b""
         except OSError:
             return ManifestContents({}, set(), 1)
-        edits, damaged, self._size = _edits_of(octets)
+        edits, damaged, self._size = _complete_groups(octets)
         self._edits = self._size // EDIT_BYTES
         segments: dict[tuple[int, int, int], Edit] = {}
         deleted: set[tuple[int, int, int]] = set()
@@ -75,17 +75,17 @@ class Manifest:
         return ManifestContents(segments, deleted, damaged)
 
     def append(self, edits: Sequence[Edit]) -> None:
-        """Write edits that belong together; they are on the disk once a commit group has them.
+        """Write a group of edits; the next commit group syncs them.
 
         Args:
-            edits: Any number. They count all or none, unless there are more than 65,536 of them.
+            edits: The edits. They are applied all or none, unless there are more than 65,536 of them.
         Raises:
             OSError: None was written.
         """
         last = len(edits) - 1
         octets = b"".join(pack_edit(edit._replace(left=(last - at) % _GROUP_MAX)) for at, edit in enumerate(edits))
         path = f"{self._directory}/{NAME}"
-        # There are as many of these files as stores, and little is written to them: they are not kept open.
+        # There is one per store, and writes are rare, so the file is not kept open.
         handle = self._files.open(path, create=True)
         try:
             if self._files.size(path) > self._size:
@@ -98,7 +98,7 @@ class Manifest:
         self._edits += len(edits)
 
     def collect(self, group: CommitGroup) -> None:
-        """Have what was appended synced."""
+        """Add the manifest to a commit group if edits were appended."""
         if self._unsynced:
             group.journal_paths[f"{self._directory}/{NAME}"] = None
         if self._is_new:
@@ -106,29 +106,29 @@ class Manifest:
         self._unsynced = self._is_new = False
 
     def shorten_if_long(self, group: CommitGroup, now: int) -> None:
-        """Have it written again, without what nobody needs any more, if it has got long.
+        """Write a draft without unneeded edits if the manifest has become long.
 
         Args:
-            group: Syncs the draft, which then takes its place unless more was appended in the meantime.
+            group: Syncs the draft, which then replaces the manifest unless edits were appended in the meantime.
             now: Microseconds since 1970.
         """
         if self._edits < self._long_at:
             return
         path = f"{self._directory}/{NAME}"
         try:
-            edits, _, size = _edits_of(self._files.read_all(path) or b"")
-            kept = _still_needed(edits, now - _REMEMBERED_US)
+            edits, _, size = _complete_groups(self._files.read_all(path) or b"")
+            kept = _without_deleted(edits, now - _REMEMBERED_US)
             self._long_at = 4 * (len(kept) + _EDITS_MIN)
             if size == self._size and 2 * len(kept) < len(edits):
                 write_draft(self._files, f"{path}.tmp", b"".join(map(pack_edit, kept)))
                 group.paths[f"{path}.tmp"] = None
                 group.callbacks.append(partial(self._put_in_place, size, len(kept)))
         except OSError:
-            # No room, as a rule. It is tried again when it is longer still.
+            # Usually no space. Retried when the manifest is longer.
             self._long_at = 2 * self._edits
 
     def _put_in_place(self, size: int, edits: int) -> None:
-        """Let the draft of what it was at a size take its place."""
+        """Replace the manifest by the draft, if its size is still the same."""
         path = f"{self._directory}/{NAME}"
         try:
             if self._size != size:
@@ -136,21 +136,21 @@ class Manifest:
                 return
             self._files.rename(f"{path}.tmp", path)
         except OSError:
-            # Its queue has been deleted.
+            # The queue has been deleted.
             return
         self._edits = edits
         self._size = edits * EDIT_BYTES
         self._unsynced = self._is_new = True
 
     def is_long(self, segments: int) -> bool:
-        """Return whether it is worth while to rewrite it for this many segments."""
+        """Return whether it should be rewritten for this many segments."""
         return self._edits >= _EDITS_MIN and self._edits > 4 * segments
 
     def rewrite(self, edits: Iterable[Edit]) -> None:
-        """Replace all edits by these; there may be no appended ones that wait to be synced.
+        """Replace all edits. There must be no unsynced edits.
 
         Raises:
-            OSError: The old manifest holds.
+            OSError: The old manifest is unchanged.
         """
         octets = b"".join(pack_edit(edit) for edit in edits)
         replace_file(self._files, self._directory, NAME, octets)
@@ -158,10 +158,10 @@ class Manifest:
         self._edits = self._size // EDIT_BYTES
 
 
-def _edits_of(octets: bytes) -> tuple[list[Edit], int, int]:
-    """Return the edits of whole groups, how many places held none, and where the last whole group ends.
+def _complete_groups(octets: bytes) -> tuple[list[Edit], int, int]:
+    """Return the edits of complete groups, the number of damaged edits, and the end offset of the last complete group.
 
-    What follows there is cut by the next append, which it could be taken to belong to.
+    The next append truncates the rest, which could otherwise seem to belong to the new group.
     """
     end = 0
     edits: list[Edit] = []
@@ -174,7 +174,7 @@ def _edits_of(octets: bytes) -> tuple[list[Edit], int, int]:
             group.clear()
             continue
         if group and group[-1].left != edit.left + 1:
-            # The rest of the group was never written.
+            # The group is incomplete.
             group.clear()
         group.append(edit)
         if not edit.left:
@@ -184,8 +184,8 @@ def _edits_of(octets: bytes) -> tuple[list[Edit], int, int]:
     return edits, damaged, end
 
 
-def _still_needed(edits: Sequence[Edit], since: int) -> list[Edit]:
-    """What is left of edits without segments that were deleted before a time in microseconds, each edit by itself."""
+def _without_deleted(edits: Sequence[Edit], since: int) -> list[Edit]:
+    """Return edits without those of segments deleted before a time in microseconds, each as its own group."""
     gone: set[tuple[int, int, int]] = set()
     kept: list[Edit] = []
     for edit in reversed(edits):

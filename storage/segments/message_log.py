@@ -1,4 +1,4 @@
-"""The messages of one store on disk: written once, read by number, buried when they are dead."""
+"""The messages of one store on disk: written once, read by sequence number, marked dead when settled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from leveret.storage.segments.segment import Arrival, Segment, StorePlace
 
 
 class Measured(NamedTuple):
-    """Messages whose numbers follow each other.
+    """Measured length of a run of messages.
 
     Attributes:
-        stream: Where they are.
-        length: How many.
+        stream: Their stream.
+        length: Number of messages.
         body_bytes: Sum of their body lengths.
-        arrived: When the first one came, in microseconds.
-        whole: They are all of a segment.
+        arrived: Arrival of the first one in microseconds since 1970.
+        whole: Whether they are a complete segment.
     """
 
     stream: Stream
@@ -34,24 +34,24 @@ class Measured(NamedTuple):
 
 
 class MessageLog:
-    """A durable stream, a spill stream once there is a message for it, and which of their messages are dead.
+    """A durable stream, a spill stream if needed, and the set of their dead messages.
 
     Args:
-        place: Where the files are.
-        durable: Whether persistent messages are to outlive the process.
-        manifest: The store's.
-        segments: Sealed segments of the durable stream that recovery found, in order.
-        dead: Which of their messages are dead.
-        persists_transient: Transient messages go to the durable stream too.
+        place: Paths and shared services of the store.
+        durable: Whether persistent messages must survive a restart.
+        manifest: Manifest of the store.
+        segments: Recovered segments of the durable stream in order.
+        dead: Their dead messages.
+        persists_transient: Write transient messages to the durable stream too.
 
     Attributes:
-        disk_reads: Messages read.
-        disk_writes: Messages written.
-        dead: All numbers below the next one that have no living message.
-        place: Where the files are.
-        chains: The segments of the durable stream, and those of the spill stream if there is one.
-        freed: Bytes of files that became useless since a compactor last looked, about.
-        look_at: It need not look before there are so many.
+        disk_reads: Number of messages read.
+        disk_writes: Number of messages written.
+        dead: Set of all numbers below the next one without a live message.
+        place: Paths and shared services of the store.
+        chains: The durable stream, and the spill stream if there is one.
+        freed: Approximate dead bytes since the last check of the compactor.
+        look_at: Value of `freed` at which the compactor checks again.
     """
 
     __slots__ = (
@@ -85,21 +85,21 @@ class MessageLog:
         self._durable = durable
         self._manifest = manifest
         self.chains = [SegmentChain(place, Stream.DURABLE, manifest, segments)]
-        #: One for each chain, for messages in order, and one for those that came back.
+        #: For each chain, a reader for messages in order and one for requeued messages.
         self._readers = [(SegmentReader(place), SegmentReader(place))]
 
     def stream_of(self, persistent: bool) -> Stream:
-        """Return where a message goes."""
+        """Return the stream of a message."""
         return Stream.DURABLE if self._durable and (persistent or self._persists_transient) else Stream.SPILL
 
     def append(self, stream: Stream, batch: Sequence[Arrival]) -> OSError | None:
         """Write messages.
 
         Args:
-            stream: Where all of them go.
-            batch: In the order of their numbers.
+            stream: The stream of all of them.
+            batch: Messages in order of sequence number.
         Returns:
-            What went wrong, if not all were written; was_written() tells which were.
+            The error if not all were written; see was_written(). None otherwise.
         """
         try:
             self._chain(stream).append(batch)
@@ -115,15 +115,15 @@ class MessageLog:
     def read_run(
         self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool, again: bool
     ) -> list[Entry]:
-        """Read messages whose numbers follow each other; see SegmentReader.read_run().
+        """Read messages with consecutive numbers; see SegmentReader.read_run().
 
         Args:
-            seq: Number of the first.
-            count: At most this many.
-            body_bytes: No further one once their bodies have reached this many bytes.
-            expired_at: Only messages that expire by then; 0 for all.
-            redelivered: What the entries say.
-            again: They have been taken before; those are read apart, so that both are read in order.
+            seq: Sequence number of the first message.
+            count: Maximum number of messages.
+            body_bytes: Stop when the bodies have reached this many bytes.
+            expired_at: Only messages that expire by this time; 0 for all.
+            redelivered: Redelivered flag of the entries.
+            again: The messages have been taken before. They use a separate reader, so that both readers read in order.
         """
         for chain, readers in zip(self.chains, self._readers, strict=True):
             segment = chain.find(seq)
@@ -140,17 +140,17 @@ class MessageLog:
     def measure_run(
         self, seq: int, count: int, looks: int, body_bytes: int, expired_at: int, again: bool
     ) -> Measured | None:
-        """Find out how long messages are without reading them; see read_run().
+        """Measure messages without reading their bodies; see read_run().
 
         Args:
-            seq: Number of the first.
-            count: At most this many.
-            looks: Look at no more records than this.
-            body_bytes: No further one once their bodies have reached this many bytes.
-            expired_at: Only messages that expire by then; 0 for all.
-            again: They have been taken before.
+            seq: Sequence number of the first message.
+            count: Maximum number of messages.
+            looks: Maximum number of records to read.
+            body_bytes: Stop when the bodies have reached this many bytes.
+            expired_at: Only messages that expire by this time; 0 for all.
+            again: The messages have been taken before.
         Returns:
-            None if the first one is not there, or damaged.
+            None if the first message is missing or damaged.
         """
         for chain, readers in zip(self.chains, self._readers, strict=True):
             segment = chain.find(seq)
@@ -160,7 +160,7 @@ class MessageLog:
                 seq == segment.first_seq
                 and segment.gapless
                 and segment.live == segment.count <= count
-                # Were they equal, empty bodies at the end would be too many.
+                # If they were equal, empty bodies at the end would exceed the limit.
                 and segment.body_bytes < body_bytes
                 and (not expired_at or segment.max_expires <= expired_at)
             ):
@@ -174,7 +174,7 @@ class MessageLog:
         return None
 
     def next_seq(self, seq: int, end: int, again: bool) -> int:
-        """Return the lowest number from `seq` on that can be read; `end` if there is none below it."""
+        """Return the lowest readable number from `seq` on; `end` if there is none below it."""
         for chain, readers in zip(self.chains, self._readers, strict=True):
             for segment in chain.overlapping(seq, end):
                 try:
@@ -187,21 +187,21 @@ class MessageLog:
         return end
 
     def bury(self, first: int, end: int, stream: Stream, body_bytes: int, entries: Sequence[Entry]) -> None:
-        """Mark messages dead, all of which were written to one stream.
+        """Mark a run of messages of one stream dead.
 
         Args:
-            first: Number of the first.
-            end: The number behind the last.
-            stream: Which one.
+            first: Sequence number of the first message.
+            end: Sequence number after the last message.
+            stream: Their stream.
             body_bytes: Sum of their body lengths.
-            entries: They are among these; none if how long each was is not known any more.
+            entries: Entries that include the messages; empty if their single lengths are unknown.
         """
         self.dead.add(first, end - first)
         chain = self._chain(stream)
         active = chain.active
         if active is not None and active.first_seq <= first:
-            # They are in the last segment: what died soon after it came.
-            self.freed += active.bury(end - first, body_bytes)
+            # All are in the active segment: they were settled soon after their arrival.
+            self.freed += active.mark_dead(end - first, body_bytes)
             chain.has_dead = chain.has_dead or active.live <= 0
             return
         for segment in chain.overlapping(first, end):
@@ -210,14 +210,14 @@ class MessageLog:
                 part = body_bytes * (high - low) // (end - first)
                 if entries and high - low < end - first:
                     part = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
-                self.freed += segment.bury(high - low, part)
+                self.freed += segment.mark_dead(high - low, part)
                 chain.has_dead = chain.has_dead or segment.live <= 0
 
     def bury_all(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Mark all messages in ranges dead, whether they were written or not.
+        """Mark all messages in ranges dead, written or not.
 
         Args:
-            ranges: As (first, end), in order; ends are not inside.
+            ranges: Ascending ranges as (first, end), ends excluded.
         """
         for first, end in ranges:
             if end > first:
@@ -237,7 +237,7 @@ class MessageLog:
             return 0
 
     def mean_body(self, seq: int) -> int:
-        """Bytes that the body of a message has that cannot be read, as far as one can tell."""
+        """Return the estimated body length of an unreadable message in bytes."""
         for chain in self.chains:
             segment = chain.find(seq)
             if segment is not None:
@@ -245,7 +245,7 @@ class MessageLog:
         return 0
 
     def drop_dead(self, keep_active: bool) -> bool:
-        """Give up the segments without a living message; see SegmentChain.drop_dead()."""
+        """Drop segments without live messages; see SegmentChain.drop_dead()."""
         done = True
         for chain in self.chains:
             if chain.has_dead or not keep_active:
@@ -253,33 +253,33 @@ class MessageLog:
         return done
 
     def seal_active(self) -> None:
-        """Begin a segment with the next message, so that the next start need not read the last one."""
+        """Seal the active segments, so that the next start need not read them."""
         for chain in self.chains:
             chain.seal_active()
 
     @property
     def persistent_count(self) -> int:
-        """Living messages of the durable stream."""
+        """Number of live messages of the durable stream."""
         return sum(segment.live for segment in self.chains[Stream.DURABLE].segments)
 
     @property
     def oldest(self) -> int:
-        """When the oldest message of those segments came that are not empty; 0 if there is none."""
+        """Arrival of the oldest message in the existing segments; 0 if there is none."""
         return min((chain.segments[0].min_arrived for chain in self.chains if chain.segments), default=0)
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Total size of all segments in bytes."""
         return sum(chain.size for chain in self.chains)
 
     @property
     def live_size(self) -> int:
-        """Bytes that the records of living messages take in them, about."""
+        """Approximate size of the records of live messages in bytes."""
         return sum([segment.live_size for chain in self.chains for segment in chain.segments])
 
     @property
     def spilled(self) -> tuple[int, int]:
-        """Living messages of the spill stream, and the bytes of their bodies, about."""
+        """Number of live messages of the spill stream and their approximate body bytes."""
         segments = [segment for chain in self.chains[Stream.SPILL :] for segment in chain.segments]
         body_bytes = sum(segment.body_bytes * segment.live // max(1, segment.count) for segment in segments)
         return sum(segment.live for segment in segments), body_bytes
@@ -297,7 +297,7 @@ class MessageLog:
 
     @property
     def has_dropped(self) -> bool:
-        """Whether files that are no longer needed take up room until the next commit."""
+        """Whether dropped files use disk space until the next commit."""
         return any(chain.has_dropped for chain in self.chains)
 
     def collect(self, group: CommitGroup) -> None:
@@ -308,13 +308,13 @@ class MessageLog:
         self._manifest.shorten_if_long(group, self.place.clock())
 
     def release(self) -> None:
-        """Give back what reading keeps open and in memory."""
+        """Release files and buffers of the readers."""
         for readers in self._readers:
             for reader in readers:
                 reader.release()
 
     def close(self) -> None:
-        """Close all files; nothing is given up."""
+        """Close all files."""
         self.release()
         for chain in self.chains:
             chain.close()
@@ -327,7 +327,7 @@ class MessageLog:
 
 
 def count_live(segment: Segment, reader: SegmentReader, dead: DeadSet) -> int:
-    """Return how many of a segment's messages are not dead; that is arithmetic if no number is missing in it."""
+    """Count the live messages of a segment; records are read only if numbers are missing in it."""
     live = dead.count_live(segment.first_seq, segment.last_seq + 1)
     if segment.gapless or segment.settled or not live:
         return live

@@ -1,4 +1,4 @@
-"""Reading segments: in order, from any sequence number, and on behind damaged bytes."""
+"""Reads segments in order, from any sequence number, skipping damaged bytes."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.stored_message import StoredMessage
 
-#: Bytes read at once, at least and at most unless a record is longer.
+#: Minimum and maximum bytes per read; a longer record is read with one call.
 _CHUNK_MIN: Final = 4 << 10
 _CHUNK_MAX: Final = 256 << 10
 _PAGE: Final = 4 << 10
 
 
 class SegmentReader:
-    """Reads the records of a store's segments, remembers where it stands, and keeps what it has read ahead.
+    """Reads the records of a store's segments, with a position and a read-ahead buffer.
 
     Args:
-        place: Where the files are.
+        place: Paths and shared services of the store.
     """
 
     __slots__ = (
@@ -59,19 +59,19 @@ class SegmentReader:
         self._place = place
         self._segment: Segment | None = None
         self._handle = -1
-        #: The record at this offset, and all that follow, have at least this number.
+        #: The record at `_offset` and all later ones have at least the number `_seq`.
         self._offset = 0
         self._seq = 0
         self._chunk = b""
         self._chunk_at = 0
-        #: The last envelope that was made, for records that say the same.
+        #: The last decoded envelope, reused for records with equal ones.
         self._envelope = Envelope(b"", b"")
-        #: What their records have in common; no record has what is here before the first one.
+        #: The common bytes of these records; initially a value that no record has.
         self._prefix = bytes(4)
         self._prefix_crc = 0
 
     def release(self) -> bool:
-        """Give back file and memory; reading goes on all the same. It can always be done."""
+        """Close the file and free the buffer; later reads open it again. Always returns True."""
         if self._handle >= 0:
             self._place.files.close(self._handle)
         self._handle = -1
@@ -82,17 +82,17 @@ class SegmentReader:
     def read_run(
         self, segment: Segment, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool
     ) -> list[Entry]:
-        """Read messages whose numbers follow each other.
+        """Read messages with consecutive numbers.
 
         Args:
-            segment: Where to look; what it knows of itself must be right.
-            seq: Number of the first message.
-            count: At most this many, 1 or more.
-            body_bytes: No further one once the bodies have reached this many bytes.
-            expired_at: Only messages that expire by then; 0 for all messages.
-            redelivered: What the entries say.
+            segment: Segment to read, with correct metadata.
+            seq: Sequence number of the first message.
+            count: Maximum number of messages, at least 1.
+            body_bytes: Stop when the bodies have reached this many bytes.
+            expired_at: Only messages that expire by this time; 0 for all.
+            redelivered: Redelivered flag of the entries.
         Returns:
-            As many as there are in a row; none if there is no such message, or no whole one.
+            Messages with consecutive numbers; none if the first one is missing or damaged.
         """
         entries: list[Entry] = []
         at = self._seek(segment, seq, count)
@@ -101,7 +101,7 @@ class SegmentReader:
             start = at - self._chunk_at
             found = read_same_envelope(self._chunk, start, self._prefix, self._prefix_crc, salt) if start >= 0 else None
             if found is None:
-                # It says something else, or it is damaged, or it is not in the chunk, or not all of it.
+                # Another envelope, a damaged record, or not completely in the chunk.
                 found = self._read(at)
                 if found is None:
                     break
@@ -118,20 +118,20 @@ class SegmentReader:
     def measure_run(
         self, segment: Segment, seq: int, count: int, body_bytes: int, expired_at: int
     ) -> tuple[int, int, int]:
-        """Find out how long messages are whose numbers follow each other, from the heads of their records alone.
+        """Measure messages with consecutive numbers from the headers of their records.
 
         Args:
-            segment: Where to look.
-            seq: Number of the first message.
-            count: At most this many, 1 or more.
-            body_bytes: No further one once the bodies have reached this many bytes.
-            expired_at: Only messages that expire by then; 0 for all messages.
+            segment: Segment to read.
+            seq: Sequence number of the first message.
+            count: Maximum number of messages, at least 1.
+            body_bytes: Stop when the bodies have reached this many bytes.
+            expired_at: Only messages that expire by this time; 0 for all.
         Returns:
-            How many there are in a row, the bytes of their bodies, and when the first one came.
+            Their number, the sum of their body lengths, and the arrival of the first one.
         """
         found = found_bytes = arrived = 0
         at = self._seek(segment, seq, min(count, INDEX_STEP))
-        # Long bodies are skipped, short ones read along.
+        # Long bodies are skipped, short ones are read with their headers.
         alone = segment.data_len // max(1, segment.count) > _PAGE
         while found < count and found_bytes < body_bytes and at < segment.data_len:
             header = peek_record(self._pread(RECORD_BYTES, at), 0) if alone else self._record(at, RECORD_BYTES)
@@ -148,9 +148,9 @@ class SegmentReader:
         return found, found_bytes, arrived
 
     def next_seq(self, segment: Segment, seq: int) -> int | None:
-        """Return the lowest number from `seq` on whose record is whole; None if there is none in this segment.
+        """Return the lowest number from `seq` on with a valid record; None if there is none in this segment.
 
-        It is asked where something is damaged, so that nothing is believed but checksums and the index.
+        It is used after damage, so it trusts only checksums and the index.
         """
         self._open(segment)
         at = self._indexed(segment, seq) if segment.gapless else SEGMENT_HEADER_BYTES
@@ -166,9 +166,9 @@ class SegmentReader:
         return None
 
     def live_bytes(self, segment: Segment, dead: DeadSet) -> int:
-        """Sum of the body lengths of a segment's living messages.
+        """Return the sum of the body lengths of a segment's live messages.
 
-        Where numbers follow each other, that they do is taken as proof; else all records are checked.
+        In a gapless segment, consecutive numbers count as proof that records are valid; otherwise checksums are verified.
         """
         if not segment.gapless:
             return sum([header.body_len for header in self.headers(segment) if header.seq not in dead])
@@ -195,14 +195,14 @@ class SegmentReader:
             at += rec_len
             expected += 1
         if at != end:
-            # Something is damaged.
+            # A record is damaged.
             return sum([header.body_len for header in self.headers(segment) if header.seq not in dead])
         return total
 
     def headers(self, segment: Segment) -> Iterator[RecordHeader]:
-        """Return the heads of all records.
+        """Iterate over the headers of all records.
 
-        Where numbers follow each other, that they do is taken as proof; else all records are checked.
+        In a gapless segment, consecutive numbers count as proof that records are valid; otherwise checksums are verified.
         """
         self._open(segment)
         at, expected = SEGMENT_HEADER_BYTES, segment.first_seq
@@ -210,7 +210,7 @@ class SegmentReader:
         while at < segment.data_len:
             header = self._record(at, RECORD_BYTES) if segment.gapless else self._checked(at)
             if header is None or header.seq < expected or (segment.gapless and header.seq != expected):
-                # The length of the record before may have led astray.
+                # The length in the previous record may be wrong.
                 at = before = self._resync((before if segment.gapless else at) + 8, expected)
                 header = self._record(at) if at < segment.data_len else None
             if header is None:
@@ -229,7 +229,7 @@ class SegmentReader:
             self._offset = self._seq = 0
 
     def _seek(self, segment: Segment, seq: int, count: int) -> int:
-        """Open the segment and find the offset of a record; only near it if something is damaged."""
+        """Open the segment and find the offset of a record; approximate if records are damaged."""
         self._open(segment)
         if not self._offset or seq < self._seq or seq - self._seq > INDEX_STEP:
             self._offset = self._indexed(segment, seq)
@@ -259,7 +259,7 @@ class SegmentReader:
         while low < high:
             middle = (low + high + 1) // 2
             header = peek_record(self._pread(RECORD_BYTES, index[middle]), 0)
-            # A damaged head is passed by: from an earlier record the way is longer, but it is a way.
+            # After a damaged header, search from an earlier record, which is slower but works.
             if header is not None and header.seq <= seq:
                 low = middle
             else:
@@ -277,7 +277,7 @@ class SegmentReader:
         return index
 
     def _record(self, at: int, need: int = 0) -> RecordHeader | None:
-        """Return the head of the record at a place, and at least `need` bytes or all of it in the chunk."""
+        """Return the header of the record at an offset, with at least `need` bytes or the complete record in the chunk."""
         end = self._segment.data_len if self._segment is not None else 0
         start = at - self._chunk_at
         if start < 0 or start + RECORD_BYTES > len(self._chunk):
@@ -291,7 +291,7 @@ class SegmentReader:
         return header
 
     def _checked(self, at: int) -> RecordHeader | None:
-        """Return the head of the record at a place, all of which is in the chunk; None if it is damaged."""
+        """Return the header of the record at an offset, with the complete record in the chunk; None if it is damaged."""
         if self._record(at) is None:
             return None
         return check_record(self._chunk, at - self._chunk_at, self._place.salt)
@@ -305,7 +305,7 @@ class SegmentReader:
         return pread_around(self._place.files, self._handle, size, at)
 
     def _resync(self, at: int, lowest: int = 0) -> int:
-        """Return the offset of the next whole record whose number is at least `lowest`, or the end of the data."""
+        """Return the offset of the next valid record with a number of at least `lowest`, or the end of the data."""
         assert self._segment is not None
         end = self._segment.data_len
         at = (at + 7) & ~7
@@ -326,14 +326,14 @@ class SegmentReader:
         return end
 
     def _read(self, at: int) -> tuple[int, int, int, int, bytes] | None:
-        """Read and check any record, as read_same_envelope() does, and keep its envelope; None if it is damaged."""
+        """Verify and read any record, like read_same_envelope(), and cache its envelope; None if it is damaged."""
         header = self._checked(at)
         if header is None:
             return None
         chunk, start = self._chunk, at - self._chunk_at
         prefix_start, prefix_end = start + RECORD_BYTES, start + RECORD_BYTES + header.route_len + header.props_len
         body = chunk[prefix_end : prefix_end + header.body_len]
-        # Flags, priority and length of the route are the last four bytes of the head.
+        # Flags, priority and length of the route are the last four bytes of the header.
         prefix = chunk[prefix_start - 4 : prefix_end]
         if prefix != self._prefix or header.flags & EXTENDED:
             self._envelope = unpack_envelope(chunk, start, header)
@@ -342,13 +342,13 @@ class SegmentReader:
 
 
 def pread_around(files: Files, handle: int, size: int, at: int) -> bytes:
-    """Read from a file; what the disk cannot give reads as zeros, which no record begins with.
+    """Read from a file; unreadable pages become zeros, with which no record begins.
 
     Args:
         files: The file system interface.
         handle: The file.
-        size: Bytes to read, all of which lie inside the file as a rule.
-        at: Where to begin.
+        size: Bytes to read.
+        at: Offset of the first byte.
     """
     try:
         return files.pread(handle, size, at)

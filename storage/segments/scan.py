@@ -1,4 +1,4 @@
-"""What a segment file holds, found out without believing anything but checksums."""
+"""Finds the records of a segment file by their checksums only."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from leveret.storage.format import RECORD_MAGIC, SEGMENT_HEADER_BYTES, RecordHea
 
 
 class Scan(NamedTuple):
-    """What a segment file holds.
+    """Records found in a segment file.
 
     Attributes:
-        headers: Of the whole records, in order.
-        offsets: Where they begin.
-        damaged: Sequence numbers before and behind each place that holds no whole record.
-        end: Where the last whole record ends.
+        headers: Headers of the valid records in order.
+        offsets: Their offsets.
+        damaged: Sequence numbers before and after each damaged span.
+        end: End offset of the last valid record.
     """
 
     headers: list[RecordHeader]
@@ -24,12 +24,12 @@ class Scan(NamedTuple):
 
 
 def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
-    """Find all whole records of a segment file.
+    """Find all valid records of a segment file.
 
     Args:
-        octets: All of the file.
-        salt: The queue's.
-        first_seq: The lowest number that may be in it.
+        octets: Contents of the file.
+        salt: Checksum salt of the queue.
+        first_seq: The lowest possible sequence number.
     """
     headers: list[RecordHeader] = []
     offsets: list[int] = []
@@ -51,7 +51,7 @@ def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
 
 
 def _resync(octets: bytes, at: int, salt: int, last: int) -> int:
-    """Return where the next whole record begins whose number is higher than `last`; -1 if there is none."""
+    """Return the offset of the next valid record with a number above `last`; -1 if there is none."""
     while (at := octets.find(RECORD_MAGIC, at)) >= 0:
         if at % 8 == 0:
             header = check_record(octets, at, salt)

@@ -1,4 +1,4 @@
-"""A segment: a file of records in the order of their sequence numbers, and where it is."""
+"""A segment: a file of records in order of sequence number."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from leveret.storage.format import (
 )
 from leveret.storage.message import Message
 
-#: A message on its way into a segment: sequence number, message, time of arrival in microseconds.
+#: A message to append: sequence number, message, arrival in microseconds since 1970.
 Arrival: TypeAlias = tuple[int, Message, int]
 
 SUFFIXES: Final = {Stream.DURABLE: ".seg", Stream.SPILL: ".spl"}
-#: A segment takes no further record from here on.
+#: Maximum number of records in a segment.
 RECORDS_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where a store keeps its files, and what it writes into them.
+    """Paths, identity and shared services of a store.
 
     Attributes:
         files: The file system interface.
-        directory: Path of its directory.
+        directory: Path of the store's directory.
         qid: Number of the queue.
         priority: Priority of the store within its queue.
-        salt: Goes into the checksums of the queue's records.
+        salt: Checksum salt of the queue.
         store_id: ID of the data directory, 16 bytes.
         clock: Microseconds since 1970, never going back.
-        trash: Where segments go that are no longer needed.
-        segment_bytes: A segment takes no further record once it is so long.
-        descriptors: Closes files that are not in use.
+        trash: Receives dropped segments.
+        segment_bytes: Size in bytes at which a segment is full.
+        descriptors: Limits open files.
     """
 
     files: Files
@@ -61,25 +61,25 @@ class StorePlace:
 
 
 class Segment:
-    """What is known of a segment without opening its file.
+    """Metadata of a segment, kept in memory.
 
     Attributes:
-        stream: Which messages it holds.
+        stream: Stream of its messages.
         first_seq, last_seq: Sequence numbers of its first and last record.
-        generation: How often it has been rewritten.
-        count: Records.
+        generation: Number of compactions of its messages.
+        count: Number of records.
         body_bytes: Sum of their body lengths.
         min_arrived, max_arrived, max_expires: Times in microseconds.
         data_len: Length of header and records.
-        live: Records whose messages are not dead.
-        live_bytes: Sum of their body lengths; what is known is shared out where segments meet.
-        sealed: Nothing is appended any more.
-        synced: It is sealed, and on the disk.
-        settled: Whatever number it has no record for was settled, and the event log says so.
-        busy: What lives in it is being copied into another one.
-        frozen: It is not to be copied: something in it is damaged.
-        seen_live, quiet_since: What `live` was, in microseconds since when; for code that waits until it rests.
-        index: File offset of every 64th record; None if it has to be read from the file.
+        live: Number of records of live messages.
+        live_bytes: Sum of their body lengths, partly estimated.
+        sealed: Whether it is complete, so that nothing more is appended.
+        synced: Whether it is sealed and synced.
+        settled: Whether every number without a record was settled by an event.
+        busy: Whether a compaction job is copying it.
+        frozen: Whether it is damaged and must not be compacted.
+        seen_live, quiet_since: A value of `live`, and the time in microseconds since which it has not changed.
+        index: File offset of every 64th record; None if it must be read from the file.
     """
 
     __slots__ = (
@@ -119,41 +119,41 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """Its file name, which sorts by sequence number."""
+        """File name, which sorts by sequence number."""
         return f"{self.first_seq:020d}-{self.generation:04x}{SUFFIXES[self.stream]}"
 
     @property
     def gapless(self) -> bool:
-        """Whether it has a record for each number from its first to its last."""
+        """Whether it has a record for every number from the first to the last."""
         return self.last_seq - self.first_seq + 1 == self.count
 
     @property
     def size(self) -> int:
-        """Length of its file."""
+        """Size of its file in bytes."""
         return self.data_len + (self._footer_bytes if self.sealed else 0)
 
     @property
     def live_size(self) -> int:
-        """Bytes that the records of its living messages take, about."""
+        """Approximate size of the records of its live messages in bytes."""
         if self.live == self.count:
             return self.data_len - SEGMENT_HEADER_BYTES
         return self.live * self._head_bytes + min(max(0, self.live_bytes), self.body_bytes)
 
-    def bury(self, count: int, body_bytes: int) -> int:
-        """Note that messages died; return how many bytes of the file that makes useless, about."""
+    def mark_dead(self, count: int, body_bytes: int) -> int:
+        """Count messages as dead; return the approximate number of bytes that this frees."""
         self.live -= count
         self.live_bytes -= body_bytes
-        # Spelled out, as it is done for each message that is acknowledged by itself.
+        # Inlined _head_bytes, because this runs for every single acknowledgement.
         return count * (self.data_len - SEGMENT_HEADER_BYTES - self.body_bytes) // max(1, self.count) + body_bytes
 
     def set_live(self, count: int) -> None:
-        """Note how many live, where it is not known how long they are."""
+        """Set the number of live messages if their lengths are unknown."""
         self.live = count
         self.live_bytes = self.body_bytes * count // max(1, self.count)
 
     @property
     def _head_bytes(self) -> int:
-        """What a record takes beside its body, on average."""
+        """Mean size of a record without its body in bytes."""
         return (self.data_len - SEGMENT_HEADER_BYTES - self.body_bytes) // max(1, self.count)
 
     @property
@@ -161,7 +161,7 @@ class Segment:
         return FOOTER_BYTES + 4 * ((self.count + INDEX_STEP - 1) // INDEX_STEP)
 
     def note(self, seq: int, arrived: int, expires: int, body_len: int, rec_len: int) -> None:
-        """Count a record that follows those counted so far."""
+        """Count an appended record."""
         if self.index is not None and not self.count % INDEX_STEP:
             self.index.append(self.data_len)
         if not self.count:
@@ -176,14 +176,14 @@ class Segment:
     def note_copies(
         self, lengths: Sequence[int], body_bytes: int, arrived: tuple[int, int], last_seq: int, expires: int
     ) -> None:
-        """Count records that follow those counted so far, as note() does.
+        """Count appended records, like note().
 
         Args:
-            lengths: Theirs, in bytes; not empty.
+            lengths: Their lengths in bytes; not empty.
             body_bytes: Sum of their body lengths.
-            arrived: When the first and the last one came.
-            last_seq: Number of the last one.
-            expires: The latest time at which one expires, NEVER if one never does.
+            arrived: Arrival of the first and the last one.
+            last_seq: Sequence number of the last one.
+            expires: Latest expiry, NEVER if one never expires.
         """
         self._note_lengths(lengths)
         if not self.count:
@@ -194,11 +194,11 @@ class Segment:
         self.body_bytes += body_bytes
 
     def note_all(self, batch: Sequence[Arrival], lengths: Sequence[int]) -> None:
-        """Count records that follow those counted so far, as note() does.
+        """Count appended records, like note().
 
         Args:
-            batch: What they are of; not empty.
-            lengths: Theirs, in bytes.
+            batch: Their messages; not empty.
+            lengths: Their lengths in bytes.
         """
         if len(batch) == 1:
             seq, message, arrived = batch[0]
@@ -219,7 +219,7 @@ class Segment:
         self.data_len = offsets[-1]
 
     def edit(self, op: EditOp, left: int = 0) -> Edit:
-        """What a manifest says of it."""
+        """Return a manifest edit with its metadata."""
         return Edit(
             op,
             self.stream,
@@ -236,7 +236,7 @@ class Segment:
         )
 
     def footer(self, data_crc: int) -> Footer:
-        """Return the summary at the end of its file."""
+        """Return the footer of its file."""
         return Footer(
             self.count,
             self.first_seq,
@@ -251,7 +251,7 @@ class Segment:
 
 
 def segment_of_name(name: str) -> Segment | None:
-    """Return the segment of a file name, of which nothing else is known; None if it is no such name."""
+    """Return an empty Segment for a file name; None if it is not the name of a segment."""
     stem, dot, suffix = name.partition(".")
     first, dash, generation = stem.partition("-")
     for stream, expected in SUFFIXES.items():
@@ -264,7 +264,7 @@ def segment_of_name(name: str) -> Segment | None:
 
 
 def segment_of_edit(edit: Edit) -> Segment:
-    """Return the sealed segment that a manifest tells of."""
+    """Return the sealed segment of a manifest edit."""
     segment = Segment(Stream(edit.stream), edit.first_seq, edit.generation)
     segment.last_seq = edit.last_seq
     segment.count = segment.live = edit.records

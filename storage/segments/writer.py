@@ -1,4 +1,4 @@
-"""Writing segments."""
+"""Writes segment files."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from leveret.storage.format import (
 )
 from leveret.storage.segments.segment import RECORDS_MAX, Arrival, Segment, StorePlace
 
-#: Bytes that are written at once, so that a long batch is not held in memory twice.
+#: Maximum bytes per write, so that a long batch is not copied in memory as a whole.
 _WRITE_BYTES: Final = 1 << 20
 
 
 class SegmentWriter:
-    """Appends to the one segment of a stream that is not sealed.
+    """Appends to the active segment of a stream.
 
     Args:
-        place: Where the file is to be.
-        segment: A new segment; its file is made here.
+        place: Paths and shared services of the store.
+        segment: A new segment; its file is created.
 
     Attributes:
-        segment: What is known of it.
-        path: Of its file.
-        handle: Its file; -1 while it is closed.
+        segment: The segment.
+        path: Path of its file.
+        handle: Handle of its file; -1 while closed.
     """
 
     __slots__ = ("_crc", "_image", "_has_partial_write", "_place", "handle", "path", "segment")
@@ -44,7 +44,7 @@ class SegmentWriter:
         header = header_bytes(place, segment, place.clock())
         self.handle = place.descriptors.open(files, self.path, create=True)
         try:
-            # An earlier attempt may have left one that could not be removed.
+            # A failed attempt may have left a file.
             files.truncate(self.handle, 0)
             write_file(files, self.handle, header, 0)
         except OSError:
@@ -53,25 +53,25 @@ class SegmentWriter:
             raise
         self._crc = crc32(header)
         self._has_partial_write = False
-        #: Of the last message: the next one often says the same.
+        #: Of the last message; the next one often has the same envelope.
         self._image: EnvelopeImage | None = None
 
     @property
     def full(self) -> bool:
-        """Whether the segment is to be sealed before the next record."""
+        """Whether the segment must be sealed before the next record."""
         segment = self.segment
         return segment.data_len >= self._place.segment_bytes or segment.count >= RECORDS_MAX
 
     def write(self, batch: Sequence[Arrival], start: int) -> int:
-        """Write messages, in one write.
+        """Write messages with one write call.
 
         Args:
-            batch: In the order of their sequence numbers.
-            start: The first one to write.
+            batch: Messages in order of sequence number.
+            start: Index of the first message to write.
         Returns:
-            Index of the first one that was not written, as the segment is full or the write long enough.
+            Index after the last message written. More remain if the segment is full or the write would be too long.
         Raises:
-            OSError: None was written.
+            OSError: Nothing was written.
         """
         parts: list[bytes] = []
         lengths: list[int] = []
@@ -99,10 +99,10 @@ class SegmentWriter:
         return at
 
     def seal(self) -> None:
-        """Write index and footer; the file stays open, as it has to be synced.
+        """Write index and footer. The file stays open until it has been synced.
 
         Raises:
-            OSError: The segment stays without them, which is only slower to read at the next start.
+            OSError: They were not written; the next start reads the whole segment.
         """
         segment = self.segment
         assert segment.index is not None
@@ -111,7 +111,7 @@ class SegmentWriter:
         segment.sealed = True
 
     def close(self) -> None:
-        """Close the file; it is opened again when there is something to write."""
+        """Close the file; the next write opens it again."""
         handle, self.handle = self.handle, -1
         if handle >= 0:
             self._place.files.close(handle)
@@ -131,7 +131,7 @@ class SegmentWriter:
 
 
 def header_bytes(place: StorePlace, segment: Segment, created: int) -> bytes:
-    """What a segment's file begins with, which was made at a time in microseconds."""
+    """Return the header of a segment file; `created` is in microseconds since 1970."""
     return pack_segment_header(
         SegmentHeader(
             place.priority,
@@ -147,5 +147,5 @@ def header_bytes(place: StorePlace, segment: Segment, created: int) -> bytes:
 
 
 def index_bytes(index: array[int]) -> bytes:
-    """Return an index as it stands in a file."""
+    """Encode an index."""
     return b"".join(offset.to_bytes(4, "little") for offset in index)
