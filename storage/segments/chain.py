@@ -142,8 +142,8 @@ class SegmentChain:
         try:
             self._manifest.append(self._deletions(dead))
         except OSError:
-            # Durable segments stay until the manifest can be updated: a missing file would count as lost. Spill segments
-            # are dropped nevertheless: only a snapshot taken now would miss them.
+            # Durable segments stay until the manifest can be updated, as a missing file would count as lost. Spill
+            # segments are dropped nevertheless: only a snapshot taken now would miss them.
             if self.stream is Stream.DURABLE:
                 self.has_dead = True
                 return False

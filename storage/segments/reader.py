@@ -168,7 +168,7 @@ class SegmentReader:
     def live_bytes(self, segment: Segment, dead: DeadSet) -> int:
         """Return the sum of the body lengths of a segment's live messages.
 
-        In a gapless segment, consecutive numbers count as proof that records are valid; otherwise checksums are verified.
+        In a gapless segment, consecutive numbers prove that records are valid; otherwise checksums are verified.
         """
         if not segment.gapless:
             return sum([header.body_len for header in self.headers(segment) if header.seq not in dead])
@@ -202,7 +202,7 @@ class SegmentReader:
     def headers(self, segment: Segment) -> Iterator[RecordHeader]:
         """Iterate over the headers of all records.
 
-        In a gapless segment, consecutive numbers count as proof that records are valid; otherwise checksums are verified.
+        In a gapless segment, consecutive numbers prove that records are valid; otherwise checksums are verified.
         """
         self._open(segment)
         at, expected = SEGMENT_HEADER_BYTES, segment.first_seq
@@ -277,7 +277,7 @@ class SegmentReader:
         return index
 
     def _record(self, at: int, need: int = 0) -> RecordHeader | None:
-        """Return the header of the record at an offset, with at least `need` bytes or the complete record in the chunk."""
+        """Return the header of the record at an offset, with `need` bytes or the complete record in the chunk."""
         end = self._segment.data_len if self._segment is not None else 0
         start = at - self._chunk_at
         if start < 0 or start + RECORD_BYTES > len(self._chunk):
@@ -291,7 +291,7 @@ class SegmentReader:
         return header
 
     def _checked(self, at: int) -> RecordHeader | None:
-        """Return the header of the record at an offset, with the complete record in the chunk; None if it is damaged."""
+        """Return the header of the record at an offset, completely in the chunk; None if it is damaged."""
         if self._record(at) is None:
             return None
         return check_record(self._chunk, at - self._chunk_at, self._place.salt)
