@@ -48,9 +48,9 @@ class MessageLog:
         disk_reads: Number of messages read.
         disk_writes: Number of messages written.
         dead: Set of all numbers below the next one without a live message.
-        place: Paths and shared services of the store.
-        chains: The durable stream, and the spill stream if there is one.
-        freed: Approximate dead bytes since the last check of the compactor.
+        place: Where the files are.
+        chains: The segments of the durable stream, and those of the spill stream if there is one.
+        freed: Bytes of files that became useless since a compactor last looked, about.
         look_at: Value of `freed` at which the compactor checks again.
     """
 
@@ -85,7 +85,7 @@ class MessageLog:
         self._durable = durable
         self._manifest = manifest
         self.chains = [SegmentChain(place, Stream.DURABLE, manifest, segments)]
-        #: For each chain, a reader for messages in order and one for requeued messages.
+        #: One for each chain, for messages in order, and one for those that came back.
         self._readers = [(SegmentReader(place), SegmentReader(place))]
 
     def stream_of(self, persistent: bool) -> Stream:
@@ -96,10 +96,10 @@ class MessageLog:
         """Write messages.
 
         Args:
-            stream: The stream of all of them.
-            batch: Messages in order of sequence number.
+            stream: Where all of them go.
+            batch: In the order of their numbers.
         Returns:
-            The error if not all were written; see was_written(). None otherwise.
+            What went wrong, if not all were written; was_written() tells which were.
         """
         try:
             self._chain(stream).append(batch)
@@ -201,7 +201,7 @@ class MessageLog:
         active = chain.active
         if active is not None and active.first_seq <= first:
             # All are in the active segment: they were settled soon after their arrival.
-            self.freed += active.mark_dead(end - first, body_bytes)
+            self.freed += active.bury(end - first, body_bytes)
             chain.has_dead = chain.has_dead or active.live <= 0
             return
         for segment in chain.overlapping(first, end):
@@ -210,7 +210,7 @@ class MessageLog:
                 part = body_bytes * (high - low) // (end - first)
                 if entries and high - low < end - first:
                     part = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
-                self.freed += segment.mark_dead(high - low, part)
+                self.freed += segment.bury(high - low, part)
                 chain.has_dead = chain.has_dead or segment.live <= 0
 
     def bury_all(self, ranges: Sequence[tuple[int, int]]) -> None:

@@ -139,7 +139,7 @@ class Segment:
             return self.data_len - SEGMENT_HEADER_BYTES
         return self.live * self._head_bytes + min(max(0, self.live_bytes), self.body_bytes)
 
-    def mark_dead(self, count: int, body_bytes: int) -> int:
+    def bury(self, count: int, body_bytes: int) -> int:
         """Count messages as dead; return the approximate number of bytes that this frees."""
         self.live -= count
         self.live_bytes -= body_bytes
