@@ -1,7 +1,7 @@
-"""Queue and consumer arguments: which there are, and which values they take.
+"""Queue and consumer arguments, and the values that they take.
 
-One row an argument, in the order in which RabbitMQ looks at them. A row's check returns the reason for a
-refusal as Erlang prints it, because that is the text that clients see.
+The rows are in the order in which RabbitMQ checks the arguments. A row's check returns the reason for a refusal as
+Erlang prints it, because clients see that text.
 
 Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/queues#optional-arguments
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from leveret.policies.values import Values, integer, one_of
 
-#: The names of AMQP's integer types in error texts.
+#: Names of AMQP's integer types in error texts.
 INTEGER_TYPES: Final = frozenset(("byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long"))
 #: Ten years of 365 days, the largest TTL in milliseconds.
 MAX_TTL_MS: Final = 315_360_000_000
@@ -25,14 +25,14 @@ Check: TypeAlias = Callable[[str, Any], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One row: a queue argument.
+    """A queue or consumer argument.
 
     Args:
-        name: With its ``x-``.
-        check: Its type and range.
-        queue_types: The queue types that know it.
-        values: What forms should offer; None if that is what the policy key of that name takes.
-        summary: What it is for, in a sentence; empty if that of the policy key holds.
+        name: Name, with ``x-``.
+        check: Checks type and range.
+        queue_types: Queue types that support it.
+        values: Values that forms offer; None for those of the policy key of the same name.
+        summary: Its purpose in one sentence; empty for that of the policy key of the same name.
     """
 
     name: str
@@ -84,7 +84,7 @@ def _of_type(wanted: str) -> Check:
 
 
 def _one_of(values: frozenset[Any], refusal: str, wanted: str = "longstr") -> Check:
-    """A string out of a set; the refusal may name the value as ``%s``."""
+    """Return a check for one of some strings; the refusal may contain the value as ``%s``."""
     is_wanted = _of_type(wanted)
 
     def check(type_name: str, value: Any) -> str | None:
@@ -133,7 +133,7 @@ _ROWS: Final = (
         _max_priority,
         _CLASSIC,
         integer(0, 255),
-        "Messages of higher priority come first; so many priorities above 0 are told apart.",
+        "Highest priority that the queue distinguishes; messages of higher priority are delivered first.",
     ),
     Argument(
         "x-overflow",
@@ -151,7 +151,7 @@ _ROWS: Final = (
         _of_type("bool"),
         _QUEUES,
         Values("boolean"),
-        "Only one consumer at a time gets messages; the next one takes over when it goes.",
+        "Only one consumer at a time gets messages; when it is cancelled, the next one takes over.",
     ),
     Argument("x-delivery-limit", _accept, _QUORUM),
     Argument("x-max-age", _accept, _STREAM),
@@ -162,7 +162,7 @@ _ROWS: Final = (
         _positive,
         _QUORUM,
         integer(1, unit="nodes"),
-        "Accepted for RabbitMQ's sake: there is one node.",
+        "Accepted for compatibility with RabbitMQ; no effect, as there is one node.",
     ),
     Argument(
         "x-queue-leader-locator",
@@ -174,14 +174,14 @@ _ROWS: Final = (
         _accept,
         _QUEUES | _STREAM,
         one_of("classic", "quorum"),
-        "Type of the queue; classic where nothing else is said.",
+        "Type of the queue; classic by default.",
     ),
     Argument(
         "x-queue-master-locator",
         _accept,
         _CLASSIC,
         one_of("client-local", "min-masters", "random"),
-        "Accepted for RabbitMQ's sake: there is one node.",
+        "Accepted for compatibility with RabbitMQ; no effect, as there is one node.",
     ),
 )
 
@@ -192,17 +192,17 @@ _queue_type: Final = _one_of(frozenset(name.encode() for name in QUEUE_TYPES), "
 
 
 def known_arguments(queue_type: str) -> tuple[str, ...]:
-    """Names of the arguments that a queue type knows, in the order in which RabbitMQ compares them."""
+    """Return the names of the arguments that a queue type supports, in the order in which RabbitMQ compares them."""
     return tuple(row.name for row in _ROWS if queue_type in row.queue_types)
 
 
 def refuse_queue_type(type_name: str, value: Any) -> str | None:
-    """Why a value is no queue type; None if it is one."""
+    """Return why a value is not a queue type; None if it is one."""
     return _queue_type(type_name, value)
 
 
-def foreign_argument(queue_type: str, names: Iterable[str]) -> str | None:
-    """The first of these arguments that belongs to other queue types only; None if there is none."""
+def unsupported_argument(queue_type: str, names: Iterable[str]) -> str | None:
+    """Return the first of these arguments that only other queue types support; None if there is none."""
     for name in names:
         row = ARGUMENTS.get(name)
         if row is not None and queue_type not in row.queue_types:
@@ -211,10 +211,10 @@ def foreign_argument(queue_type: str, names: Iterable[str]) -> str | None:
 
 
 def refuse_argument(name: str, values: Mapping[str, tuple[str, Any]]) -> str | None:
-    """Why an argument is refused; None if it is fine or nobody's.
+    """Return why an argument is refused; None if it is valid or unknown.
 
     Args:
-        name: Its name.
+        name: Name of the argument.
         values: Type name and value of all arguments of the declaration.
     """
     type_name, value = values[name]
@@ -233,10 +233,12 @@ _CONSUMER_ROWS: Final = (
 
 
 def refuse_consumer(queue_type: str, values: Mapping[str, tuple[str, Any]]) -> tuple[str, str | None] | None:
-    """The argument that a consumer is refused for, and why (None for one of other queue types); None if all is well.
+    """Return the argument for which a consumer is refused, and the reason; None if all are valid.
+
+    The reason is None for an argument of other queue types.
 
     Args:
-        queue_type: Of the queue that it wants to consume from.
+        queue_type: Type of the queue to consume from.
         values: Type name and value by argument, in the order in which they were sent.
     """
     for row in _CONSUMER_ROWS:
@@ -244,5 +246,5 @@ def refuse_consumer(queue_type: str, values: Mapping[str, tuple[str, Any]]) -> t
             refusal = row.check(*values[row.name])
             if refusal is not None:
                 return row.name, refusal
-    foreign = {row.name for row in _CONSUMER_ROWS if queue_type not in row.queue_types}
-    return next(((name, None) for name in values if name in foreign), None)
+    unsupported = {row.name for row in _CONSUMER_ROWS if queue_type not in row.queue_types}
+    return next(((name, None) for name in values if name in unsupported), None)

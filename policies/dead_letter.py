@@ -1,7 +1,6 @@
-"""What dead-lettering writes into a message's headers, and which dead letters go in circles.
+"""Headers of dead-lettered messages, and detection of dead-letter cycles.
 
-Headers are the tuples of ``leveret.protocol.field_table``: (key, (type letter, value)). This module reads and builds
-them without knowing more.
+Headers are tuples as in ``leveret.protocol.field_table``: (key, (type letter, value)).
 
 Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/dlx
 """
@@ -15,12 +14,12 @@ from typing import Any, Final, TypeAlias
 Value: TypeAlias = tuple[str, Any]
 Table: TypeAlias = tuple[tuple[str, Value], ...]
 
-#: Why a message is dead-lettered.
+#: Reasons for which a message is dead-lettered.
 REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
-#: All of them, in the order in which they are shown.
+#: All reasons, in the order in which they are shown.
 REASONS: Final = (MAXLEN, EXPIRED, REJECTED, DELIVERY_LIMIT)
 
 _DEATHS: Final = "x-death"
@@ -30,13 +29,13 @@ _LARGEST: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """One event of dead-lettering.
+    """One dead-lettering of a message.
 
     Args:
-        queue: Where the message was.
+        queue: Name of the queue that dead-lettered it.
         reason: One of REASONS.
         time: Seconds since 1970.
-        exchange: Where the message had been published to.
+        exchange: Name of the exchange that it was published to.
         routing_keys: Its routing key and those of its CC header.
         original_expiration: Its expiration property as published; None without one.
     """
@@ -50,13 +49,13 @@ class Death:
 
 
 def record_death(headers: Table, death: Death, trusted: bool) -> Table:
-    """The headers of a message with one more death in them.
+    """Return a message's headers with one more death recorded.
 
     Args:
-        headers: As they are.
-        death: What has happened.
-        trusted: Whether an x-death header that is there counts. One that a publisher made up does not, as of
-            RabbitMQ 4.0; in 3.10.8 it does.
+        headers: Current headers.
+        death: The death to record.
+        trusted: Whether an existing x-death header counts. One from a publisher does not since RabbitMQ 4.0; in
+            3.10.8 it does.
     Returns:
         All headers, sorted by key as RabbitMQ sorts them.
     """
@@ -73,20 +72,20 @@ def record_death(headers: Table, death: Death, trusted: bool) -> Table:
 
 
 def is_cycle(headers: Table, target: str) -> bool:
-    """Whether a dead letter that reaches this queue has been there before without anyone rejecting it since.
+    """Return whether a dead letter has been in the target queue before and has not been rejected since.
 
     Args:
-        headers: With the present death recorded, which is not one by rejection.
+        headers: Headers with the current death recorded, whose reason is not REJECTED.
         target: Name of the queue that it is routed to.
     """
-    return target in queues_on_the_way(headers)
+    return target in visited_queues(headers)
 
 
-def queues_on_the_way(headers: Table) -> Collection[str | None]:
-    """Names of the queues that a dead letter has been in since somebody last rejected it, the last one first.
+def visited_queues(headers: Table) -> Collection[str | None]:
+    """Return the names of the queues that a dead letter has been in since its last rejection, the latest first.
 
     Args:
-        headers: With the present death recorded, which is not one by rejection.
+        headers: Headers with the current death recorded, whose reason is not REJECTED.
     """
     names: dict[str | None, None] = {}
     for _, entry in dict(headers).get(_DEATHS, ("A", ()))[1]:
@@ -98,15 +97,15 @@ def queues_on_the_way(headers: Table) -> Collection[str | None]:
 
 
 def _with_death(earlier: list[Table], death: Death) -> list[Table]:
-    """The x-death entries, newest first; a queue and reason that are there already count one up."""
+    """Return the x-death entries, newest first; an existing entry with this queue and reason counts one more."""
     same = [entry for entry in earlier if _is_of(entry, death)]
     if same:
-        # There is one, unless a publisher that is trusted has made up several.
+        # There is exactly one, unless a trusted publisher has sent several.
         count = min(1 + sum(map(_count, same)), _LARGEST)
         others = [entry for entry in earlier if not _is_of(entry, death)]
         return [_sorted((dict(same[0]) | {"count": ("l", count)}).items()), *others]
     fields = _new_entry(death)
-    # The very first entry is in the order in which RabbitMQ builds it, a later one in that of its keys.
+    # As in RabbitMQ: the fields of the very first entry are in this order, those of later ones sorted.
     return [_sorted(fields.items()) if earlier else tuple(fields.items()), *earlier]
 
 

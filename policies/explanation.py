@@ -1,4 +1,4 @@
-"""Why a queue's settings are what they are: for each key who wins, and by which rule."""
+"""Explains a queue's effective settings: for each key the value, its source and the rule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from leveret.policies.keys import KEYS, Merge, PolicyKey, fits, operator_replaces
-from leveret.policies.policy import APPLY_TO, Policy, winner
+from leveret.policies.policy import APPLY_TO, Policy, find_policy
 from leveret.policies.settings import resolve_setting
 
 Source = Literal["argument", "policy", "operator policy"]
@@ -15,16 +15,16 @@ Source = Literal["argument", "policy", "operator policy"]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One key of one queue.
+    """Explanation of the effective value of one key.
 
     Args:
-        key: The policy key.
-        argument: Value of the queue argument of that meaning; None without one. So are the others.
-        policy: Value in the policy in force.
-        operator_policy: Value in the operator policy in force.
-        in_force: What counts.
-        source: Who has said that; None if nothing is in force.
-        reason: By which rule, in words.
+        key: Policy key.
+        argument: Value of the corresponding queue argument; None without one.
+        policy: Value in the policy in force; None without one.
+        operator_policy: Value in the operator policy in force; None without one.
+        in_force: Effective value.
+        source: Source of the effective value; None if there is none.
+        reason: The rule that decided, in words.
     """
 
     key: str
@@ -42,34 +42,32 @@ def explain_settings(
     policy: Mapping[str, Any],
     operator_policy: Mapping[str, Any],
 ) -> list[Explanation]:
-    """Explain all keys that anybody has set.
+    """Explain all keys that are set anywhere.
 
     Args:
         queue_type: Type of the queue.
-        arguments: Its arguments by name, strings as str.
+        arguments: Arguments of the queue by name, strings as str.
         policy: Definition of the policy in force; empty without one.
-        operator_policy: Definition of the operator policy in force; likewise.
+        operator_policy: Definition of the operator policy in force; empty without one.
     """
-    named = [
-        key for name, key in KEYS.items() if key.argument in arguments or name in policy or name in operator_policy
-    ]
+    keys = [key for name, key in KEYS.items() if key.argument in arguments or name in policy or name in operator_policy]
     return [
         explain_setting(
             key, queue_type, arguments.get(key.argument), policy.get(key.name), operator_policy.get(key.name)
         )
-        for key in named
+        for key in keys
     ]
 
 
 def explain_setting(key: PolicyKey, queue_type: str, argument: Any, policy: Any, operator_policy: Any) -> Explanation:
-    """Explain one key of which somebody has said something.
+    """Explain one key.
 
     Args:
         key: The key.
         queue_type: Type of the queue.
-        argument: Value of its argument of that meaning; None without one. So are the others.
-        policy: Value in the policy in force.
-        operator_policy: Value in the operator policy in force.
+        argument: Value of the corresponding queue argument; None without one.
+        policy: Value in the policy in force; None without one.
+        operator_policy: Value in the operator policy in force; None without one.
     """
     if queue_type not in key.queue_types:
         reason = f"{queue_type} queues do not have this setting"
@@ -92,7 +90,7 @@ def explain_setting(key: PolicyKey, queue_type: str, argument: Any, policy: Any,
 
 
 def _merge_policies(key: PolicyKey, policy: Any, operator_policy: Any) -> tuple[Any, Source, str]:
-    """What both policies come to, whose value that is, and why."""
+    """Return the merged value of both policies, its source and the rule."""
     if operator_policy is None:
         return policy, "policy", "only the policy sets it"
     if policy is None:
@@ -105,18 +103,18 @@ def _merge_policies(key: PolicyKey, policy: Any, operator_policy: Any) -> tuple[
     return smaller, source, reason
 
 
-def passed_over(
+def ineffective_policies(
     policies: Iterable[Policy], name: str, queue_type: Literal["classic", "quorum", "stream"]
 ) -> list[tuple[Policy, str]]:
-    """The policies whose pattern matches a queue's name and that are not in force all the same, each with the reason.
+    """Return the policies that match a queue's name but are not in force on it, each with the reason.
 
     Args:
-        policies: All of one kind.
-        name: The queue's name.
-        queue_type: Its type.
+        policies: All policies, or all operator policies, of the virtual host.
+        name: Name of the queue.
+        queue_type: Type of the queue.
     """
     known = list(policies)
-    first = winner(known, name, queue_type)
+    first = find_policy(known, name, queue_type)
     return [
         (policy, why_not_in_force(policy, first, queue_type))
         for policy in known
@@ -125,11 +123,11 @@ def passed_over(
 
 
 def why_not_in_force(policy: Policy, first: Policy | None, resource: str) -> str:
-    """Why a policy whose pattern matches a name is not in force there, in words.
+    """Return why a policy that matches a name is not in force there, in words.
 
     Args:
         policy: The policy.
-        first: The one that is in force, if any.
+        first: The policy that is in force; None without one.
         resource: ``exchange``, or the type of the queue.
     """
     if resource not in APPLY_TO[policy.apply_to]:

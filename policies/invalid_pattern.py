@@ -1,48 +1,48 @@
-"""What can be wrong with a regular expression."""
+"""Errors of regular expressions."""
 
 from __future__ import annotations
 
 
 class InvalidPattern(ValueError):
-    """A text that is not a regular expression, or uses what is not supported; the text says what.
+    """A text that is not a regular expression, or uses unsupported syntax; the error's text says which.
 
     Args:
         source: The text.
         reason: What is wrong with it.
-        position: Where, counted in bytes from 0.
+        position: Offset of the error in bytes.
     """
 
     def __init__(self, source: str, reason: str, position: int) -> None:
-        super().__init__(f"{source!r} is no regular expression: {reason}")
+        super().__init__(f"{source!r} is not a regular expression: {reason}")
         self.source = source
         self.reason = reason
         self.position = position
 
     def within(self, what: str) -> InvalidPattern:
-        """The same error, with what the pattern is for in front of its text."""
+        """Return this error with the pattern's purpose in front of its text."""
         self.args = (f"{what}: {self}",)
         return self
 
     def as_term(self) -> str:
-        """Reason and position as Erlang prints them."""
+        """Return reason and position as Erlang prints them."""
         return f'{{"{self.reason}",{self.position}}}'
 
     def as_json(self, source: object = None) -> list[object]:
-        """What RabbitMQ's HTTP API answers: an Erlang term whose strings are lists of numbers.
+        """Return the JSON of RabbitMQ's HTTP API: an Erlang term whose strings are lists of numbers.
 
         Args:
-            source: Stands for the text, if it is not to be a list.
+            source: Replaces the list of the text's bytes; None for that list.
         """
         text = list(self.source.encode("utf-8", "surrogateescape")) if source is None else source
         return ["invalid_regexp", text, [list(self.reason.encode()), self.position]]
 
 
 class SearchLimitExceeded(Exception):
-    """A pattern takes too long to search a text: whether it matches is not known.
+    """A search has exceeded its time limit: whether the pattern matches is unknown.
 
     Args:
         source: The pattern.
-        text: What was searched.
+        text: The searched text.
     """
 
     def __init__(self, source: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Policy keys: one row each, from which validation, merging, HTTP, command line and documentation follow.
+"""Table of policy keys, used by validation, merging, HTTP API, command line and documentation.
 
 Source: RabbitMQ 3.10.8, observed, and https://www.rabbitmq.com/docs/parameters#policies for what is newer.
 """
@@ -16,7 +16,7 @@ from leveret.policies.values import Values, integer, one_of
 
 
 class Merge(Enum):
-    """How the value of a policy meets that of the queue's argument."""
+    """Rule that decides between a policy's value and a queue argument's value."""
 
     MIN = "the smaller one counts"
     ARGUMENT = "the argument comes before the policy"
@@ -25,18 +25,18 @@ class Merge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PolicyKey:
-    """One row.
+    """A policy key.
 
     Args:
-        name: The key.
-        valid: The values that it takes.
-        refusal: How the text goes on behind the value that is refused.
-        queue_types: Queue types that know it; empty for a key of exchanges.
-        merge: How it meets the argument of a classic queue.
-        quorum_merge: How it meets that of a quorum queue, where that differs.
-        operator: Whether an operator policy may hold it.
-        unfit: Queue types for which a policy that holds it is skipped as a whole.
-        summary: What it is for, in a sentence.
+        name: Name of the key.
+        valid: Values that it takes.
+        refusal: Name of the setting in the error text for an invalid value.
+        queue_types: Queue types that support it; empty for a key of exchanges.
+        merge: Rule for the key and the argument of a classic queue.
+        quorum_merge: The same for a quorum queue; None if it is the same rule.
+        operator: Whether an operator policy may contain it.
+        unfit: Queue types for which a policy with this key is skipped as a whole.
+        summary: Its purpose in one sentence.
     """
 
     name: str
@@ -51,11 +51,11 @@ class PolicyKey:
 
     @property
     def argument(self) -> str:
-        """The queue argument of the same meaning."""
+        """Name of the corresponding queue argument."""
         return f"x-{self.name}"
 
     def merge_for(self, queue_type: str) -> Merge:
-        """How it meets the argument on a queue of this type."""
+        """Return the rule for the key and the argument of a queue of this type."""
         if queue_type == "quorum" and self.quorum_merge is not None:
             return self.quorum_merge
         return self.merge
@@ -69,7 +69,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 _MILLISECONDS: Final = "milliseconds"
 _STRING: Final = Values("string")
 
-#: How Erlang writes some characters in text.
+#: Escapes that Erlang prints in strings.
 _ESCAPES: Final = {
     "\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t",
     "\v": "\\v", "\b": "\\b", "\f": "\\f", "\x1b": "\\e",
@@ -94,7 +94,7 @@ _ROWS: Final = (
         Merge.POLICY,
         operator=True,
         unfit=_S,
-        summary="Deletes the queue when it has not been used for so long: no consumers, no gets, no declarations.",
+        summary="Time without use after which the queue is deleted. Use is a consumer, a get or a declaration.",
     ),
     PolicyKey(
         "dead-letter-exchange",
@@ -102,7 +102,7 @@ _ROWS: Final = (
         "dead letter exchange name",
         _C | _Q,
         unfit=_S,
-        summary="Exchange that gets what the queue drops: over its limit, expired, rejected.",
+        summary="Exchange that gets messages that the queue drops: over its limit, expired or rejected.",
     ),
     PolicyKey(
         "dead-letter-routing-key",
@@ -110,7 +110,7 @@ _ROWS: Final = (
         "dead letter routing key",
         _C | _Q,
         unfit=_S,
-        summary="Routing key of dead letters; without it they keep their own.",
+        summary="Routing key of dead letters; by default their own routing keys.",
     ),
     PolicyKey(
         "dead-letter-strategy",
@@ -118,7 +118,7 @@ _ROWS: Final = (
         "dead letter strategy",
         _Q,
         unfit=_C | _S,
-        summary="at-least-once keeps dead letters until a queue has taken them; needs overflow reject-publish.",
+        summary="at-least-once keeps dead letters until a queue has confirmed them; requires overflow reject-publish.",
     ),
     PolicyKey(
         "message-ttl",
@@ -128,7 +128,7 @@ _ROWS: Final = (
         Merge.MIN,
         operator=True,
         unfit=_S,
-        summary="How long a message may wait before it is dropped or dead-lettered.",
+        summary="Time after which a waiting message is dropped or dead-lettered.",
     ),
     PolicyKey(
         "max-length",
@@ -138,7 +138,7 @@ _ROWS: Final = (
         Merge.MIN,
         operator=True,
         unfit=_S,
-        summary="Ready messages that the queue may hold; overflow says what happens then.",
+        summary="Maximum number of ready messages; overflow sets what happens beyond it.",
     ),
     PolicyKey(
         "max-length-bytes",
@@ -147,7 +147,7 @@ _ROWS: Final = (
         _C | _Q | _S,
         Merge.MIN,
         operator=True,
-        summary="Body bytes of ready messages that the queue may hold; overflow says what happens then.",
+        summary="Maximum size of the bodies of ready messages; overflow sets what happens beyond it.",
     ),
     PolicyKey(
         "max-in-memory-length",
@@ -156,7 +156,7 @@ _ROWS: Final = (
         _Q,
         operator=True,
         unfit=_S,
-        summary="Accepted for RabbitMQ's sake: the broker decides itself what stays in memory.",
+        summary="Accepted for compatibility with RabbitMQ; no effect, as the broker manages memory itself.",
     ),
     PolicyKey(
         "max-in-memory-bytes",
@@ -165,7 +165,7 @@ _ROWS: Final = (
         _Q,
         operator=True,
         unfit=_S,
-        summary="Accepted for RabbitMQ's sake: the broker decides itself what stays in memory.",
+        summary="Accepted for compatibility with RabbitMQ; no effect, as the broker manages memory itself.",
     ),
     PolicyKey(
         "overflow",
@@ -176,7 +176,7 @@ _ROWS: Final = (
         Merge.POLICY,
         operator=True,
         unfit=_S,
-        summary="At the limit: drop the oldest messages, refuse new ones, or refuse and dead-letter them.",
+        summary="At the length limit: drop the oldest messages, reject new ones, or reject and dead-letter them.",
     ),
     PolicyKey(
         "queue-mode",
@@ -184,7 +184,7 @@ _ROWS: Final = (
         "queue-mode value",
         _C,
         unfit=_Q | _S,
-        summary="lazy keeps ready messages on disk only, at almost no memory.",
+        summary="lazy keeps ready messages on disk only, which takes almost no memory.",
     ),
     PolicyKey(
         "queue-version",
@@ -192,7 +192,7 @@ _ROWS: Final = (
         "queue-version value",
         _C,
         operator=True,
-        summary="Accepted for RabbitMQ's sake: there is one kind of store.",
+        summary="Accepted for compatibility with RabbitMQ; no effect, as there is one store format.",
     ),
     PolicyKey(
         "delivery-limit",
@@ -202,7 +202,7 @@ _ROWS: Final = (
         Merge.MIN,
         operator=True,
         unfit=_C | _S,
-        summary="How often a message may come back before it is dropped or dead-lettered.",
+        summary="Redeliveries after which a message is dropped or dead-lettered.",
     ),
     PolicyKey(
         "max-age",
@@ -211,7 +211,7 @@ _ROWS: Final = (
         _S,
         Merge.POLICY,
         unfit=_C | _Q,
-        summary="Streams: how old data may become, for example 7D.",
+        summary="Streams: maximum age of data, for example 7D.",
     ),
     PolicyKey(
         "stream-max-segment-size-bytes",
@@ -228,7 +228,7 @@ _ROWS: Final = (
         "queue leader locator value",
         _Q | _S,
         unfit=_C,
-        summary="Accepted for RabbitMQ's sake: there is one node.",
+        summary="Accepted for compatibility with RabbitMQ; no effect, as there is one node.",
     ),
     PolicyKey(
         "initial-cluster-size",
@@ -236,22 +236,22 @@ _ROWS: Final = (
         "cluster size",
         _S,
         unfit=_C | _Q,
-        summary="Streams: nodes that hold a copy.",
+        summary="Streams: number of replicas.",
     ),
 )
 
 KEYS: Final[Mapping[str, PolicyKey]] = {row.name: row for row in _ROWS}
 
-#: Operator keys whose value replaces that of the user's policy; for all others the smaller one counts.
+#: Operator keys whose value replaces the policy's value; of all others the smaller value counts.
 _OPERATOR_REPLACES: Final = frozenset(("overflow", "queue-version"))
 
 
 def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | None:
-    """Why a policy's definition is refused; None if it is fine.
+    """Return why a policy's definition is refused; None if it is valid.
 
     Args:
-        definition: Key to JSON value.
-        operator: Whether it is that of an operator policy, for which fewer keys are allowed.
+        definition: JSON value by key.
+        operator: Whether it belongs to an operator policy, in which fewer keys are allowed.
     """
     if not definition:
         return "no policy provided"
@@ -286,7 +286,7 @@ def _refuse_unknown(definition: Mapping[str, Any], operator: bool) -> str | None
 
 
 def format_json_term(value: Any) -> str:
-    """A JSON value as Erlang prints it."""
+    """Return a JSON value as Erlang prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -301,7 +301,7 @@ def format_json_term(value: Any) -> str:
 
 
 def _format_binary(text: str) -> str:
-    """A string as Erlang prints it: in quotes if all its octets are printable in Latin-1."""
+    """Return a string as Erlang prints it: in quotes if all its octets are printable in Latin-1."""
     octets = text.encode("utf-8", "surrogateescape")
     if not text or any(char not in _ESCAPES and _CONTROL.match(char) for char in octets.decode("latin-1")):
         return f"<<{','.join(map(str, octets))}>>"
@@ -309,19 +309,19 @@ def _format_binary(text: str) -> str:
 
 
 def fits(definition: Mapping[str, Any], queue_type: str) -> bool:
-    """Whether a policy may be in force on queues of this type: one unfit key passes it over as a whole."""
+    """Return whether a policy may be in force on queues of this type: one unfit key rules it out as a whole."""
     if queue_type != "classic" and not MIRRORING_KEYS.isdisjoint(definition):
         return False
     return not any(queue_type in KEYS[name].unfit for name in definition if name in KEYS)
 
 
 def operator_replaces(name: str) -> bool:
-    """Whether an operator policy's value replaces that of the policy; else the smaller one of both counts."""
+    """Return whether an operator policy's value replaces the policy's value; otherwise the smaller value counts."""
     return name in _OPERATOR_REPLACES
 
 
 def merge_operator(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition in force where a policy and an operator policy both match."""
+    """Return the effective definition where a policy and an operator policy both match."""
     merged = dict(user)
     for name, value in operator.items():
         if name in merged and not operator_replaces(name):

@@ -1,4 +1,4 @@
-"""Limits on virtual hosts and users: which there are, and which values they take.
+"""Limits of virtual hosts and users, and the values that they take.
 
 Source: RabbitMQ 3.10.8, observed.
 """
@@ -15,12 +15,12 @@ USER_LIMITS: Final = ("max-connections", "max-channels")
 
 
 def refuse_limits(limits: Mapping[str, Any], known: Collection[str], name: str) -> str | None:
-    """Why limits are refused; None if they are fine. A negative number means no limit.
+    """Return why limits are refused; None if they are valid. A negative number means no limit.
 
     Args:
         limits: Number by name.
-        known: The names that there are.
-        name: What RabbitMQ calls the lot: ``limits`` or ``user-limits``.
+        known: Existing names of limits.
+        name: Name of the set of limits in error texts: ``limits`` or ``user-limits``.
     """
     unknown = [f'{{<<"{key}">>,{format_json_term(value)}}}' for key, value in limits.items() if key not in known]
     if unknown:

@@ -1,4 +1,4 @@
-"""Which messages are meant: by routing key, exchange, headers, and why they were dead-lettered."""
+"""Filters for messages: by routing key, exchange, headers and dead-lettering."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
 
 
 class FilterError(ValueError):
-    """A filter that cannot be; the text says why."""
+    """An invalid filter; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Conditions that all have to hold. None and an empty mapping stand for no condition.
+    """A filter for messages: all its conditions must match. None and an empty mapping mean no condition.
 
     Args:
         routing_key: Shell pattern (``*``, ``?``, ``[…]``) for the routing key.
-        exchange: Likewise for the exchange; the default one is "".
-        headers: Values that headers must have, as JSON.
-        reason: Why it was dead-lettered last, one of REASONS.
+        exchange: Shell pattern for the exchange; the default exchange is "".
+        headers: Required JSON values by header.
+        reason: Reason for which it was dead-lettered last, one of REASONS.
         queue: Name of the queue that dead-lettered it last.
     """
 
@@ -36,16 +36,16 @@ class MessageFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every message passes."""
+        """Whether there is no condition, so that every message passes."""
         return not self.headers and (self.routing_key, self.exchange, self.reason, self.queue) == (None,) * 4
 
     def passes(self, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> bool:
-        """Whether a message is meant.
+        """Return whether a message passes the filter.
 
         Args:
-            exchange: Where it was published to last.
-            routing_key: With which key.
-            headers: Its headers as JSON.
+            exchange: Exchange that it was published to last.
+            routing_key: Routing key that it was published with last.
+            headers: Headers as JSON values.
         """
         if self.routing_key is not None and not fnmatchcase(routing_key, self.routing_key):
             return False
@@ -62,10 +62,10 @@ class MessageFilter:
 
 
 def read_filter(document: Any) -> MessageFilter:
-    """Read a filter out of its JSON form.
+    """Parse a filter from JSON.
 
     Args:
-        document: An object with any of routing_key, exchange, headers, reason, queue; None for no condition.
+        document: Object with any of routing_key, exchange, headers, reason, queue; None for no condition.
     Raises:
         FilterError: It is not an object, or has other keys or values.
     """
@@ -85,17 +85,17 @@ def read_filter(document: Any) -> MessageFilter:
             raise FilterError(f"filter: {name} must be a string")
     reason = document.get("reason")
     if reason is not None and reason not in REASONS:
-        raise FilterError(f"filter: reason '{reason}' is none of {', '.join(REASONS)}")
+        raise FilterError(f"filter: reason '{reason}' is not one of {', '.join(REASONS)}")
     return MessageFilter(**{**document, "headers": headers})
 
 
 def _equal(value: Any, wanted: Any) -> bool:
-    """Equality of JSON values, where true is not 1."""
+    """Return whether JSON values are equal; true is not equal to 1."""
     return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
 
 
 def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The latest entry of the x-death header, which comes first."""
+    """Return the first entry of the x-death header, which is the latest; empty if there is none."""
     deaths = headers.get("x-death")
     if isinstance(deaths, list) and deaths and isinstance(deaths[0], Mapping):
         return deaths[0]

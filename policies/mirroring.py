@@ -1,6 +1,6 @@
-"""Policy keys about copies of classic queues on other nodes: there is one node, so that they come to nothing.
+"""Validation of policy keys of mirrored classic queues. They have no effect, as there is one node.
 
-Definitions of clusters are full of them.
+They are accepted because exported definitions of clusters contain them.
 
 Source: RabbitMQ 3.10.8, observed.
 """
@@ -15,7 +15,7 @@ _LOCATOR: Final = "queue-master-locator"
 _LOCATORS: Final = ("client-local", "min-masters", "random")
 _PROMOTIONS: Final = ("always", "when-synced")
 
-#: Policies that hold one of these are for classic queues and exchanges only.
+#: Policies with one of these keys apply to classic queues and exchanges only.
 MIRRORING_KEYS: Final = frozenset(
     (
         _MODE,
@@ -30,22 +30,22 @@ MIRRORING_KEYS: Final = frozenset(
 
 
 def refuse_locator(definition: Mapping[str, Any], show: Callable[[Any], str]) -> str | None:
-    """Why the place of a queue is refused; None if it is fine, or not there.
+    """Return why the queue master locator is refused; None if it is valid or not set.
 
     Args:
-        definition: Key to JSON value.
-        show: Prints a JSON value as Erlang does.
+        definition: JSON value by key.
+        show: Formats a JSON value as Erlang does.
     """
     locator = definition.get(_LOCATOR, _LOCATORS[0])
     return None if locator in _LOCATORS else f"{show(locator)} invalid {_LOCATOR} value"
 
 
 def refuse_mirroring(definition: Mapping[str, Any], show: Callable[[Any], str]) -> str | None:
-    """Why keys about mirrors are refused; None if they are fine, or none is there.
+    """Return why the mirroring keys are refused; None if they are valid or not set.
 
     Args:
-        definition: Key to JSON value.
-        show: Prints a JSON value as Erlang does.
+        definition: JSON value by key.
+        show: Formats a JSON value as Erlang does.
     """
     if not any(name in MIRRORING_KEYS and name != _LOCATOR for name in definition):
         return None
@@ -67,8 +67,8 @@ def _refuse_mode(definition: Mapping[str, Any], show: Callable[[Any], str]) -> s
         return f'ha-mode="nodes" takes a list, {given} given'
     if not count:
         return 'ha-mode="nodes" list must be non-empty'
-    odd = [name for name in count if not isinstance(name, str)]
-    return f'ha-mode="nodes" takes a list of strings, {show(odd)} was not a string' if odd else None
+    invalid = [name for name in count if not isinstance(name, str)]
+    return f'ha-mode="nodes" takes a list of strings, {show(invalid)} was not a string' if invalid else None
 
 
 def _refuse_details(definition: Mapping[str, Any], show: Callable[[Any], str]) -> str | None:

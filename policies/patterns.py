@@ -1,4 +1,4 @@
-"""Regular expressions as RabbitMQ matches them: PCRE on bytes, unanchored, with Latin-1's letters."""
+"""Regular expressions with RabbitMQ's rules: PCRE on bytes, unanchored, with Latin-1 letters."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from leveret.policies.invalid_pattern import InvalidPattern, SearchLimitExceeded
 if TYPE_CHECKING:
     import regex
 
-#: A search that takes longer, in seconds, has met a catastrophic pattern, which may try for years: searches of names
-#: take microseconds. RabbitMQ gives up after ten million steps, some 0.2 s, while others go on; here the event loop
-#: stands still meanwhile.
+#: Time limit of a search in seconds. A normal search takes microseconds; a pattern with catastrophic backtracking may
+#: take years. RabbitMQ stops after ten million steps, about 0.2 s; here a search blocks the event loop.
 TIMEOUT_SECONDS: Final = 0.01
-#: Of a pattern that has been too slow before: each time half as much as the time before, down to this.
+#: Each timeout of a pattern halves its time limit, down to this.
 _TIMEOUT_MIN_SECONDS: Final = 0.001
-#: Patterns that are kept for those who compile the same once more. Not many: a large one has some megabytes.
+#: Compiled patterns that are cached. Few, as a large pattern takes some megabytes.
 _COMPILED_MAX: Final = 8
-#: Characters of a pattern in the log.
-_SHOWN: Final = 100
+#: Characters of a pattern that are logged.
+_LOGGED_LENGTH: Final = 100
 
-#: Patterns that match whatever they are searched in. Most brokers have no others, and start without the library.
+#: Patterns that match every text. A broker with no other patterns starts without the regex library.
 _ALWAYS: Final = frozenset(("", ".*"))
-#: Without it a caseless "ss" would match a sharp s.
+#: Disables full case folding: otherwise a caseless "ss" would match a sharp s.
 _PREFIX: Final = "(?-f)"
 
 
 class _Reporter:
-    """Has what is called the first time that a pattern takes too long."""
+    """Holder of the callback for the first timeout of a pattern."""
 
     report: Callable[[str, str], None] = staticmethod(lambda source, text: None)
 
@@ -38,10 +37,10 @@ _reporter: Final = _Reporter()
 
 
 def report_to(report: Callable[[str, str], None]) -> None:
-    """Set what is called the first time that a pattern takes too long.
+    """Set the callback for the first timeout of a pattern.
 
     Args:
-        report: Gets the pattern, or its beginning, and the text that it does not match for that reason.
+        report: Called with the beginning of the pattern and the text, which counts as not matching.
     """
     _reporter.report = report
 
@@ -50,7 +49,7 @@ class Pattern:
     """A compiled regular expression.
 
     Args:
-        source: As it was written.
+        source: The pattern's text.
     Raises:
         InvalidPattern: It cannot be compiled.
     """
@@ -66,26 +65,26 @@ class Pattern:
         return f"Pattern({self.source!r})"
 
     def matches(self, text: str) -> bool:
-        """Whether it matches anywhere in a text; no, as in RabbitMQ, when that cannot be found out in time.
+        """Return whether the pattern matches anywhere in a text. As in RabbitMQ, a timeout counts as no match.
 
-        The first time that happens is reported; see report_to().
+        The first timeout is reported; see report_to().
 
         Args:
-            text: Bytes that are no UTF-8 stand as surrogates.
+            text: Text, with surrogates for bytes that are not UTF-8.
         """
-        is_known = self._timeout < TIMEOUT_SECONDS
+        is_reported = self._timeout < TIMEOUT_SECONDS
         try:
             return self.search(text)
         except SearchLimitExceeded:
-            if not is_known:
-                _reporter.report(self.source[:_SHOWN], text)
+            if not is_reported:
+                _reporter.report(self.source[:_LOGGED_LENGTH], text)
             return False
 
     def search(self, text: str) -> bool:
-        """Like matches(), for those who have to know when it cannot be found out.
+        """Return whether the pattern matches anywhere in a text, and raise on a timeout.
 
         Raises:
-            SearchLimitExceeded: It takes too long.
+            SearchLimitExceeded: The search exceeds the time limit.
         """
         if self._compiled is None:
             return True
@@ -93,7 +92,7 @@ class Pattern:
             return self._compiled.search(_octets(text), timeout=self._timeout) is not None
         except (TimeoutError, MemoryError):
             self._timeout = max(self._timeout / 2, _TIMEOUT_MIN_SECONDS)
-            raise SearchLimitExceeded(self.source[:_SHOWN], text) from None
+            raise SearchLimitExceeded(self.source[:_LOGGED_LENGTH], text) from None
 
 
 @lru_cache(maxsize=_COMPILED_MAX)
@@ -113,5 +112,5 @@ def _compiled(source: str) -> regex.Pattern[str]:
 
 
 def _octets(text: str) -> str:
-    """The UTF-8 bytes of a text as characters 0..255: PCRE without its UTF option looks at bytes."""
+    """Return the UTF-8 bytes of a text as characters 0..255: PCRE without its UTF option matches bytes."""
     return text.encode("utf-8", "surrogateescape").decode("latin-1")

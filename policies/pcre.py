@@ -1,8 +1,8 @@
-r"""PCRE patterns, spelled for the `regex` library.
+r"""Translates PCRE patterns to the syntax of the `regex` library.
 
-That library's syntax is not PCRE's: ``a{e}`` would match anything there (fuzzy matching), ``[[:punct:]]`` is
-another set, ``\Z`` and ``\v`` mean something else. So a pattern is rewritten, and what has no like in it is
-refused instead of being read differently.
+That library's syntax differs from PCRE's: ``a{e}`` would match anything (fuzzy matching), ``[[:punct:]]`` is
+another set, ``\Z`` and ``\v`` mean something else. So patterns are translated. Syntax without an equivalent is
+refused.
 
 Source: pcrepattern(3); Erlang's re module, observed in RabbitMQ 3.10.8.
 """
@@ -17,10 +17,10 @@ import regex
 from leveret.policies.invalid_pattern import InvalidPattern
 
 #: Counted repeats are unrolled when a pattern is compiled, ``((a{1000}){1000}){1000}`` to a thousand million
-#: nodes. At some 300 bytes a node this allows 20 MB. PCRE takes what it compiles to 64 KiB, sets of 32 bytes each.
+#: nodes. At about 300 bytes a node this allows 20 MB. PCRE allows 64 KiB of compiled code, with 32 bytes per set.
 _NODES_MAX: Final = 65_535
 _SET_NODES: Final = 32
-#: Bytes. What stands for nothing, as comments do, counts here alone.
+#: Longest pattern in bytes. Only this limits comments and the like, which compile to no nodes.
 _LENGTH_MAX: Final = 65_535
 _TOO_LARGE: Final = "regular expression is too large"
 _REPEATS_MAX: Final = 65_535
@@ -49,10 +49,10 @@ _POSIX: Final = {
     "word": _WORD,
     "xdigit": "0-9A-Fa-f",
 }
-#: Members of the classes that an escape names; the capital letter is the rest.
+#: Members of the classes of escapes; the capital letter means the complement.
 _ESCAPED_CLASSES: Final = {"d": "0-9", "w": _WORD, "s": _POSIX["space"], "h": r"\x09\x20\xa0", "v": _VERTICAL}
 _CONTROLS: Final = {"a": 7, "e": 27, "f": 12, "n": 10, "r": 13, "t": 9}
-#: Escapes outside a class that stand for no single character.
+#: Escapes outside a class that match no character.
 _ASSERTIONS: Final = {
     "A": r"\A", "B": rf"(?:(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}]))", "G": r"\G", "K": "",
     "Z": r"(?=\n?\Z)", "z": r"\Z",
@@ -62,7 +62,7 @@ _WILDCARDS: Final = {"C": r"[\x00-\xff]", "N": r"[^\x0a]", "R": rf"(?>\x0d\x0a|[
 _GROUPS: Final = ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?|")
 
 
-#: General categories, and what stands for several of them.
+#: General categories, and groups of them.
 _PROPERTIES: Final = frozenset(
     (
         *("C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "L&", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn"),
@@ -72,7 +72,7 @@ _PROPERTIES: Final = frozenset(
 )
 
 
-#: What may follow at a place, looked for there: a copy of the rest at each step would take its length again and again.
+#: Syntax after a position. Matched in place: copying the rest of the pattern at each step would take quadratic time.
 _FLAGS: Final = regex.compile(r"\(\?([ims]*(?:-[ims]*)?)([:)])")
 _GROUP_NAME: Final = regex.compile(r"\(\?(?:P?<([A-Za-z_]\w*)>|'([A-Za-z_]\w*)')", regex.ASCII)
 _COUNTS: Final = regex.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
@@ -90,7 +90,7 @@ def _literal(character: str) -> str:
 
 
 class Translator:
-    """Spells one PCRE pattern for the `regex` library.
+    """Translator of one PCRE pattern to the syntax of the `regex` library.
 
     Args:
         source: The pattern.
@@ -102,16 +102,16 @@ class Translator:
         self._text = octets
         self._at = 0
         self._out: list[str] = []
-        # Nodes of each open group, and of the last atom: None where nothing can be repeated.
+        # Nodes of each open group, and of the last atom: None if it cannot be repeated.
         self._nodes = [0]
         self._atom: int | None = None
         self._multiline = False
 
     def translate(self) -> str:
-        """The whole pattern in the other spelling.
+        """Return the translated pattern.
 
         Raises:
-            InvalidPattern: Something in it has no other spelling.
+            InvalidPattern: The pattern is invalid, or uses syntax without an equivalent.
         """
         if len(self._text) > _LENGTH_MAX:
             raise self._fail(_TOO_LARGE)
@@ -136,41 +136,41 @@ class Translator:
     def _looking_at(self, text: str) -> bool:
         return self._text.startswith(text, self._at)
 
-    def _emit(self, spelled: str, nodes: int | None = 1) -> None:
-        """Put an atom; nodes is None for what cannot be repeated."""
-        self._out.append(spelled)
+    def _emit(self, translated: str, nodes: int | None = 1) -> None:
+        """Append an atom; nodes is None if it cannot be repeated."""
+        self._out.append(translated)
         self._atom = nodes
-        self._grow(nodes or 0)
+        self._add_nodes(nodes or 0)
 
-    def _grow(self, nodes: int) -> None:
+    def _add_nodes(self, nodes: int) -> None:
         self._nodes[-1] += nodes
         if self._nodes[-1] > _NODES_MAX:
             raise self._fail(_TOO_LARGE)
 
     # -- outside a class ----------------------------------------------------------------------------------
 
-    def _as_it_is(self) -> None:
+    def _unchanged(self) -> None:
         self._emit(self._text[self._at - 1], None)
 
     def _start(self) -> None:
-        # PCRE's multi-line ^ does not match behind a newline that ends the text.
+        # PCRE's multi-line ^ does not match after a newline at the end of the text.
         self._emit(r"^(?!(?<=\n)\Z)" if self._multiline else "^", None)
 
     def _open(self) -> None:
         if self._looking_at("*"):
             raise self._fail("(*VERB) is not supported")
-        spelled = "("
+        translated = "("
         if self._looking_at("?"):
             special = self._special_group()
             if special is None:
                 return
-            spelled = special
-        self._out.append(spelled)
+            translated = special
+        self._out.append(translated)
         self._nodes.append(0)
         self._atom = None
 
     def _special_group(self) -> str | None:
-        """Spell what begins with ``(?``; None if it is no group that stays open."""
+        """Translate syntax that begins with ``(?``; return None if it does not open a group."""
         start = self._at - 1
         if self._text.startswith("(?#", start):
             end = self._text.find(")", self._at)
@@ -211,7 +211,7 @@ class Translator:
         if counts is None:
             self._emit(_literal("{"))
             return
-        # Python reads no numbers of thousands of digits.
+        # Python's int() refuses numbers with thousands of digits.
         if len(counts[0]) > _COUNTS_LENGTH_MAX:
             raise self._fail(_REPEATED_TOO_OFTEN)
         least = int(counts[1])
@@ -223,11 +223,11 @@ class Translator:
         self._at = counts.end()
         self._repeat(counts[0], most)
 
-    def _repeat(self, spelled: str, most: int) -> None:
+    def _repeat(self, quantifier: str, most: int) -> None:
         if self._atom is None:
             raise self._fail("nothing to repeat")
-        self._grow(self._atom * max(most - 1, 0))
-        self._out.append(spelled)
+        self._add_nodes(self._atom * max(most - 1, 0))
+        self._out.append(quantifier)
         if self._looking_at("+") or self._looking_at("?"):
             self._out.append(self._take())
         self._atom = None
@@ -255,29 +255,29 @@ class Translator:
             self._emit(_literal(self._escaped_literal(character)))
 
     def _named_escape(self, character: str) -> str:
-        """What has a name: a Unicode property (of a Latin-1 character), or a reference to a named group."""
+        """Translate an escape with a name: a Unicode property of a Latin-1 character, or a named back reference."""
         if character == "k":
             named = _REFERENCE.match(self._text, self._at)
-            spelled, mistake = "(?P={})", "\\k is not followed by a name in braces, angle brackets or quotes"
+            template, error = "(?P={})", "\\k is not followed by a name in braces, angle brackets or quotes"
         else:
             named = _PROPERTY.match(self._text, self._at)
-            spelled, mistake = f"\\{character}{{{{{{}}}}}}", "unknown property name after \\P or \\p"
+            template, error = f"\\{character}{{{{{{}}}}}}", "unknown property name after \\P or \\p"
             if named is not None and named["name"].lstrip("^") not in _PROPERTIES:
                 named = None
         if named is None:
-            raise self._fail(mistake)
+            raise self._fail(error)
         self._at = named.end()
-        return spelled.format(named["name"])
+        return template.format(named["name"])
 
     def _quoted(self) -> str:
-        """What is quoted, up to the end mark or the end."""
+        r"""Consume and return quoted text, up to ``\E`` or the end of the pattern."""
         end = self._text.find("\\E", self._at)
         quoted = self._text[self._at :] if end < 0 else self._text[self._at : end]
         self._at = len(self._text) if end < 0 else end + 2
         return quoted
 
     def _escaped_literal(self, character: str) -> str:
-        """The single character that an escape stands for, in a class and outside."""
+        """Return the single character that an escape matches, inside and outside a class."""
         if character in _CONTROLS:
             return chr(_CONTROLS[character])
         if character == "c":
@@ -326,10 +326,10 @@ class Translator:
         self._emit(f"[{'^' if negated else ''}{inside}]", _SET_NODES)
 
     def _member(self) -> str:
-        """One character, range, escape or POSIX class of a class."""
-        several = self._class_set()
-        if several is not None:
-            return several
+        """Translate one character, range, escape or POSIX class within a class."""
+        character_set = self._class_set()
+        if character_set is not None:
+            return character_set
         low = self._class_character()
         if not self._looking_at("-") or self._text[self._at + 1 : self._at + 2] in ("]", ""):
             return _literal(low)
@@ -342,7 +342,7 @@ class Translator:
         return f"{_literal(low)}-{_literal(high)}"
 
     def _class_set(self) -> str | None:
-        """What stands for a set of characters inside a class; None if a single one comes."""
+        """Translate an escape or POSIX class for a set of characters; return None before a single character."""
         if posix := _POSIX_CLASS.match(self._text, self._at):
             self._at = posix.end()
             if posix[2] not in _POSIX:
@@ -360,7 +360,7 @@ class Translator:
         return "".join(map(_literal, self._quoted())) if character == "Q" else ""
 
     def _class_character(self) -> str:
-        """A single character of a class."""
+        """Consume and return a single character of a class."""
         character = self._take(_NO_CLASS_END)
         if character != "\\":
             return character
@@ -374,5 +374,5 @@ class Translator:
 
     _STEPS: Final = {
         "\\": _escape, "[": _class, "(": _open, ")": _close, "{": _brace, ".": lambda self: self._emit("."),
-        "*": _quantifier, "+": _quantifier, "?": _quantifier, "^": _start, "$": _as_it_is, "|": _as_it_is,
+        "*": _quantifier, "+": _quantifier, "?": _quantifier, "^": _start, "$": _unchanged, "|": _unchanged,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a user may do: patterns on the names of resources, and on routing keys of topic exchanges.
+"""Permissions of users: patterns for names of resources, and for routing keys of topic exchanges.
 
 Source: https://www.rabbitmq.com/docs/access-control#authorisation
 """
@@ -14,28 +14,28 @@ from leveret.policies.patterns import Pattern
 Kind: TypeAlias = Literal["configure", "write", "read"]
 TopicKind: TypeAlias = Literal["write", "read"]
 
-#: The name by which permissions know the default exchange.
+#: Name of the default exchange in permissions.
 DEFAULT_EXCHANGE: Final = "amq.default"
 
 
 def compile_permission(source: str) -> Pattern:
-    """Compile one pattern of a permission; the empty one matches only nothing.
+    """Compile a pattern of a permission. The empty pattern matches only the empty text.
 
     Raises:
         InvalidPattern: It is not a regular expression.
     """
-    # RabbitMQ reads "" so; as a regular expression it would match everything.
+    # As in RabbitMQ; as a regular expression "" would match everything.
     return Pattern(source or "^$")
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What one user may do in one virtual host.
+    """Permissions of a user in a virtual host.
 
     Args:
-        configure: Regular expression of the names it may declare and delete.
-        write: Of those it may publish to and bind to.
-        read: Of those it may consume from and bind from.
+        configure: Regular expression for names that the user may declare and delete.
+        write: Regular expression for names that the user may publish to and bind to.
+        read: Regular expression for names that the user may consume from and bind from.
     Raises:
         InvalidPattern: One of them cannot be compiled; the text says which.
     """
@@ -51,26 +51,24 @@ class Permissions:
             self._patterns[kind] = _compile(kind, getattr(self, kind))
 
     def allow(self, kind: Kind, name: str) -> bool:
-        """Whether a pattern matches the name of a queue or exchange.
+        """Return whether the user has a permission for a queue or exchange.
 
         Args:
-            kind: Which of the three.
-            name: "" is the default exchange, matched as ``amq.default``.
+            kind: Permission to check.
+            name: Name of the resource; "" is the default exchange, matched as ``amq.default``.
         """
         return self._patterns[kind].matches(name or DEFAULT_EXCHANGE)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPermissions:
-    """Which routing keys one user may use on one topic exchange.
+    """Permissions of a user for the routing keys of a topic exchange.
 
     Args:
-        write: Regular expression of the keys it may publish with, ``{username}`` and ``{vhost}`` not yet
-            replaced.
-        read: Of those it may bind with.
-        username: What stands for ``{username}``. As in RabbitMQ it goes in unescaped: a dot in it matches
-            any character.
-        vhost: What stands for ``{vhost}``, likewise.
+        write: Regular expression for keys that the user may publish with. ``{username}`` and ``{vhost}`` are replaced.
+        read: Regular expression for keys that the user may bind with, with the same placeholders.
+        username: Value of ``{username}``. As in RabbitMQ it is not escaped: a dot in it matches any character.
+        vhost: Value of ``{vhost}``, not escaped either.
     Raises:
         InvalidPattern: One of them cannot be compiled, before or after the replacement.
     """
@@ -89,7 +87,7 @@ class TopicPermissions:
             self._patterns[kind] = _compile(kind, self._expand(source))
 
     def allow(self, kind: TopicKind, routing_key: str) -> bool:
-        """Whether a pattern matches a routing key."""
+        """Return whether the user has a permission for a routing key."""
         return self._patterns[kind].matches(routing_key)
 
     def _expand(self, source: str) -> str:

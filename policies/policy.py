@@ -1,4 +1,4 @@
-"""Policies: named definitions for the queues and exchanges whose name matches a pattern."""
+"""Policies: named definitions for queues and exchanges whose names match a pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.keys import fits, format_json_term, refuse_definition
 from leveret.policies.patterns import Pattern
 
-#: What a policy may be for, and which resources that covers.
+#: Values of apply-to, and the resources that each covers.
 APPLY_TO: Final[Mapping[str, frozenset[str]]] = {
     "all": frozenset(("classic", "quorum", "stream", "exchange")),
     "queues": frozenset(("classic", "quorum", "stream")),
@@ -27,13 +27,13 @@ _APPLY_TO_TEXT: Final = "'queues', 'classic_queues',  'quorum_queues', 'streams'
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One policy or operator policy.
+    """A policy or operator policy.
 
     Args:
         name: Unique in its virtual host, among policies or among operator policies.
-        pattern: A regular expression that is searched in names.
+        pattern: Regular expression that is searched in names.
         definition: JSON value by key.
-        priority: The highest one that matches is in force.
+        priority: Of matching policies the one with the highest priority is in force.
         apply_to: One of APPLY_TO.
     Raises:
         InvalidPattern: The pattern cannot be compiled.
@@ -50,7 +50,7 @@ class Policy:
         object.__setattr__(self, "_compiled", Pattern(self.pattern))
 
     def matches(self, name: str, resource: Literal["exchange", "classic", "quorum", "stream"]) -> bool:
-        """Whether it may be in force on a resource.
+        """Return whether the policy may be in force on a resource.
 
         Args:
             name: Name of the queue or exchange.
@@ -63,34 +63,34 @@ class Policy:
         return self._compiled.matches(name)
 
     def matches_name(self, name: str) -> bool:
-        """Whether its pattern matches a name, whatever it applies to."""
+        """Return whether the pattern matches a name, whatever apply-to is."""
         return self._compiled.matches(name)
 
 
-def winner(
+def find_policy(
     policies: Iterable[Policy], name: str, resource: Literal["exchange", "classic", "quorum", "stream"]
 ) -> Policy | None:
-    """The one policy that is in force on a resource; None if none matches.
+    """Return the policy that is in force on a resource; None if none matches.
 
-    Of equal priorities the smallest name wins, so that the outcome does not depend on their history.
+    Of equal priorities the smallest name counts, so that the result does not depend on the order of creation.
     """
     matching = [policy for policy in policies if policy.matches(name, resource)]
     return min(matching, key=lambda policy: (-policy.priority, policy.name), default=None)
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be; the text is RabbitMQ's."""
+    """An invalid policy; the text is RabbitMQ's."""
 
 
 def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Policy:
-    """Make a policy out of its JSON form.
+    """Parse a policy from JSON.
 
     Args:
-        name: Its name.
-        document: Keys pattern and definition, optionally priority and apply-to; others are skipped.
-        operator: Whether it is an operator policy, which may hold fewer keys.
+        name: Name of the policy.
+        document: Keys pattern and definition, optionally priority and apply-to; other keys are ignored.
+        operator: Whether it is an operator policy, in which fewer keys are allowed.
     Raises:
-        PolicyError: Something is missing or wrong.
+        PolicyError: A key is missing, or a value is invalid.
     Source: RabbitMQ 3.10.8, observed.
     """
     missing = [f"{{key_missing,{key}}}" for key in ("pattern", "definition") if key not in document]
@@ -118,7 +118,7 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
 
 
 def invalid(reason: str) -> PolicyError:
-    """The error for a policy that does not pass validation."""
+    """Return the error for a policy that fails validation."""
     return PolicyError(f"Validation failed\n\n{reason}\n")
 
 

@@ -1,4 +1,4 @@
-"""What is in force on a queue: its arguments, its policy and its operator policy taken together."""
+"""Effective settings of a queue: arguments, policy and operator policy merged."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from leveret.policies.keys import KEYS, Merge
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """Effective settings of one queue. None: not set.
+    """Effective settings of a queue; None if not set.
 
     Args:
         expires: Milliseconds without use after which the queue is deleted, 1 or more.
-        dead_letter_exchange: Name of the exchange that gets what the queue drops.
-        dead_letter_routing_key: Replaces the messages' own routing keys on the way there.
-        message_ttl: Milliseconds that a message may wait, 0 or more.
-        max_length: Ready messages that may wait, 0 or more.
-        max_length_bytes: Body bytes of ready messages that may wait, 0 or more.
+        dead_letter_exchange: Name of the exchange that gets dropped messages.
+        dead_letter_routing_key: Routing key of dead letters; None for their own routing keys.
+        message_ttl: Milliseconds after which a waiting message expires, 0 or more.
+        max_length: Maximum number of ready messages, 0 or more.
+        max_length_bytes: Maximum size of the bodies of ready messages in bytes, 0 or more.
         overflow: ``drop-head``, ``reject-publish`` or ``reject-publish-dlx``.
         queue_mode: ``default`` or ``lazy``.
-        delivery_limit: Redeliveries that a message may have, on quorum queues.
+        delivery_limit: Maximum number of redeliveries of a message, on quorum queues.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
     """
 
@@ -39,12 +39,12 @@ class QueueSettings:
 
 
 def resolve_setting(name: str, queue_type: str, argument: Any, policy: Any) -> Any:
-    """The value in force for one key.
+    """Return the effective value of one key.
 
     Args:
         name: A policy key.
         queue_type: Type of the queue.
-        argument: Value of the argument; None without one.
+        argument: Value of the queue argument; None without one.
         policy: Value in the merged policies; None without one.
     """
     if argument is None or policy is None:
@@ -56,18 +56,18 @@ def resolve_setting(name: str, queue_type: str, argument: Any, policy: Any) -> A
 
 
 def _least(argument: Any, policy: Any) -> Any:
-    """The smaller of both, as Erlang orders terms: some arguments take any value, and numbers come first."""
+    """Return the smaller value in Erlang's term order, where numbers come first: some arguments take any value."""
     is_number = isinstance(argument, int | float) and not isinstance(argument, bool)
     return min(argument, policy) if is_number else policy
 
 
 def effective_settings(queue_type: str, arguments: Mapping[str, Any], definition: Mapping[str, Any]) -> QueueSettings:
-    """Take arguments and policies together.
+    """Merge arguments and policies.
 
     Args:
         queue_type: Type of the queue.
         arguments: Value by argument name, strings as str.
-        definition: Policy and operator policy, merged.
+        definition: Merged definition of policy and operator policy.
     """
     values = {}
     for field in QueueSettings.__dataclass_fields__:

@@ -1,4 +1,4 @@
-"""The values that a policy key or a queue argument takes, for checks and for forms."""
+"""Descriptions of the values that a policy key or queue argument takes, for validation and forms."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ ValueType: TypeAlias = Literal["integer", "string", "boolean", "age"]
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a value may be. Called with a JSON value, it tells whether that is one.
+    """Description of allowed values. Called with a JSON value, it returns whether the value is allowed.
 
     Args:
-        type_name: ``age`` is text such as 7D: a positive number and one of Y, M, D, h, m, s.
-        least: The smallest integer; None for any.
-        most: The largest integer; None for any.
-        choices: All values, where there are few.
-        unit: What an integer counts.
+        type_name: JSON type; ``age`` is text such as 7D: a positive number and one of Y, M, D, h, m, s.
+        least: Smallest integer; None for no bound.
+        most: Largest integer; None for no bound.
+        choices: All allowed values; empty if they are not enumerated.
+        unit: Unit of an integer; None without one.
     """
 
     type_name: ValueType
@@ -27,7 +27,7 @@ class Values:
     unit: str | None = None
 
     def __call__(self, value: Any) -> bool:
-        """Whether a JSON value is one of these."""
+        """Return whether a JSON value is allowed."""
         if self.choices:
             return any(type(value) is type(each) and value == each for each in self.choices)
         if self.type_name == "integer":
@@ -42,12 +42,12 @@ class Values:
 
 
 def integer(least: int, most: int | None = None, unit: str | None = None) -> Values:
-    """Integers from a smallest one on."""
+    """Return the description of integers in a range."""
     return Values("integer", least, most, unit=unit)
 
 
 def one_of(*choices: str | int) -> Values:
-    """A few values, all of one type."""
+    """Return the description of some enumerated values, all of one type."""
     return Values("string" if isinstance(choices[0], str) else "integer", choices=choices)
 
 

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 on the wire: bytes in, events out; frames in, bytes out. No I/O."""
+"""AMQP 0-9-1 codec: parses received bytes into events and encodes frames. Does no I/O."""
 
 from __future__ import annotations
 

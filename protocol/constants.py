@@ -1,4 +1,4 @@
-"""Numbers that AMQP 0-9-1 fixes, and the bounds that RabbitMQ sets beside them."""
+"""Constants of AMQP 0-9-1, and limits that RabbitMQ adds."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ FRAME_BODY: Final = 3
 FRAME_HEARTBEAT: Final = 8
 FRAME_END: Final = 0xCE
 
-#: Type, channel and payload size before a payload, the end octet behind it (spec 4.2.3).
+#: Bytes before a payload (type, channel, payload size), and with the end octet behind it (spec 4.2.3).
 FRAME_HEAD_SIZE: Final = 7
 FRAME_OVERHEAD: Final = 8
 
-#: The smallest frame-max a peer may ask for, and what applies before tuning (spec 4.2.3).
+#: The smallest frame-max that a peer may ask for, and the frame-max before tuning (spec 4.2.3).
 FRAME_MIN_SIZE: Final = 4096
 
-#: A message is never longer than this, whatever is configured (RabbitMQ's own hard cap, 512 MiB).
+#: Largest message body in bytes, whatever is configured (RabbitMQ's hard cap, 512 MiB).
 MESSAGE_SIZE_CAP: Final = 536_870_912
 
-#: Bytes that a short string may have, as all names, routing keys and the keys of field tables are (spec 4.2.5.3).
+#: Largest short string in bytes. Names, routing keys and keys of field tables are short strings (spec 4.2.5.3).
 SHORTSTR_MAX: Final = 255
 
-#: The integers of a field table are at least minus this, and below it.
+#: Integers of a field table are in -INT64_END..INT64_END - 1.
 INT64_END: Final = 1 << 63
 
-#: Reply text is a short string: longer text is cut to 252 bytes and "...".
+#: Reply text is a short string: longer text is truncated to 252 bytes and "...".
 REPLY_TEXT_LIMIT: Final = SHORTSTR_MAX
 
 CLASS_BASIC: Final = 60

@@ -1,4 +1,4 @@
-"""Erlang's way of printing values, which RabbitMQ's error texts contain and people search for."""
+"""Formats values as Erlang prints them, as they appear in RabbitMQ's error texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ESCAPES: Final = {
     0x22: '\\"', 0x5C: "\\\\",
 }  # fmt: skip
 
-#: From here on floats skip integers, and Erlang does not pretend otherwise.
+#: From here on floats cannot represent every integer, and Erlang prints them with an exponent.
 _EXACT: Final = float(1 << 53)
 
 
@@ -20,18 +20,18 @@ def _printable(octet: int) -> bool:
 
 
 def _character(octet: int) -> str:
-    """The octet as it is: above ASCII a surrogate, which is encoded as that very octet again."""
+    """Return the octet as a character: above ASCII a surrogate, which surrogateescape encodes as that octet."""
     return chr(octet) if octet < 0x80 else chr(0xDC00 + octet)
 
 
 def format_binary(octets: bytes) -> str:
-    """A binary as Erlang's ``~p`` prints it.
+    """Return a binary as Erlang's ``~p`` prints it.
 
     Args:
         octets: Any bytes.
     Returns:
         ``<<>>``, ``<<"abc">>`` where every byte is printable Latin-1, else ``<<0,20,0>>``. Latin-1
-        bytes stay bytes: the text is meant to be encoded with surrogateescape.
+        bytes become surrogates: encode the text with surrogateescape.
     """
     if not octets:
         return "<<>>"
@@ -41,14 +41,14 @@ def format_binary(octets: bytes) -> str:
 
 
 def format_octets(octets: bytes) -> str:
-    """A binary as Erlang's ``~w`` prints it: numbers, whatever they mean."""
+    """Return a binary as Erlang's ``~w`` prints it: always as numbers."""
     return "<<" + ",".join(map(str, octets)) + ">>"
 
 
 def format_float(number: float) -> str:
-    """A float as Erlang prints it: shortest digits, always with a fraction.
+    """Return a float as Erlang prints it: the shortest digits, always with a fraction.
 
-    From 2^53 on, and wherever that is shorter, with an exponent: ``1000.5``, but ``1.0e3``.
+    It has an exponent from 2^53 on, and where that is shorter: ``1000.5``, but ``1.0e3``.
     """
     if number == 0 or not isfinite(number):
         return repr(number)

@@ -1,4 +1,4 @@
-"""What the frame reader makes of the bytes of one connection."""
+"""Events that the frame reader produces from the bytes of one connection."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from leveret.protocol.methods import Method
 
 
 class MethodReceived:
-    """A whole method other than basic.publish.
+    """A received method other than basic.publish.
 
     Args:
-        channel: Its channel number.
-        method: Its row of the catalogue.
+        channel: Channel number.
+        method: Entry of the method catalogue.
         arguments: As decode_arguments returns them.
     """
 
@@ -26,7 +26,7 @@ class MethodReceived:
 
 
 class Publish:
-    """The arguments of a basic.publish; one object for all publishes of a connection with the same payload.
+    """Arguments of a basic.publish. All publishes of a connection with the same payload share one object.
 
     Args:
         exchange: Name of the exchange; bytes that are not UTF-8 are kept as surrogates.
@@ -36,7 +36,7 @@ class Publish:
         route: Exchange and routing key as the two encoded short strings.
 
     Attributes:
-        memo: Free for the handler of the event, to cache what it found out about this route.
+        memo: Cache for the handler of the event, for example of the route's exchange.
     """
 
     __slots__ = ("exchange", "immediate", "mandatory", "memo", "route", "routing_key")
@@ -54,10 +54,10 @@ class PublishRun:
     """Consecutive messages of one channel with equal publish arguments and equal content headers.
 
     Args:
-        channel: Their channel number.
-        publish: Their common arguments.
-        header: Their common content-header payload. Equal headers in a row are one object.
-        bodies: Their bodies, in order; never an empty list. A body above the size limit is dropped: b"".
+        channel: Channel number.
+        publish: Common publish arguments.
+        header: Common content-header payload. Equal headers in a row are one object.
+        bodies: Bodies in order, at least one. A body above the size limit is dropped: b"".
     """
 
     __slots__ = ("bodies", "channel", "header", "publish")
@@ -70,13 +70,13 @@ class PublishRun:
 
 
 class VariedRun:
-    """Consecutive messages of one channel with equal publish arguments, each with a content header of its own.
+    """Consecutive messages of one channel with equal publish arguments and different content headers.
 
     Args:
-        channel: Their channel number.
-        publish: Their common arguments.
-        headers: Their content-header payloads, in order; at least two.
-        bodies: Their bodies, as many; none is empty.
+        channel: Channel number.
+        publish: Common publish arguments.
+        headers: Content-header payloads in order, at least two.
+        bodies: Body of each message; none is empty.
     """
 
     __slots__ = ("bodies", "channel", "headers", "publish")
@@ -92,8 +92,8 @@ class AckRun:
     """Consecutive basic.ack of one channel, each with multiple=false.
 
     Args:
-        channel: Their channel number.
-        tags: Their delivery tags, in order; never empty.
+        channel: Channel number.
+        tags: Delivery tags in order, at least one.
     """
 
     __slots__ = ("channel", "tags")

@@ -1,11 +1,11 @@
-"""What a broker answers when a peer is wrong.
+"""Protocol errors of a peer, and the replies to them.
 
     AmqpFault
-    ├── ChannelFault      closes the channel, the connection goes on
+    ├── ChannelFault      closes the channel; the connection stays open
     ├── ConnectionFault   closes the connection, after connection.close
-    └── WireFault         drops the TCP connection without a word, as RabbitMQ does
+    └── WireFault         drops the TCP connection without a reply, as RabbitMQ does
 
-A fault carries its reply code, so that nobody maps exceptions to codes by hand.
+A fault carries its reply code, so that handlers need no mapping from exceptions to codes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leveret.protocol.constants import REPLY_TEXT_LIMIT
 
 
 class ReplyCode(IntEnum):
-    """Reply codes with the names that stand before the dash in a reply text.
+    """Reply codes. Their names begin the reply texts.
 
     Spec: AMQP 0-9-1 section 1.2, and RabbitMQ's use of it.
     """
@@ -39,13 +39,13 @@ class ReplyCode(IntEnum):
 
 
 class AmqpFault(Exception):
-    """A peer did something that ends its channel or its connection.
+    """A protocol error that closes the channel or the connection.
 
     Args:
-        code: What the peer is told.
-        explanation: What was wrong; empty leaves the bare name of the code.
-        method: class-id << 16 | method-id of the offending method; None takes the method in hand,
-            0 says that no method is to blame.
+        code: Reply code.
+        explanation: The reply text behind the name of the code; empty for the name alone.
+        method: class-id << 16 | method-id of the offending method; None for the method being handled,
+            0 for no method.
     """
 
     def __init__(self, code: ReplyCode, explanation: str = "", method: int | None = None) -> None:
@@ -56,7 +56,7 @@ class AmqpFault(Exception):
 
     @property
     def text(self) -> str:
-        """The whole reply text: name of the code, dash, explanation."""
+        """Whole reply text: name of the code, dash, explanation."""
         return f"{self.code.name} - {self.explanation}" if self.explanation else self.code.name
 
     def __str__(self) -> str:
@@ -71,8 +71,8 @@ class ConnectionFault(AmqpFault):
     """A fault that closes the connection (connection.close).
 
     Args:
-        discards_input: No more input can be understood: what follows is thrown away, and the TCP connection
-            closes 3 s later.
+        discards_input: Input behind the error cannot be parsed: it is discarded, and the TCP connection closes
+            3 s later.
     """
 
     def __init__(
@@ -83,45 +83,45 @@ class ConnectionFault(AmqpFault):
 
 
 class WireFault(Exception):
-    """The peer sent what RabbitMQ answers by dropping the TCP connection without a frame."""
+    """A protocol error that drops the TCP connection without a close frame, as RabbitMQ does."""
 
 
 def access_refused(explanation: str) -> ChannelFault:
-    """A channel 403."""
+    """Return a fault that closes the channel with 403."""
     return ChannelFault(ReplyCode.ACCESS_REFUSED, explanation)
 
 
 def not_found(explanation: str) -> ChannelFault:
-    """A channel 404."""
+    """Return a fault that closes the channel with 404."""
     return ChannelFault(ReplyCode.NOT_FOUND, explanation)
 
 
 def resource_locked(explanation: str) -> ChannelFault:
-    """A channel 405."""
+    """Return a fault that closes the channel with 405."""
     return ChannelFault(ReplyCode.RESOURCE_LOCKED, explanation)
 
 
 def precondition_failed(explanation: str) -> ChannelFault:
-    """A channel 406."""
+    """Return a fault that closes the channel with 406."""
     return ChannelFault(ReplyCode.PRECONDITION_FAILED, explanation)
 
 
 def frame_error(explanation: str, method: int = 0, *, discards_input: bool = False) -> ConnectionFault:
-    """A connection 501."""
+    """Return a fault that closes the connection with 501."""
     return ConnectionFault(ReplyCode.FRAME_ERROR, explanation, method, discards_input=discards_input)
 
 
 def unexpected_frame(explanation: str, method: int = 0) -> ConnectionFault:
-    """A connection 505."""
+    """Return a fault that closes the connection with 505."""
     return ConnectionFault(ReplyCode.UNEXPECTED_FRAME, explanation, method)
 
 
 def not_implemented(explanation: str) -> ConnectionFault:
-    """A connection 540."""
+    """Return a fault that closes the connection with 540."""
     return ConnectionFault(ReplyCode.NOT_IMPLEMENTED, explanation)
 
 
 def encode_reply_text(text: str) -> bytes:
-    """A reply text that fits a short string: longer text keeps its first 252 bytes and gets "..."."""
+    """Encode a reply text as a short string: longer text is truncated to 252 bytes and "..."."""
     encoded = text.encode("utf-8", "surrogateescape")
     return encoded if len(encoded) <= REPLY_TEXT_LIMIT else encoded[: REPLY_TEXT_LIMIT - 3] + b"..."

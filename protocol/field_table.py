@@ -1,8 +1,8 @@
-"""AMQP field tables with their types kept.
+"""Codec of AMQP field tables that keeps the types of values.
 
-A value keeps the type letter it had on the wire, because RabbitMQ tells types apart: in error texts, in
-the identity of bindings, and when it compares a queue's arguments. A table is a tuple of (key, value)
-pairs in the order of the wire, duplicates included, so that it can be hashed and written back byte for byte.
+A value keeps its type letter, because RabbitMQ distinguishes types: in error texts, in the identity of bindings,
+and when it compares a queue's arguments. A table is a tuple of (key, value) pairs in the order of the wire,
+duplicates included. So it can be hashed and encoded again byte for byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class FieldValue(NamedTuple):
     """One typed value.
 
     Args:
-        kind: The type letter of the wire, one of ``t b B s u I i l L f d D S x T A F V``.
+        kind: Type letter, one of ``t b B s u I i l L f d D S x T A F V``.
         value: bool for t; int for integers (L is read as signed, as RabbitMQ does) and T; float for f, d;
             (scale, unscaled) for D; bytes for S and x; a tuple of FieldValue for A; a FieldTable for F; None for V.
     """
@@ -30,20 +30,17 @@ FieldTable: TypeAlias = tuple[tuple[str, FieldValue], ...]
 
 
 class MalformedTable(ValueError):
-    """A table that cannot be decoded.
-
-    A length beyond its end, a type letter that RabbitMQ does not know, or too many tables inside of each other.
-    """
+    """A table that cannot be decoded: a value exceeds the table, a type is unknown, or nesting is too deep."""
 
 
-_Made = TypeVar("_Made")
+_Folded = TypeVar("_Folded")
 
-#: How many tables and arrays may stand inside of each other in a table that comes from outside.
+#: Nesting depth of tables and arrays that is accepted from clients.
 MAX_DEPTH: Final = 128
-#: Likewise in one that was stored: earlier versions took some that were deeper.
+#: The same for stored tables: earlier versions accepted deeper ones.
 MAX_STORED_DEPTH: Final = 512
 
-#: What RabbitMQ calls each type in its error texts.
+#: Names of the types in RabbitMQ's error texts.
 TYPE_NAMES: Final[dict[str, str]] = {
     "t": "bool", "b": "byte", "B": "unsignedbyte", "s": "short", "u": "unsignedshort", "I": "signedint",
     "i": "unsignedint", "l": "long", "L": "long", "f": "float", "d": "double", "D": "decimal",
@@ -62,70 +59,70 @@ _DECIMAL: Final = struct.Struct(">BI")
 
 
 def longstr(text: str | bytes) -> FieldValue:
-    """A long string value (letter S)."""
+    """Return a long string value (letter S)."""
     return FieldValue("S", text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text)
 
 
 def as_text(value: FieldValue) -> str:
-    """The text of a string value; bytes that are not UTF-8 are kept as surrogates."""
+    """Return the text of a string value; bytes that are not UTF-8 become surrogates."""
     octets: bytes = value.value
     return octets.decode("utf-8", "surrogateescape")
 
 
 def decode_table(octets: bytes, max_depth: int = MAX_DEPTH) -> FieldTable:
-    """Decode the inside of a table: its entries without the length in front.
+    """Decode the entries of a table, without the length in front.
 
     Args:
         octets: The entries.
-        max_depth: How many tables and arrays may stand inside of each other in it.
+        max_depth: Nesting depth of tables and arrays that is accepted.
     Raises:
         MalformedTable: Entries end too early, have an unknown type letter, or are nested too deep.
     Spec: AMQP 0-9-1 section 4.2.5.5; type letters as RabbitMQ reads them.
     """
-    # No recursion: how deep a table may be must not depend on who decodes it.
-    outer: list[_Open] = []
-    here = _Open("F", "", [], len(octets))
+    # No recursion: the accepted depth must not depend on how deep the caller's stack is.
+    stack: list[_OpenContainer] = []
+    current = _OpenContainer("F", "", [], len(octets))
     offset, key = 0, ""
     while True:
-        if offset >= here.end:
-            if not outer:
-                return tuple(here.found)
-            done, here = here, outer.pop()
-            here.add(done.key, FieldValue(done.kind, tuple(done.found)))
+        if offset >= current.end:
+            if not stack:
+                return tuple(current.entries)
+            done, current = current, stack.pop()
+            current.add(done.key, FieldValue(done.kind, tuple(done.entries)))
             continue
-        if here.kind == "F":
-            key, offset = _decode_key(octets, offset, here.end)
+        if current.kind == "F":
+            key, offset = _decode_key(octets, offset, current.end)
         kind = chr(octets[offset])
         offset += 1
         if kind in "FA":
-            start, end = _span(kind, octets, offset, here.end)
-            outer.append(here)
-            if len(outer) > max_depth:
+            start, end = _locate_sized(kind, octets, offset, current.end)
+            stack.append(current)
+            if len(stack) > max_depth:
                 raise MalformedTable(f"tables are nested too deep, {max_depth} levels are allowed")
-            here, offset = _Open(kind, key, [], end), start
+            current, offset = _OpenContainer(kind, key, [], end), start
         else:
-            value, offset = _decode_value(kind, octets, offset, here.end)
-            here.add(key, value)
+            value, offset = _decode_value(kind, octets, offset, current.end)
+            current.add(key, value)
 
 
-class _Open(NamedTuple):
-    """A table or array that is being read.
+class _OpenContainer(NamedTuple):
+    """A table or array that is being decoded.
 
     Args:
         kind: F or A.
-        key: Its own in the table around it.
-        found: Its entries so far.
-        end: Where it ends.
+        key: Its key in the enclosing table; empty in an array.
+        entries: Entries decoded so far.
+        end: Offset of its end.
     """
 
     kind: str
     key: str
-    found: list[Any]
+    entries: list[Any]
     end: int
 
     def add(self, key: str, value: FieldValue) -> None:
         """Add an entry to a table, or a value to an array."""
-        self.found.append((key, value) if self.kind == "F" else value)
+        self.entries.append((key, value) if self.kind == "F" else value)
 
 
 def _decode_key(octets: bytes, offset: int, end: int) -> tuple[str, int]:
@@ -136,7 +133,7 @@ def _decode_key(octets: bytes, offset: int, end: int) -> tuple[str, int]:
 
 
 def encode_table(table: Iterable[tuple[str, FieldValue]]) -> bytes:
-    """Encode a table's entries without the length in front.
+    """Encode the entries of a table, without the length in front.
 
     Raises:
         ValueError: A key is longer than 255 bytes, or a value does not fit its type.
@@ -145,7 +142,7 @@ def encode_table(table: Iterable[tuple[str, FieldValue]]) -> bytes:
 
 
 def encode_value(field: FieldValue) -> bytes:
-    """Encode one value, its type letter in front."""
+    """Encode a value, with its type letter in front."""
     return fold_value(field, _encode_single, _encode_inner_table, _encode_array)
 
 
@@ -184,41 +181,41 @@ def _encode_array(values: list[bytes]) -> bytes:
 
 def fold_value(
     field: FieldValue,
-    single: Callable[[FieldValue], _Made],
-    table: Callable[[list[tuple[str, _Made]]], _Made],
-    array: Callable[[list[_Made]], _Made],
-) -> _Made:
-    """Make something out of a value from the inside out, however deep it is.
+    single: Callable[[FieldValue], _Folded],
+    table: Callable[[list[tuple[str, _Folded]]], _Folded],
+    array: Callable[[list[_Folded]], _Folded],
+) -> _Folded:
+    """Convert a value bottom-up, without recursion.
 
     Args:
         field: The value.
-        single: What becomes of a value that is neither table nor array.
-        table: What becomes of a table, of which these are the entries.
-        array: What becomes of an array, of which these are the values.
+        single: Converts a value that is neither table nor array.
+        table: Converts a table, given its keys and converted values.
+        array: Converts an array, given its converted values.
     """
     if field[0] not in ("F", "A"):
         return single(field)
-    outer: list[tuple[str, str, Iterator[Any], list[Any]]] = []
-    made: list[Any] = []
-    kind, key, left = field[0], "", iter(field[1])
+    stack: list[tuple[str, str, Iterator[Any], list[Any]]] = []
+    folded: list[Any] = []
+    kind, key, remaining = field[0], "", iter(field[1])
     while True:
-        for each in left:
+        for each in remaining:
             name, value = each if kind == "F" else ("", each)
             if value[0] in ("F", "A"):
-                outer.append((kind, key, left, made))
-                kind, key, left, made = value[0], name, iter(value[1]), []
+                stack.append((kind, key, remaining, folded))
+                kind, key, remaining, folded = value[0], name, iter(value[1]), []
                 break
-            made.append((name, single(value)) if kind == "F" else single(value))
+            folded.append((name, single(value)) if kind == "F" else single(value))
         else:
-            done, name = table(made) if kind == "F" else array(made), key
-            if not outer:
+            done, name = table(folded) if kind == "F" else array(folded), key
+            if not stack:
                 return done
-            kind, key, left, made = outer.pop()
-            made.append((name, done) if kind == "F" else done)
+            kind, key, remaining, folded = stack.pop()
+            folded.append((name, done) if kind == "F" else done)
 
 
 def plain_values(table: FieldTable) -> dict[str, Any]:
-    """Values by key without their types, strings as text; where a key stands twice, the first one counts."""
+    """Return values by key without their types, strings as text. Of duplicate keys the first one counts."""
     plain: dict[str, Any] = {}
     for key, field in table:
         plain.setdefault(key, as_text(field) if field.kind in ("S", "x") else field.value)
@@ -226,7 +223,7 @@ def plain_values(table: FieldTable) -> dict[str, Any]:
 
 
 def find(table: FieldTable, key: str) -> FieldValue | None:
-    """The value of a key; where it stands twice, the first one counts, as in RabbitMQ."""
+    """Return the value of a key. Of duplicate keys the first one counts, as in RabbitMQ."""
     for name, value in table:
         if name == key:
             return value
@@ -234,9 +231,9 @@ def find(table: FieldTable, key: str) -> FieldValue | None:
 
 
 def normalize(table: FieldTable) -> FieldTable:
-    """The same table as RabbitMQ writes it when it has changed something: ``L`` becomes ``l``.
+    """Return the table as RabbitMQ encodes a changed table: type ``L`` becomes ``l``.
 
-    Some clients cannot read ``L``, so a broker must not originate it.
+    Some clients cannot decode ``L``, so a broker must not originate it.
     """
     return tuple((key, fold_value(value, _normalize_single, _as_table, _as_array)) for key, value in table)
 
@@ -255,7 +252,7 @@ def _as_array(values: list[FieldValue]) -> FieldValue:
 
 
 def sort_table(table: FieldTable) -> FieldTable:
-    """The same entries by key: the form in which tables are compared."""
+    """Return the entries sorted by key: the form in which tables are compared."""
     return tuple(sorted(table, key=lambda entry: entry[0].encode("utf-8", "surrogateescape")))
 
 
@@ -263,12 +260,12 @@ def _decode_value(kind: str, octets: bytes, offset: int, end: int) -> tuple[Fiel
     """Decode a value that is neither table nor array.
 
     Args:
-        kind: Its type letter.
-        octets: What it stands in.
-        offset: Behind the letter.
-        end: Where the table or array around it ends.
+        kind: Type letter.
+        octets: The enclosing table.
+        offset: Offset behind the type letter.
+        end: Offset of the end of the enclosing table or array.
     Returns:
-        It, and the offset behind it.
+        The value, and the offset behind it.
     """
     value: Any
     fixed = _FIXED.get(kind)
@@ -276,7 +273,7 @@ def _decode_value(kind: str, octets: bytes, offset: int, end: int) -> tuple[Fiel
         _check_end(kind, offset + fixed.size, end)
         value = fixed.unpack_from(octets, offset)[0]
         if kind in FLOAT_KINDS and not isfinite(value):
-            # Erlang has no such floats.
+            # Erlang has no infinities and no NaN.
             raise MalformedTable(f"a {TYPE_NAMES[kind]} that is not a number")
         return FieldValue(kind, value), offset + fixed.size
     if kind == "t":
@@ -289,12 +286,12 @@ def _decode_value(kind: str, octets: bytes, offset: int, end: int) -> tuple[Fiel
         return FieldValue(kind, None), offset
     if kind not in "Sx":
         raise MalformedTable(f"unknown field type {kind!r}")
-    start, stop = _span(kind, octets, offset, end)
+    start, stop = _locate_sized(kind, octets, offset, end)
     return FieldValue(kind, octets[start:stop]), stop
 
 
-def _span(kind: str, octets: bytes, offset: int, end: int) -> tuple[int, int]:
-    """Where a value begins and ends that its length stands before."""
+def _locate_sized(kind: str, octets: bytes, offset: int, end: int) -> tuple[int, int]:
+    """Return the start and end offsets of a value that has its length in front."""
     start = offset + _U32.size
     _check_end(kind, start, end)
     stop = start + int(_U32.unpack_from(octets, offset)[0])

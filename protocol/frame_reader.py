@@ -1,7 +1,7 @@
-"""Bytes in, events out: frames are cut, methods decoded, contents put together.
+"""Sans-I/O parser: splits received bytes into frames, decodes methods and assembles contents.
 
-Sans-IO. A message whose publish, content header and body stand together and repeat the one before costs one
-comparison and one slice; everything else goes frame by frame. Rule numbers in comments are those of the
+A message with the same publish and content header as the one before costs one comparison and one slice, if its
+frames are adjacent. Everything else is parsed frame by frame. Rule numbers in comments are those of the
 conformance tests.
 """
 
@@ -28,7 +28,7 @@ from leveret.protocol.constants import (
 from leveret.protocol.erlang_terms import format_binary, format_octets
 from leveret.protocol.events import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ConnectionFault, ReplyCode, WireFault, frame_error, unexpected_frame
-from leveret.protocol.methods import INDEX, METHODS, Method, decode_arguments, fills
+from leveret.protocol.methods import INDEX, METHODS, Method, decode_arguments, has_valid_lengths
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")
@@ -39,36 +39,36 @@ _ACK_FRAME_SIZE: Final = 21
 _ACK_ARGUMENTS_AT: Final = 11
 _ACK_PAYLOAD_SIZE: Final = 13
 
-#: A header payload shorter than class, weight and body size is not a header frame (2.6).
+#: Size of class, weight and body size: a shorter header payload is an unknown frame (2.6).
 _CONTENT_HEAD_SIZE: Final = 12
 
-#: Distinct publish payloads remembered per connection, so that a client with ever-new routing keys stays
-#: bounded: 4,096 routes of 100 bytes are about 2 MB.
-_PUBLISHES_REMEMBERED: Final = 4096
+#: Distinct publish payloads cached per connection. Bounds the memory of a client that uses many routing keys:
+#: 4,096 routes of 100 bytes are about 2 MB.
+_PUBLISHES_CACHED: Final = 4096
 
-#: Matches nothing: no frame begins with it.
+#: No frame begins with this.
 _NO_PREFIX: Final = b"\xff" * 8
 
-#: Methods with content that clients do not send: their content is awaited all the same.
-_FOREIGN_CONTENT: Final = frozenset(INDEX[name] for name in ("basic.return", "basic.deliver", "basic.get-ok"))
+#: Methods with content that only servers send. From a client their content is still read.
+_SERVER_CONTENT_METHODS: Final = frozenset(INDEX[name] for name in ("basic.return", "basic.deliver", "basic.get-ok"))
 
 
 class ChannelFrames(Enum):
-    """What becomes of frames on channels other than 0."""
+    """Handling of frames on channels other than 0."""
 
-    #: Before there are channels: each is a fault.
+    #: Before connection.open: each frame is a fault.
     REFUSED = auto()
     READ = auto()
-    #: After a close: nobody looks into them.
+    #: After a close: frames are ignored.
     SKIPPED = auto()
 
 
-class _Content:
-    """A method of which the content has not come, or not all.
+class _PendingContent:
+    """A method whose content has not been received completely.
 
     Args:
-        method: Its index.
-        publish: Its arguments, if it is basic.publish.
+        method: Index of the method.
+        publish: Its arguments if it is basic.publish, otherwise None.
     """
 
     __slots__ = ("body", "header", "keep", "method", "publish", "remaining")
@@ -79,22 +79,22 @@ class _Content:
         self.header: bytes | None = None
         self.remaining = 0
         self.keep = True
-        # Not a list of its parts: of many small ones that would take a multiple of the body.
+        # Not a list of parts: many small parts would take a multiple of the body's size.
         self.body = bytearray()
 
 
 class FrameReader:
-    """Turns the byte stream of one connection into events.
+    """Parser of the byte stream of one connection.
 
-    Call receive() with what came from the peer, then events() until it returns nothing.
+    Call receive() with bytes from the peer, then events() until it returns an empty list.
 
     Args:
-        max_message_size: Bodies above this many bytes are read but not kept.
+        max_message_size: Size in bytes above which bodies are dropped.
 
     Attributes:
-        frame_max: Largest frame in bytes, framing included, once tuned.
-        stepwise: events() returns one event at a time; for the handshake, in which each event changes how
-            the next is read.
+        frame_max: Negotiated size in bytes of the largest frame, framing included.
+        stepwise: True if events() returns one event at a time. The handshake needs this, as each event changes how
+            the next one is parsed.
     """
 
     def __init__(self, max_message_size: int = MESSAGE_SIZE_CAP) -> None:
@@ -105,45 +105,45 @@ class FrameReader:
         self._data = b""
         self._offset = 0
         self._discards_input = False
-        self._contents: dict[int, _Content] = {}
+        self._contents: dict[int, _PendingContent] = {}
         self._publishes: dict[bytes, Publish] = {}
-        #: What a message begins with that repeats the last one: all frames up to the body.
-        self._prefix = _NO_PREFIX
-        #: What one begins with that has its publish at least: up to the channel of the header frame.
-        self._common = _NO_PREFIX
+        #: Bytes of the last message up to its body: a message that repeats it begins with them.
+        self._repeat_prefix = _NO_PREFIX
+        #: Bytes of the last message up to the channel of its header frame: a message with the same publish begins so.
+        self._publish_prefix = _NO_PREFIX
         self._last = PublishRun(0, Publish("", "", False, False, b""), b"", [])
         self._body_size = 0
 
     def receive(self, octets: bytes) -> None:
-        """Take bytes from the peer."""
+        """Append bytes from the peer to the input."""
         if not self._discards_input:
             self._data = self._data[self._offset :] + octets if self._offset < len(self._data) else octets
             self._offset = 0
 
     def is_inside_content(self) -> bool:
-        """Whether the header of a message has come and its body has not, on any channel."""
+        """Return whether a content header has been received without its whole body, on any channel."""
         return any(content.header is not None for content in self._contents.values())
 
-    def handle_channels(self, how: ChannelFrames) -> None:
-        """Say what becomes of frames on channels from now on; what has begun there is forgotten."""
-        self._channel_frames = how
+    def set_channel_frames(self, handling: ChannelFrames) -> None:
+        """Set how frames on channels other than 0 are handled from now on. Incomplete contents are dropped."""
+        self._channel_frames = handling
         self._contents.clear()
-        self._prefix = self._common = _NO_PREFIX
+        self._repeat_prefix = self._publish_prefix = _NO_PREFIX
 
     def discard_input(self) -> None:
-        """Throw away what has come and what will come."""
+        """Discard buffered and future input."""
         self._discards_input = True
         self._data, self._offset = b"", 0
         self._contents.clear()
 
     def events(self) -> list[Event]:
-        """What the bytes received so far say; empty when more are needed. Never raises.
+        """Parse the buffered input and return its events; an empty list if more input is needed. Never raises.
 
-        A fault is the last event of its list; unless the fault discards input, reading can go on behind its frame.
+        A fault is the last event of its list. Unless it discards input, the next call continues behind its frame.
         """
         events: list[Event] = []
         try:
-            while self._next(events):
+            while self._read_next(events):
                 if self.stepwise and events:
                     break
         except ConnectionFault as fault:
@@ -155,13 +155,13 @@ class FrameReader:
             self.discard_input()
         return events
 
-    def _next(self, events: list[Event]) -> bool:
-        """Read one run of equal messages, or one frame; False when the bytes do not hold a whole one."""
+    def _read_next(self, events: list[Event]) -> bool:
+        """Parse one run of messages, or one frame; return False if there is no complete one."""
         data, offset = self._data, self._offset
         if not self._contents:
-            if data.startswith(self._prefix, offset) and self._repeat(events):
+            if data.startswith(self._repeat_prefix, offset) and self._read_repeated(events):
                 return True
-            if data.startswith(self._common, offset) and self._vary(events):
+            if data.startswith(self._publish_prefix, offset) and self._read_varied(events):
                 return True
         if len(data) - offset < FRAME_HEAD_SIZE:
             return False
@@ -196,32 +196,32 @@ class FrameReader:
         if method is None:
             raise WireFault(f"unknown method {index >> 16}.{index & 0xFFFF}")
         if channel in self._contents:
-            # None may come while a content is being read, whatever its arguments (2.9, 2.11).
+            # No method is allowed within a content (2.9, 2.11).
             raise _interrupted(self._contents.pop(channel))
         if channel == 0:
             events.append(MethodReceived(0, method, self._decode_for_connection(method, payload)))
         elif index == BASIC_PUBLISH:
-            publish = self._publishes.get(payload) or self._remember(payload)
+            publish = self._publishes.get(payload) or self._decode_publish(payload)
             if not self._read_content_at_once(events, channel, publish, len(payload)):
-                self._contents[channel] = _Content(index, publish)
-        elif index in _FOREIGN_CONTENT:
+                self._contents[channel] = _PendingContent(index, publish)
+        elif index in _SERVER_CONTENT_METHODS:
             _check_lengths(method, payload)
-            self._contents[channel] = _Content(index, None)
+            self._contents[channel] = _PendingContent(index, None)
         elif index != BASIC_ACK or len(payload) != _ACK_PAYLOAD_SIZE or not self._read_acks(events, channel):
             events.append(MethodReceived(channel, method, decode_arguments(method, payload[4:])))
 
     def _decode_for_connection(self, method: Method, payload: bytes) -> tuple[Any, ...]:
-        """Decode the arguments of a method on channel 0, where RabbitMQ answers mistakes differently.
+        """Decode the arguments of a method on channel 0, where RabbitMQ replies to errors differently.
 
         Raises:
-            ConnectionFault: INTERNAL_ERROR (541) for what cannot be decoded; FRAME_ERROR (501) for text that is
-                no UTF-8.
+            ConnectionFault: INTERNAL_ERROR (541) if they cannot be decoded; FRAME_ERROR (501) for text that is not
+                UTF-8.
         """
         try:
             if method.index == BASIC_PUBLISH:
-                self._remember(payload)
+                self._decode_publish(payload)
                 return ()
-            if method.index in _FOREIGN_CONTENT:
+            if method.index in _SERVER_CONTENT_METHODS:
                 _check_lengths(method, payload)
                 return ()
             return decode_arguments(method, payload[4:])
@@ -232,8 +232,8 @@ class FrameReader:
                 raise ConnectionFault(ReplyCode.INTERNAL_ERROR, method=0) from None
             raise frame_error(fault.explanation, method.index) from None
 
-    def _remember(self, payload: bytes) -> Publish:
-        """Decode a publish payload not seen before; names need not be UTF-8 here (0.15)."""
+    def _decode_publish(self, payload: bytes) -> Publish:
+        """Decode and cache a publish payload. Names need not be UTF-8 here (0.15)."""
         exchange_end = 7 + payload[6] if len(payload) > 6 else 0
         key_end = exchange_end + 1 + payload[exchange_end] if exchange_end < len(payload) else 0
         if not exchange_end or key_end + 1 != len(payload):
@@ -243,13 +243,13 @@ class FrameReader:
         routing_key = payload[exchange_end + 1 : key_end].decode("utf-8", "surrogateescape")
         flags = payload[key_end]
         publish = Publish(exchange, routing_key, bool(flags & 1), bool(flags & 2), payload[6:key_end])
-        if len(self._publishes) >= _PUBLISHES_REMEMBERED:
+        if len(self._publishes) >= _PUBLISHES_CACHED:
             self._publishes.clear()
         self._publishes[payload] = publish
         return publish
 
     def _read_acks(self, events: list[Event], channel: int) -> bool:
-        """Read the run of single acks whose first frame has just been passed."""
+        """Parse the run of acks with multiple=false whose first frame is the current one."""
         data = self._data
         offset = self._offset - _ACK_FRAME_SIZE
         prefix = data[offset : offset + _ACK_ARGUMENTS_AT]
@@ -269,10 +269,10 @@ class FrameReader:
 
     # -- contents -----------------------------------------------------------------------------------------
 
-    def _repeat(self, events: list[Event]) -> bool:
-        """Read messages that differ from the last one in nothing but the body."""
+    def _read_repeated(self, events: list[Event]) -> bool:
+        """Parse messages that differ from the last one in their bodies only."""
         data, offset = self._data, self._offset
-        prefix, size, end = self._prefix, self._body_size, len(self._data)
+        prefix, size, end = self._repeat_prefix, self._body_size, len(self._data)
         skip = len(prefix)
         bodies: list[bytes] = []
         while data.startswith(prefix, offset):
@@ -293,10 +293,10 @@ class FrameReader:
             events.append(self._last)
         return True
 
-    def _vary(self, events: list[Event]) -> bool:
-        """Read messages that have the publish of the last one, and headers and bodies of their own."""
+    def _read_varied(self, events: list[Event]) -> bool:
+        """Parse messages with the same publish as the last one, and different headers."""
         data, offset = self._data, self._offset
-        common, channel = self._common, self._last.channel
+        common, channel = self._publish_prefix, self._last.channel
         skip, largest = len(common), min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
         last = len(data) - _CONTENT_HEAD_SIZE - FRAME_HEAD_SIZE - skip
         header = self._last.header
@@ -315,7 +315,7 @@ class FrameReader:
                 or body_end >= len(data)
                 or _BODY_LEAD.unpack_from(data, header_end) != (FRAME_END, FRAME_BODY, channel, body_size)
                 or data[body_end] != FRAME_END
-                # A message that repeats the last one is read faster by _repeat().
+                # _read_repeated() is faster for a message with the same header.
                 or data[header_at:header_end] == header
             ):
                 break
@@ -329,24 +329,24 @@ class FrameReader:
         if not headers:
             return False
         self._body_size = len(bodies[-1])
-        self._prefix = data[self._offset : offset - self._body_size - 1]
+        self._repeat_prefix = data[self._offset : offset - self._body_size - 1]
         self._offset = offset
         self._emit_varied(events, channel, headers, bodies)
         return True
 
     def _emit_varied(self, events: list[Event], channel: int, headers: list[bytes], bodies: list[bytes]) -> None:
-        """Add the event of messages that have the publish of the last one."""
+        """Append the event of messages with the same publish as the last one."""
         publish = self._last.publish
         if len(headers) == 1:
             self._last = PublishRun(channel, publish, headers[0], bodies)
             events.append(self._last)
         else:
             events.append(VariedRun(channel, publish, headers, bodies))
-            # What may follow repeats the last of them.
+            # The next message is compared with the last one of the run.
             self._last = PublishRun(channel, publish, headers[-1], [])
 
     def _read_content_at_once(self, events: list[Event], channel: int, publish: Publish, size: int) -> bool:
-        """Read header and body behind a publish if both are whole, in one frame each, and of this channel."""
+        """Parse header and body behind a publish, if both are complete, one frame each, and on its channel."""
         data, offset = self._data, self._offset
         end = len(data)
         start = offset + FRAME_HEAD_SIZE
@@ -360,7 +360,7 @@ class FrameReader:
         class_id, weight, body_size = _CONTENT_HEAD.unpack_from(data, start)
         body_end = body_at + body_size
         largest = min(self.frame_max - FRAME_OVERHEAD, self._max_message_size)
-        # An empty body has no frame at all, so one behind it is a fault.
+        # An empty body has no body frame, so a body frame behind it is a fault.
         if body_end >= end or not 0 < body_size <= largest:
             return False
         kind, body_channel, frame_size = _FRAME_HEAD.unpack_from(data, header_end + 1)
@@ -377,16 +377,16 @@ class FrameReader:
             return False
         self._offset = body_end + 1
         self._emit(events, channel, publish, data[start:header_end], data[body_at:body_end])
-        self._prefix = data[offset - size - FRAME_OVERHEAD : body_at]
-        self._common = data[offset - size - FRAME_OVERHEAD : offset + 3]
+        self._repeat_prefix = data[offset - size - FRAME_OVERHEAD : body_at]
+        self._publish_prefix = data[offset - size - FRAME_OVERHEAD : offset + 3]
         self._body_size = body_size
         return True
 
-    def _complete(self, events: list[Event], channel: int, content: _Content, header: bytes) -> None:
-        """A content is there that came frame by frame."""
+    def _complete(self, events: list[Event], channel: int, content: _PendingContent, header: bytes) -> None:
+        """Append the event of a content that was received frame by frame."""
         del self._contents[channel]
         if content.publish is None:
-            # Nobody wants to know its arguments, so that strings are not looked into either.
+            # Its arguments are not used, so they are not decoded.
             events.append(MethodReceived(channel, METHODS[content.method], ()))
         else:
             self._emit(events, channel, content.publish, header, bytes(content.body))
@@ -399,8 +399,8 @@ class FrameReader:
                 last.bodies.append(body)
                 return
         self._last = PublishRun(channel, publish, header, [body])
-        # The prefixes were those of the run before.
-        self._prefix = self._common = _NO_PREFIX
+        # The prefixes belonged to the previous run.
+        self._repeat_prefix = self._publish_prefix = _NO_PREFIX
         events.append(self._last)
 
     # -- other frames -------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ class FrameReader:
             raise unexpected_frame(text, content.method)
         if body_size > MESSAGE_SIZE_CAP:
             del self._contents[channel]
-            # Newer than 3.10.8 (10.5), which would buffer whatever is announced.
+            # As in releases after 3.10.8 (10.5), which buffers a body of any announced size.
             text = f"content body size {body_size} exceeds maximum allowed size {MESSAGE_SIZE_CAP}"
             raise frame_error(text, content.method)
         if body_size == 0:
@@ -453,7 +453,7 @@ class FrameReader:
             raise _interrupted(content)
         content.remaining -= len(payload)
         if content.remaining < 0:
-            # Newer than 3.10.8 (10.5), which takes the excess as part of the body.
+            # As in releases after 3.10.8 (10.5), which takes the excess as part of the body.
             del self._contents[channel]
             raise frame_error("content body frame exceeds remaining content size", content.method)
         if content.keep:
@@ -463,13 +463,13 @@ class FrameReader:
 
 
 def _check_lengths(method: Method, payload: bytes) -> None:
-    """Refuse arguments that are too short or too long, without a look into their strings."""
-    if not fills(method, payload[4:]):
+    """Refuse arguments that are too short or too long, without decoding strings and tables."""
+    if not has_valid_lengths(method, payload[4:]):
         raise frame_error(f"cannot decode {format_octets(payload[4:])}", method.index)
 
 
-def _interrupted(content: _Content) -> ConnectionFault:
-    """What a frame out of place in a content is answered with (2.9, 2.11)."""
+def _interrupted(content: _PendingContent) -> ConnectionFault:
+    """Return the fault for an unexpected frame within a content (2.9, 2.11)."""
     if content.header is None:
         text = "expected content header for class 60, got non content header frame instead"
     else:

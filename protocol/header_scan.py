@@ -1,7 +1,7 @@
 """Scans content headers without decoding them.
 
-Most headers change nothing about what the broker does with a message: they are passed on byte for byte. For these it is
-enough to know that they are well-formed, and the two properties that the store needs.
+Most headers have no effect on routing and are relayed byte for byte. For these the broker only checks that they are
+well-formed, and reads the two properties that the store needs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from leveret.protocol.properties import (
     property_widths,
 )
 
-#: Entries of the headers table that decide where a message goes. A feature that reads another one adds a row.
-ACTED_ON: Final = frozenset({b"CC", b"BCC"})
+#: Keys of the headers table that affect routing. A feature that reads another key adds it here.
+ROUTING_HEADERS: Final = frozenset({b"CC", b"BCC"})
 #: The reply-to of direct replies, which the broker replaces.
 DIRECT_REPLY_TO: Final = b"amq.rabbitmq.reply-to"
 
@@ -29,9 +29,9 @@ DECODE: Final = -1
 #: Bit in the result of scan_header(): delivery-mode is 2. The priority is in the bits below.
 PERSISTENT: Final = 0x100
 
-_ACTED_ON_LENGTHS: Final = frozenset(map(len, ACTED_ON))
+_ROUTING_HEADER_LENGTHS: Final = frozenset(map(len, ROUTING_HEADERS))
 _NO_NAMES: Final[frozenset[bytes]] = frozenset()
-#: Tables and arrays within each other that are scanned; the decoder handles deeper ones.
+#: Nesting depth of tables and arrays that is scanned; deeper ones are decoded.
 _DEPTH_MAX: Final = 16
 _PROPERTIES_AT: Final = 14
 _U32: Final = struct.Struct(">I")
@@ -51,10 +51,10 @@ _WIDTHS: Final = {
 
 
 def scan_header(payload: bytes) -> int:
-    """Read delivery mode and priority of a message, and check that nothing else in its header matters.
+    """Return delivery mode and priority of a message, or DECODE if its header must be decoded.
 
-    The result is DECODE for every header that the decoder refuses, and for every header with an expiration, a user-id,
-    the reply-to of direct replies, an entry of ACTED_ON in its headers table, or a delivery mode other than 1 and 2.
+    The result is DECODE for a header that the decoder refuses. It is also DECODE for a header with an expiration, a
+    user-id, the reply-to of direct replies, one of ROUTING_HEADERS, or a delivery mode other than 1 and 2.
 
     Args:
         payload: A content-header payload.
@@ -76,7 +76,7 @@ def scan_header(payload: bytes) -> int:
             elif flag == HEADERS:
                 start = offset + 4
                 offset = start + _U32.unpack_from(payload, offset)[0]
-                if offset > end or not _scan_table(payload, start, offset, ACTED_ON, _DEPTH_MAX):
+                if offset > end or not _scan_table(payload, start, offset, ROUTING_HEADERS, _DEPTH_MAX):
                     return DECODE
             else:
                 start = offset + 1
@@ -91,16 +91,16 @@ def scan_header(payload: bytes) -> int:
 
 
 def _scan_table(octets: bytes, offset: int, end: int, names: frozenset[bytes], depth: int) -> bool:
-    """Return whether a table is well-formed and has none of these entries.
+    """Return whether a table is well-formed and has none of the given keys.
 
     Args:
-        octets: Holds the table.
-        offset: Where its first entry begins.
-        end: Where it ends.
+        octets: Bytes that contain the table.
+        offset: Offset of its first entry.
+        end: Offset of its end.
         names: Keys that it must not have.
-        depth: Tables and arrays that may be within each other here.
+        depth: Nesting depth that is scanned from here.
     Raises:
-        IndexError: A value reaches beyond the octets.
+        IndexError: A value exceeds the bytes.
         struct.error: The same.
     """
     while offset < end:
@@ -108,7 +108,7 @@ def _scan_table(octets: bytes, offset: int, end: int, names: frozenset[bytes], d
         key_end = offset + 1 + length
         if key_end >= end:
             return False
-        if length in _ACTED_ON_LENGTHS and octets[offset + 1 : key_end] in names:
+        if length in _ROUTING_HEADER_LENGTHS and octets[offset + 1 : key_end] in names:
             return False
         kind = octets[key_end]
         if kind == _STRING:
@@ -130,14 +130,14 @@ def _scan_array(octets: bytes, offset: int, end: int, depth: int) -> bool:
 
 
 def _skip_value(octets: bytes, kind: int, offset: int, end: int, depth: int) -> int:
-    """Return where a value ends, or -1 if it is malformed or nested too deep to be scanned.
+    """Return the offset behind a value, or -1 if it is malformed or nested too deep to be scanned.
 
     Args:
-        octets: Holds the value.
-        kind: Its type letter.
-        offset: Where it begins, behind the letter.
-        end: Where the table or array around it ends.
-        depth: Tables and arrays that may be within each other here.
+        octets: Bytes that contain the value.
+        kind: Type letter.
+        offset: Offset behind the type letter.
+        end: Offset of the end of the enclosing table or array.
+        depth: Nesting depth that is scanned from here.
     """
     width = _WIDTHS.get(kind)
     if width is not None:

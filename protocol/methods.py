@@ -1,7 +1,7 @@
-"""The methods of AMQP 0-9-1 and their codec.
+"""Catalogue and codec of the methods of AMQP 0-9-1.
 
-The catalogue (numbers, argument names and types) is pamqp's. The codec is ours: pamqp forgets the types of
-table values and refuses names that RabbitMQ allows. The tests hold both against each other byte for byte.
+The catalogue (numbers, argument names and types) is pamqp's. The codec is not: pamqp drops the types of table
+values and refuses names that RabbitMQ allows. The tests compare both codecs byte for byte.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _END: Final = bytes((FRAME_END,))
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method of the catalogue.
+    """A method of the catalogue.
 
     Args:
         index: class-id << 16 | method-id.
-        name: As in error texts, for example ``queue.declare``.
+        name: Name as in error texts, for example ``queue.declare``.
         arguments: (name, domain) in the order of the wire.
     """
 
@@ -66,21 +66,21 @@ INDEX: Final[dict[str, int]] = {method.name: index for index, method in METHODS.
 
 
 class _Truncated(ValueError):
-    """The arguments end before the last one."""
+    """The payload ends before the last argument."""
 
 
 def decode_arguments(method: Method, octets: bytes) -> tuple[Any, ...]:
     """Decode a method's arguments.
 
     Args:
-        method: From METHODS.
-        octets: The method payload behind class and method id.
+        method: Entry of METHODS.
+        octets: Method payload behind class and method id.
     Returns:
-        One value an argument: int, bool, str (short string), bytes (long string) or FieldTable.
+        One value per argument: int, bool, str (short string), bytes (long string) or FieldTable.
     Raises:
-        ConnectionFault: FRAME_ERROR (501) for arguments too short or too long, and for a short string that
-            is no UTF-8.
-        WireFault: A table that RabbitMQ's parser dies of.
+        ConnectionFault: FRAME_ERROR (501) if the arguments are too short or too long, or a short string is not
+            UTF-8.
+        WireFault: A table is malformed; it crashes RabbitMQ's parser.
     """
     values: list[Any] = []
     offset = bit = flags = 0
@@ -99,23 +99,23 @@ def decode_arguments(method: Method, octets: bytes) -> tuple[Any, ...]:
     except (_Truncated, IndexError, struct.error):
         offset = -1
     except (MalformedTable, UnicodeDecodeError) as malformed:
-        # RabbitMQ looks into strings and tables only once the lengths are right.
-        if fills(method, octets):
-            raise _refusal(method, malformed) from None
+        # RabbitMQ checks the contents of strings and tables only if all lengths are right.
+        if has_valid_lengths(method, octets):
+            raise _content_fault(method, malformed) from None
         offset = -1
     if offset != len(octets):
         raise frame_error(f"cannot decode {format_octets(octets)}", method.index)
     return tuple(values)
 
 
-def _refusal(method: Method, malformed: MalformedTable | UnicodeDecodeError) -> WireFault | ConnectionFault:
+def _content_fault(method: Method, malformed: MalformedTable | UnicodeDecodeError) -> WireFault | ConnectionFault:
     if isinstance(malformed, MalformedTable):
         return WireFault(f"{method.name}: {malformed}")
     return frame_error("Malformed UTF-8 in shortstr")
 
 
-def fills(method: Method, octets: bytes) -> bool:
-    """Whether a method's arguments fill the bytes exactly, whatever their strings and tables hold."""
+def has_valid_lengths(method: Method, octets: bytes) -> bool:
+    """Return whether a method's arguments fill the payload exactly, without checking strings and tables."""
     offset = bit = 0
     try:
         for _, domain in method.arguments:
@@ -136,12 +136,12 @@ def fills(method: Method, octets: bytes) -> bool:
 
 
 def encode_method(channel: int, index: int, *values: Any) -> bytes:
-    """Encode one method frame.
+    """Encode a method frame.
 
     Args:
         channel: 0..65535.
         index: class-id << 16 | method-id.
-        values: One an argument, typed as decode_arguments returns them; a short string may be bytes.
+        values: One value per argument, typed as decode_arguments returns them; a short string may be bytes.
     """
     parts: list[bytes] = []
     bits = bit = 0

@@ -1,7 +1,7 @@
-"""Content headers: the basic properties, read only as far as the broker needs them.
+"""Codec of content headers (basic properties), which decodes properties on demand.
 
-A content-header payload is class-id u16, weight u16, body-size u64, property flags u16, then the values of
-the flagged properties. The broker relays it as it came; it looks inside only for what it acts on.
+A content-header payload is class-id u16, weight u16, body-size u64, property flags u16, then the values of the
+flagged properties. The broker relays it unchanged and decodes only the properties that it uses.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _HEADER_SIZE: Final = 14
 
 
 class Properties:
-    """The properties of one message, and where each stands in its content-header payload.
+    """Properties of a message, decoded on demand from its content-header payload.
 
     Args:
         payload: A whole content-header payload.
     Raises:
-        ConnectionFault: INTERNAL_ERROR (541) for values that cannot be decoded, as RabbitMQ does.
+        ConnectionFault: INTERNAL_ERROR (541) for values that cannot be decoded, as in RabbitMQ.
     """
 
     __slots__ = ("_spans", "flags", "payload")
@@ -50,33 +50,33 @@ class Properties:
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
         self.flags = read_flags(payload)
-        self._spans = _measure(payload, self.flags)
+        self._spans = _locate_properties(payload, self.flags)
 
     def raw(self, flag: int) -> bytes | None:
-        """The encoded value of a property; None where it is absent."""
+        """Return the encoded value of a property; None if absent."""
         span = self._spans.get(flag)
         return None if span is None else self.payload[span[0] : span[1]]
 
     def octet(self, flag: int, default: int) -> int:
-        """A one-byte property (delivery-mode, priority)."""
+        """Return a one-byte property (delivery-mode, priority)."""
         span = self._spans.get(flag)
         return default if span is None else self.payload[span[0]]
 
     def text(self, flag: int) -> str | None:
-        """A short-string property; bytes that are not UTF-8 are kept as surrogates."""
+        """Return a short-string property; bytes that are not UTF-8 become surrogates. None if absent."""
         octets = self.raw(flag)
         return None if octets is None else octets[1:].decode("utf-8", "surrogateescape")
 
     def timestamp(self) -> int | None:
-        """The timestamp property in seconds since 1970."""
+        """Return the timestamp property in seconds since 1970; None if absent."""
         octets = self.raw(0x0040)
         return None if octets is None else int(_U64.unpack(octets)[0])
 
     def headers(self, max_depth: int = MAX_STORED_DEPTH) -> FieldTable:
-        """The headers table, empty where there is none.
+        """Return the headers table; empty if absent.
 
         Args:
-            max_depth: How deep it may be; messages that were stored long ago may be deeper than new ones.
+            max_depth: Nesting depth that is accepted; messages stored by earlier versions may be deeper.
         Raises:
             ConnectionFault: INTERNAL_ERROR (541) for a table that cannot be decoded.
         """
@@ -84,7 +84,7 @@ class Properties:
         return () if octets is None else _decode_headers(octets[4:], max_depth)
 
     def as_dict(self) -> dict[str, Any]:
-        """All properties that are present, by name."""
+        """Return the properties that are present, by name."""
         read: dict[str, Any] = {}
         for flag, name in FLAGS:
             if self.flags & flag:
@@ -97,7 +97,7 @@ class Properties:
         return read
 
     def replaced(self, changes: dict[int, bytes | None]) -> bytes:
-        """The content-header payload with some properties replaced, all others byte for byte.
+        """Return the content-header payload with some properties replaced; the other properties are unchanged.
 
         Args:
             changes: Encoded value by flag; None removes the property.
@@ -114,10 +114,10 @@ class Properties:
 
 
 def encode_content_header(body_size: int, values: dict[int, bytes] | None = None) -> bytes:
-    """A content-header payload.
+    """Encode a content-header payload.
 
     Args:
-        body_size: Bytes of the body.
+        body_size: Size of the body in bytes.
         values: Encoded property by flag.
     """
     empty = _HEAD.pack(CLASS_BASIC, 0, body_size, 0)
@@ -125,24 +125,24 @@ def encode_content_header(body_size: int, values: dict[int, bytes] | None = None
 
 
 def encode_headers(table: FieldTable) -> bytes:
-    """The encoded value of the headers property."""
+    """Encode a value of the headers property."""
     entries = encode_table(table)
     return _U32.pack(len(entries)) + entries
 
 
 def encode_text(text: str) -> bytes:
-    """The encoded value of a short-string property."""
+    """Encode a value of a short-string property."""
     return encode_shortstr(text)
 
 
 def read_flags(payload: bytes) -> int:
-    """The property flags of a content-header payload.
+    """Return the property flags of a content-header payload.
 
     Raises:
         ConnectionFault: INTERNAL_ERROR (541) if the payload ends before them.
     """
     if len(payload) < _HEADER_SIZE:
-        raise _undecodable()
+        raise _decode_fault()
     return payload[12] << 8 | payload[13]
 
 
@@ -150,25 +150,25 @@ def _decode_headers(octets: bytes, max_depth: int) -> FieldTable:
     try:
         return decode_table(octets, max_depth)
     except MalformedTable:
-        raise _undecodable() from None
+        raise _decode_fault() from None
 
 
-def _undecodable() -> ConnectionFault:
+def _decode_fault() -> ConnectionFault:
     return ConnectionFault(ReplyCode.INTERNAL_ERROR, method=0)
 
 
 @lru_cache(maxsize=1024)
 def property_widths(flags: int) -> tuple[tuple[int, int], ...]:
-    """List the properties that these flags announce, in the order of the wire.
+    """List the properties whose flags are set, in the order of the wire.
 
     Returns:
-        Flag and width in bytes of each; 0 for a value that carries its length.
+        Flag and width in bytes of each property; width 0 for a value with its length in front.
     """
     return tuple((flag, width) for flag, width in _WIDTHS if flags & flag)
 
 
-def _measure(payload: bytes, flags: int) -> dict[int, tuple[int, int]]:
-    """Find where each property begins and ends, and that they fill the payload exactly."""
+def _locate_properties(payload: bytes, flags: int) -> dict[int, tuple[int, int]]:
+    """Return start and end offset of each property, and check that they fill the payload exactly."""
     spans: dict[int, tuple[int, int]] = {}
     offset, end = _HEADER_SIZE, len(payload)
     try:
@@ -182,11 +182,11 @@ def _measure(payload: bytes, flags: int) -> dict[int, tuple[int, int]]:
                 offset += 1 + payload[offset]
             spans[flag] = (start, offset)
     except (IndexError, struct.error):
-        raise _undecodable() from None
+        raise _decode_fault() from None
     if offset != end:
-        raise _undecodable()
+        raise _decode_fault()
     return spans
 
 
-#: Fixed width of a property's value in bytes; 0 for those that carry their length.
+#: Width of a property's value in bytes; 0 for a value with its length in front.
 _WIDTHS: Final = tuple((flag, {"delivery_mode": 1, "priority": 1, "timestamp": 8}.get(name, 0)) for flag, name in FLAGS)

@@ -1,4 +1,4 @@
-"""Reading the responses of the SASL mechanisms that carry a user name and a password."""
+"""Parsers of the responses of SASL mechanisms that carry a user name and a password."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leveret.protocol.field_table import MalformedTable, as_text, decode_table, 
 
 
 class Credentials(NamedTuple):
-    """What a client says it is."""
+    """User name and password that a client has sent."""
 
     username: str
     password: bytes
@@ -36,7 +36,7 @@ def read_amqplain(response: bytes) -> Credentials:
     """Read an AMQPLAIN response: a field table without its length, keys LOGIN and PASSWORD.
 
     Raises:
-        MalformedResponse: No such table, or a key missing or no string.
+        MalformedResponse: It is not a table, or a key is missing or not a string.
     Spec: AMQP 0-8 section 3.1.4 as RabbitMQ reads it.
     """
     try:

@@ -1,6 +1,6 @@
-"""The life of a connection and of a channel, as tables.
+"""State machines of connections and channels.
 
-A pair that is missing from a table is a mistake of the peer: the connection, or the handshake, ends.
+A missing transition is an error of the peer, which ends the connection or the handshake.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ConnectionState(Enum):
-    """Where a connection stands."""
+    """State of a connection."""
 
     AWAIT_HEADER = auto()
     AWAIT_START_OK = auto()
@@ -19,15 +19,15 @@ class ConnectionState(Enum):
     RUNNING = auto()
     #: The server has sent connection.close and waits for close-ok.
     CLOSING = auto()
-    #: The client has closed; the server has answered and waits for the client to drop the socket.
+    #: The client has sent connection.close; the server has sent close-ok and waits for the client to close the socket.
     CLOSED = auto()
-    #: The handshake failed: the socket stays open in silence for a while.
+    #: The handshake failed: the socket stays open for a while, and nothing is sent.
     SILENT = auto()
     GONE = auto()
 
 
 class ConnectionInput(Enum):
-    """What may happen to a connection."""
+    """Event that changes the state of a connection."""
 
     HEADER = auto()
     START_OK = auto()
@@ -63,13 +63,13 @@ CONNECTION_TRANSITIONS: Final[dict[tuple[ConnectionState, ConnectionInput], Conn
 }
 
 
-def next_connection_state(state: ConnectionState, happened: ConnectionInput) -> ConnectionState | None:
-    """Where something that happens takes a connection; None if it must not happen there."""
-    return CONNECTION_TRANSITIONS.get((state, happened))
+def next_connection_state(state: ConnectionState, event: ConnectionInput) -> ConnectionState | None:
+    """Return the state after an event; None if the event is not allowed in this state."""
+    return CONNECTION_TRANSITIONS.get((state, event))
 
 
 class ChannelState(Enum):
-    """Where a channel stands. A channel that is closed is not kept."""
+    """State of a channel. Closed channels are not kept."""
 
     OPEN = auto()
     #: The server has sent channel.close; only close-ok frees the number.

@@ -1,20 +1,20 @@
-"""UTF-8 as RabbitMQ checks it in short strings: the form of RFC 2279, in at most four bytes."""
+"""UTF-8 decoder with RabbitMQ's rules for short strings: RFC 2279, at most four bytes per character."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: By first byte: how many bytes follow, and the least code point that needs so many.
+#: Range of the first byte, number of bytes that follow, and the smallest code point of that length.
 _FORMS: Final = ((0xC0, 0xE0, 1, 0x80), (0xE0, 0xF0, 2, 0x800), (0xF0, 0xF8, 3, 0x10000))
 
 
 def decode_utf8(octets: bytes) -> str:
-    """Decode text that may also hold surrogates and code points above U+10FFFF, as Erlang's check allows.
+    """Decode text that may contain surrogates and code points above U+10FFFF, which Erlang's check allows.
 
     Returns:
-        The text; what Python has no character for is kept as escaped bytes (surrogateescape).
+        The text; code points that Python does not have are escaped bytes (surrogateescape).
     Raises:
-        UnicodeDecodeError: Overlong, broken or longer sequences.
+        UnicodeDecodeError: A sequence is overlong, truncated or longer than four bytes.
     """
     try:
         return octets.decode("utf-8")

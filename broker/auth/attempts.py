@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from leveret.broker.addresses import plain
+from leveret.broker.addresses import unmap_ipv4
 
 #: Protocol names, as RabbitMQ counts attempts.
 AMQP: Final = "amqp091"
@@ -125,4 +125,4 @@ class LoginThrottle:
 
 def _key(address: str, username: str) -> bytes:
     """Return a key of fixed size for an address and a user name of any length."""
-    return hashlib.sha256(f"{plain(address)}\0{username}".encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(f"{unmap_ipv4(address)}\0{username}".encode("utf-8", "surrogateescape")).digest()

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from leveret.broker.core.routing import route_in_steps
-from leveret.policies.dead_letter import REJECTED, Death, queues_on_the_way, record_death
+from leveret.policies.dead_letter import REJECTED, Death, record_death, visited_queues
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, find, normalize
 from leveret.protocol.properties import Properties, encode_headers
@@ -181,7 +181,7 @@ class DeadLetters:
         found = yield from route_in_steps(self._vhost.topology, exchange, [*keys, *blind_keys], headers)
         targets = cast("tuple[Queue, ...]", found.queues)
         if reason != REJECTED:
-            known = queues_on_the_way(headers)
+            known = visited_queues(headers)
             for target in targets:
                 if target.name in known:
                     self._warn(queue, target)

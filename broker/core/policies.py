@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from leveret.broker.core.durable import DurableRecorder
 from leveret.policies.keys import merge_operator
-from leveret.policies.policy import Policy, winner
+from leveret.policies.policy import Policy, find_policy
 
 if TYPE_CHECKING:
     from leveret.broker.core.exchanges.base import Exchange
@@ -84,13 +84,13 @@ class VirtualHostPolicies:
 
     def apply_to_queue(self, queue: Queue) -> None:
         """Find and apply the policies of a queue."""
-        policy = winner(self.policies.values(), queue.name, queue.queue_type)
-        operator_policy = winner(self.operator_policies.values(), queue.name, queue.queue_type)
+        policy = find_policy(self.policies.values(), queue.name, queue.queue_type)
+        operator_policy = find_policy(self.operator_policies.values(), queue.name, queue.queue_type)
         queue.apply_policies(policy, operator_policy, effective_definition(policy, operator_policy))
 
     def apply_to_exchange(self, exchange: Exchange) -> None:
         """Find and apply the policy of an exchange, which may set an alternate exchange."""
-        policy = winner(self.policies.values(), exchange.name, "exchange")
+        policy = find_policy(self.policies.values(), exchange.name, "exchange")
         exchange.policy = policy
         alternate = None if policy is None else policy.definition.get("alternate-exchange")
         # Policies match the default exchange, but it never has an alternate exchange.

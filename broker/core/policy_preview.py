@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leveret.broker.core.policies import effective_definition
-from leveret.policies.policy import Policy, winner
+from leveret.policies.policy import Policy, find_policy
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.field_table import plain_values
 
@@ -68,7 +68,7 @@ def preview_policy(vhost: VirtualHost, policy: Policy, operator: bool) -> Iterat
         current = queue.operator_policy if operator else queue.policy
         matches = policy.matches(queue.name, queue.queue_type)
         if matches or (current is not None and current.name == policy.name):
-            first = winner(table.values(), queue.name, queue.queue_type)
+            first = find_policy(table.values(), queue.name, queue.queue_type)
             yield _preview(vhost, queue, policy, first, operator, matches)
 
 

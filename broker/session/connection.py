@@ -28,7 +28,7 @@ from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireF
 from leveret.protocol.field_table import FieldTable
 from leveret.protocol.frame_reader import ChannelFrames, FrameReader
 from leveret.protocol.methods import INDEX, encode_method
-from leveret.protocol.proxy_header import ProxiedEnds
+from leveret.protocol.proxy_header import ProxiedAddresses
 from leveret.protocol.states import ConnectionInput, ConnectionState, next_connection_state
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ class Connection(asyncio.BufferedProtocol):
     vhost: VirtualHost
     authorization: Authorization
 
-    def __init__(self, server: Server, proxied: ProxiedEnds | None = None) -> None:
+    def __init__(self, server: Server, proxied: ProxiedAddresses | None = None) -> None:
         self.server = server
         self._proxied = proxied
         self.state = ConnectionState.AWAIT_HEADER
         self.reader = FrameReader(server.settings.max_message_size)
-        self.reader.handle_channels(ChannelFrames.REFUSED)
+        self.reader.set_channel_frames(ChannelFrames.REFUSED)
         self.channels = ChannelTable(self)
         self.routes = RouteCache()
         self.route_search = RouteSearch(server.broker.turn)
@@ -234,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
         self.username, self.vhost_name = user.name, vhost.name
         self._is_open = True
         self._end_handshake()
-        self.reader.handle_channels(ChannelFrames.READ)
+        self.reader.set_channel_frames(ChannelFrames.READ)
         if self._timer is not None:
             self._timer.cancel()
         self.server.broker.register(self)
@@ -359,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         self.intake.release()
         # The client need not send heartbeats any more; the broker sends them while the socket is open.
         self.pause_heartbeat(True)
-        self.reader.handle_channels(ChannelFrames.SKIPPED)
+        self.reader.set_channel_frames(ChannelFrames.SKIPPED)
         if self._is_open:
             self._is_open = False
             self.channels.close_all()

@@ -17,7 +17,7 @@ from leveret.broker.session.sockets import connection_name, socket_name
 from leveret.broker.tls import Tls
 from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 from leveret.protocol.faults import ConnectionFault, ReplyCode
-from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds
+from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses
 
 log = logging.getLogger("leveret.connection")
 
@@ -76,7 +76,7 @@ class Listener:
 
     async def _connect(self, tls: Tls | None, sock: socket.socket) -> None:
         settings, name = self._server.settings, socket_name(sock)
-        proxied: ProxiedEnds | None = None
+        proxied: ProxiedAddresses | None = None
         try:
             if settings.proxy_protocol:
                 proxied = await read_header(sock, settings.handshake_timeout / 1000)

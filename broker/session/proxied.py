@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds, ProxyHeaderReader
+from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses, ProxyHeaderReader
 
 
-async def read_header(sock: socket.socket, seconds: float) -> ProxiedEnds | None:
+async def read_header(sock: socket.socket, seconds: float) -> ProxiedAddresses | None:
     """Read the PROXY protocol header, and no bytes after it.
 
     Args:
@@ -25,11 +25,11 @@ async def read_header(sock: socket.socket, seconds: float) -> ProxiedEnds | None
     reader, loop = ProxyHeaderReader(), asyncio.get_running_loop()
     try:
         async with asyncio.timeout(seconds):
-            while reader.wanted:
-                octets = await loop.sock_recv(sock, reader.wanted)
+            while reader.bytes_needed:
+                octets = await loop.sock_recv(sock, reader.bytes_needed)
                 if not octets:
                     raise MalformedProxyHeader("connection closed before the header was complete")
                 reader.receive(octets)
     except TimeoutError:
         raise MalformedProxyHeader(f"not received within {seconds:g} s") from None
-    return reader.ends
+    return reader.addresses

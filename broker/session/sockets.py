@@ -8,7 +8,7 @@ import struct
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from leveret.broker.addresses import plain, written
+from leveret.broker.addresses import format_address, unmap_ipv4
 
 #: struct linger: on, for 0 s.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -23,7 +23,7 @@ def socket_name(sock: socket.socket) -> str:
         peer, local = sock.getpeername(), sock.getsockname()
     except OSError:
         return connection_name(("", 0), ("", 0))
-    return connection_name((plain(peer[0]), peer[1]), (plain(local[0]), local[1]))
+    return connection_name((unmap_ipv4(peer[0]), peer[1]), (unmap_ipv4(local[0]), local[1]))
 
 
 def connection_name(peer: Endpoint, local: Endpoint) -> str:
@@ -33,13 +33,13 @@ def connection_name(peer: Endpoint, local: Endpoint) -> str:
         peer: Address and port of the client; an empty address if it is not known.
         local: Address and port of the broker.
     """
-    return " -> ".join(written(*end) if end[0] else "?" for end in (peer, local))
+    return " -> ".join(format_address(*end) if end[0] else "?" for end in (peer, local))
 
 
 def endpoints(transport: asyncio.BaseTransport) -> tuple[Endpoint, Endpoint]:
     """Return the addresses and ports of client and broker; ("", 0) if unknown."""
     peer, local = (transport.get_extra_info(key) or ("", 0) for key in ("peername", "sockname"))
-    return (plain(peer[0]), peer[1]), (plain(local[0]), local[1])
+    return (unmap_ipv4(peer[0]), peer[1]), (unmap_ipv4(local[0]), local[1])
 
 
 def reset(transport: asyncio.WriteTransport) -> None:

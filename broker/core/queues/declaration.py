@@ -8,7 +8,7 @@ from typing import Final
 
 from leveret.broker.core.equivalence import check_equal, check_flag
 from leveret.broker.core.queues.queue import Queue
-from leveret.policies.arguments import foreign_argument, known_arguments, refuse_argument, refuse_queue_type
+from leveret.policies.arguments import known_arguments, refuse_argument, refuse_queue_type, unsupported_argument
 from leveret.protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
 
@@ -119,7 +119,7 @@ def check_arguments(
         refusal = refuse_argument(key, values) if key in values else None
         if refusal is not None:
             raise precondition_failed(f"invalid arg '{key}' {where}: {refusal}")
-    foreign = foreign_argument(queue_type, values)
+    foreign = unsupported_argument(queue_type, values)
     if foreign is not None:
         raise precondition_failed(f"invalid arg '{foreign}' {where} of queue type rabbit_{queue_type}_queue")
     _check_properties(declaration, queue_type, where)

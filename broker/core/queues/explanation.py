@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.core.export import policy_value
 from leveret.broker.core.json_tables import table_to_json
-from leveret.policies.explanation import Source, explain_setting, explain_settings, passed_over
+from leveret.policies.explanation import Source, explain_setting, explain_settings, ineffective_policies
 from leveret.policies.keys import KEYS
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import find, plain_values
@@ -51,7 +51,7 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
         "passed_over": [
             {"kind": kind, "name": other.name, "reason": reason}
             for kind, table in (("policy", policies.policies), ("operator policy", policies.operator_policies))
-            for other, reason in passed_over(table.values(), queue.name, queue.queue_type)
+            for other, reason in ineffective_policies(table.values(), queue.name, queue.queue_type)
         ],
         "settings": [asdict(setting) for setting in settings],
         "in_force": {setting.key: setting.in_force for setting in settings if setting.in_force is not None},

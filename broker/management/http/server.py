@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from leveret.broker.accepting import Acceptor, Refused
-from leveret.broker.addresses import written
+from leveret.broker.addresses import format_address
 from leveret.broker.config.options import Settings
 from leveret.broker.core.socket_budget import Clients
 from leveret.broker.management.http.connection_watch import KEEP_ALIVE_SECONDS, ConnectionWatch
@@ -161,7 +161,7 @@ class HttpServer:
             return
         self._clients.handshakes += tls is not None
         try:
-            peer = written(*sock.getpeername()[:2])
+            peer = format_address(*sock.getpeername()[:2])
             if tls is None:
                 await asyncio.get_running_loop().connect_accepted_socket(make, sock)
             else:

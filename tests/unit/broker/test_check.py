@@ -104,8 +104,8 @@ def test_permissions_of_the_default_user(files: Files) -> None:
     status, _, problems = files.check("default_permissions:\n  write: '('\n  read: 'a('\n")
     assert status == 1
     assert problems == [
-        f"{files.config}:2: default_permissions.write: '(' is no regular expression: missing )",
-        f"{files.config}:3: default_permissions.read: 'a(' is no regular expression: missing )",
+        f"{files.config}:2: default_permissions.write: '(' is not a regular expression: missing )",
+        f"{files.config}:3: default_permissions.read: 'a(' is not a regular expression: missing )",
     ]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.policies.explanation import Explanation, explain_settings, passed_over
+from leveret.policies.explanation import Explanation, explain_settings, ineffective_policies
 from leveret.policies.policy import Policy
 
 
@@ -96,7 +96,7 @@ class TestPassedOver:
         exchanges = Policy("exchanges", "", {"alternate-exchange": "x"}, 9, "exchanges")
         unfit = Policy("unfit", "", {"max-age": "1h"}, 9)
         other = Policy("other", "^z", {"max-length": 2}, 9)
-        found = passed_over([first, lower, equal, exchanges, unfit, other], "q1", "classic")
+        found = ineffective_policies([first, lower, equal, exchanges, unfit, other], "q1", "classic")
         assert {policy.name: reason for policy, reason in found} == {
             "lower": "'first' has the higher priority (5 against 1)",
             "later": "'first' has the same priority, and of those the smallest name counts",
@@ -105,4 +105,4 @@ class TestPassedOver:
         }
 
     def test_none_where_none_matches(self) -> None:
-        assert passed_over([Policy("p", "^x", {"max-length": 1})], "q", "classic") == []
+        assert ineffective_policies([Policy("p", "^x", {"max-length": 1})], "q", "classic") == []

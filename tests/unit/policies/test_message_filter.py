@@ -78,7 +78,7 @@ def test_a_condition_is_not_empty(document: object) -> None:
         ({"key": "x"}, "filter: unknown key 'key', known are routing_key, exchange, headers, reason, queue"),
         ({"routing_key": 5}, "filter: routing_key must be a string"),
         ({"headers": "x"}, "filter: headers must be an object"),
-        ({"reason": "bored"}, "filter: reason 'bored' is none of rejected, expired, maxlen, delivery_limit"),
+        ({"reason": "bored"}, "filter: reason 'bored' is not one of rejected, expired, maxlen, delivery_limit"),
     ],
 )
 def test_what_is_no_filter(document: object, complaint: str) -> None:

@@ -59,7 +59,7 @@ def test_names_that_are_no_utf_8_are_matched_by_their_bytes() -> None:
 def test_a_refusal_names_the_pattern_and_the_reason(source: str, reason: str) -> None:
     with pytest.raises(InvalidPattern) as caught:
         Pattern(source)
-    assert str(caught.value) == f"{source!r} is no regular expression: {reason}"
+    assert str(caught.value) == f"{source!r} is not a regular expression: {reason}"
 
 
 @pytest.mark.parametrize("source", [r"(a|a|aa)+$", r"^(a+)+$", r"(?:a*)*b\Z", r"^(?:.*.*)*=$"])

@@ -50,7 +50,7 @@ def test_permissions_are_values() -> None:
 
 def test_a_bad_pattern_is_refused_by_the_name_of_its_permission() -> None:
     with pytest.raises(
-        InvalidPattern, match=r"^write: '\[' is no regular expression: missing terminating \] for character class$"
+        InvalidPattern, match=r"^write: '\[' is not a regular expression: missing terminating \] for character class$"
     ):
         Permissions(".*", "[", "(")
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from leveret.policies.policy import APPLY_TO, Policy, PolicyError, read_policy, winner
+from leveret.policies.policy import APPLY_TO, Policy, PolicyError, find_policy, read_policy
 
 Resource = Literal["exchange", "classic", "quorum", "stream"]
 RESOURCES: Final[tuple[Resource, ...]] = ("exchange", "classic", "quorum", "stream")
@@ -144,35 +144,35 @@ class TestMatching:
 
 class TestWinning:
     def test_none_matches(self) -> None:
-        assert winner([], "q", "classic") is None
-        assert winner([policy(pattern="^x")], "q", "classic") is None
+        assert find_policy([], "q", "classic") is None
+        assert find_policy([policy(pattern="^x")], "q", "classic") is None
 
     def test_the_highest_priority_wins_whatever_the_order(self) -> None:
         policies = [policy("a", priority=-1), policy("b"), policy("c", priority=1), policy("d", priority=1.5)]
         for order in permutations(policies):
-            assert winner(order, "q", "classic") is policies[-1]
-        assert winner(policies[:2], "q", "classic") is policies[1]
-        assert winner(policies[:1], "q", "classic") is policies[0]
+            assert find_policy(order, "q", "classic") is policies[-1]
+        assert find_policy(policies[:2], "q", "classic") is policies[1]
+        assert find_policy(policies[:1], "q", "classic") is policies[0]
 
     def test_of_equals_the_smallest_name_wins(self) -> None:
         for order in permutations([policy("b"), policy("a"), policy("c")]):
-            won = winner(order, "q", "classic")
+            won = find_policy(order, "q", "classic")
             assert won is not None
             assert won.name == "a"
 
     def test_one_for_exchanges_does_not_shadow_one_for_queues(self) -> None:
         """Rule 3.2.6."""
         high, low = policy("x", priority=9, apply_to="exchanges"), policy("q", apply_to="queues")
-        assert winner([high, low], "n", "classic") is low
-        assert winner([high, low], "n", "exchange") is high
+        assert find_policy([high, low], "n", "classic") is low
+        assert find_policy([high, low], "n", "exchange") is high
 
     def test_one_for_all_shadows_even_where_it_means_nothing(self) -> None:
         high, low = policy("x", priority=9, definition={"alternate-exchange": "a"}), policy("q")
-        assert winner([high, low], "n", "classic") is high
+        assert find_policy([high, low], "n", "classic") is high
 
     def test_one_that_does_not_fit_gives_way(self) -> None:
         """Rule 3.2.7."""
         high = policy("high", priority=9, definition={"max-length": 2, "delivery-limit": 3})
         low = policy("low", definition={"max-length": 4})
-        assert winner([high, low], "n", "classic") is low
-        assert winner([high, low], "n", "quorum") is high
+        assert find_policy([high, low], "n", "classic") is low
+        assert find_policy([high, low], "n", "quorum") is high

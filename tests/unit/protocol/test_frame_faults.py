@@ -423,7 +423,7 @@ def test_a_body_larger_than_any_message(size: int) -> None:
 def test_frames_of_channels_are_refused_unseen(octets: bytes, shown: str) -> None:
     # 1.35
     of = reader()
-    of.handle_channels(ChannelFrames.REFUSED)
+    of.set_channel_frames(ChannelFrames.REFUSED)
     (fault, *_) = flatten(feed([octets], of))
     assert fault == ("fault", f"UNEXPECTED_FRAME - {shown}", 0, False)
     assert flatten(feed([CLOSE_OK], of)) == [("method", 0, INDEX["connection.close-ok"], ())]
@@ -434,7 +434,7 @@ def test_frames_of_channels_are_skipped_unseen(before: bytes) -> None:
     # 1.45, 1.46
     of = reader()
     feed([before], of)
-    of.handle_channels(ChannelFrames.SKIPPED)
+    of.set_channel_frames(ChannelFrames.SKIPPED)
     wrong = [frame(1, 1, b"abc"), frame(1, 1, b"\0\x63\0\x63"), frame(1, 1, BAD_TABLE), frame(9, 1, b"")]
     octets = b"".join([frame(3, 1, b"abcd"), *wrong, message("k", b"x") * 2, HEADER, DECLARE, CLOSE_OK])
     assert flatten(feed([octets], of)) == [("method", 0, INDEX["connection.close-ok"], ())]

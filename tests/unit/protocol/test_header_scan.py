@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leveret.protocol import properties
 from leveret.protocol.faults import ConnectionFault
 from leveret.protocol.field_table import FieldTable, FieldValue, find
-from leveret.protocol.header_scan import ACTED_ON, DECODE, DIRECT_REPLY_TO, PERSISTENT, scan_header
+from leveret.protocol.header_scan import DECODE, DIRECT_REPLY_TO, PERSISTENT, ROUTING_HEADERS, scan_header
 from leveret.protocol.properties import Properties, encode_content_header
 from tests.support import content
 from tests.support.amqp_strategies import content_headers, mutations
@@ -31,7 +31,7 @@ def decoded(payload: bytes) -> int:
     if (
         read.flags & ACTED_ON_PROPERTIES
         or read.text(properties.REPLY_TO) == DIRECT_REPLY_TO.decode()
-        or any(find(headers, name.decode()) is not None for name in ACTED_ON)
+        or any(find(headers, name.decode()) is not None for name in ROUTING_HEADERS)
         or mode not in (1, 2)
     ):
         return DECODE

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedEnds, ProxyHeaderReader
+from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses, ProxyHeaderReader
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 PORTS = st.integers(0, 65535)
@@ -34,21 +34,21 @@ def version_2(
     return SIGNATURE + struct.pack(">BBH", command, family, len(addresses)) + addresses
 
 
-def expected(ends: tuple[tuple[Address, Address], int, int]) -> ProxiedEnds:
+def expected(ends: tuple[tuple[Address, Address], int, int]) -> ProxiedAddresses:
     (peer, local), peer_port, local_port = ends
-    return ProxiedEnds((str(peer), peer_port), (str(local), local_port))
+    return ProxiedAddresses((str(peer), peer_port), (str(local), local_port))
 
 
-def read(octets: bytes, most: int = 1 << 16) -> tuple[ProxiedEnds | None, bytes]:
+def read(octets: bytes, most: int = 1 << 16) -> tuple[ProxiedAddresses | None, bytes]:
     """What the header says, and what has been left unread; at most this many octets are there at a time."""
     reader, at = ProxyHeaderReader(), 0
-    while reader.wanted:
-        some = octets[at : at + min(reader.wanted, most)]
+    while reader.bytes_needed:
+        some = octets[at : at + min(reader.bytes_needed, most)]
         if not some:
             raise EOFError
         reader.receive(some)
         at += len(some)
-    return reader.ends, octets[at:]
+    return reader.addresses, octets[at:]
 
 
 @given(ENDS, st.binary(max_size=200), st.integers(1, 200))
@@ -92,7 +92,7 @@ def test_ends_of_the_socket(header: bytes) -> None:
         (b"PROXY TCP4 1.2.3.4 1.2.3.4 1\r\n", "with two addresses"),
         (b"PROXY TCP4  1.2.3.4 1.2.3.4 1 1\r\n", "with two addresses"),
         (b"PROXY UDP4 1.2.3.4 1.2.3.4 1 1\r\n", "with two addresses"),
-        (b"PROXY TCP4 1.2.3 1.2.3.4 1 1\r\n", "is none"),
+        (b"PROXY TCP4 1.2.3 1.2.3.4 1 1\r\n", "is not an IP address"),
         (b"PROXY TCP4 ::1 ::1 1 1\r\n", "not one of IPv4"),
         (b"PROXY TCP6 1.2.3.4 ::1 1 1\r\n", "not one of IPv6"),
         (b"PROXY TCP6 ::1%eth0 ::1 1 1\r\n", "not one of IPv6"),
@@ -107,7 +107,7 @@ def test_ends_of_the_socket(header: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("most", [1, 1 << 16])
-def test_what_is_none(octets: bytes, text: str, most: int) -> None:
+def test_malformed(octets: bytes, text: str, most: int) -> None:
     with pytest.raises(MalformedProxyHeader, match=text):
         read(octets, most)
 

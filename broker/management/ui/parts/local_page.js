@@ -9,7 +9,7 @@ import { ApiError } from "./api.js";
  * @param {Object} query as of Table: page, page_size, name, use_regex, sort (a dotted path), sort_reverse
  * @param {function(Object): string} [name] what the filter looks at
  * @returns {Object} as the API answers: items, total_count, filtered_count, page, page_count
- * @throws {ApiError} as the API does: the filter is no regular expression (yet)
+ * @throws {ApiError} as the API does: the filter is not a regular expression (yet)
  */
 export function localPage(list, query, name = (object) => object.name) {
   const fits = query.use_regex ? matcher(query.name) : (text) => text.toLowerCase().includes(query.name.toLowerCase());

@@ -206,7 +206,7 @@ def topic(**entry: object) -> dict[str, Any]:
         ),
         (
             permission(read="["),
-            "permissions: user 'old' in vhost '/': read: '[' is no regular expression:"
+            "permissions: user 'old' in vhost '/': read: '[' is not a regular expression:"
             " missing terminating ] for character class",
         ),
         (
@@ -221,7 +221,7 @@ def topic(**entry: object) -> dict[str, Any]:
         ),
         (
             topic(write="("),
-            "topic_permissions: user 'old' in vhost '/', exchange 'x': write: '(' is no regular expression: missing )",
+            "topic_permissions: user 'old' in vhost '/', exchange 'x': write: '(' is not a regular expression: missing )",
         ),
     ],
 )
