@@ -1,4 +1,4 @@
-"""The broker: wires protocol, policies and storage into a program."""
+"""The broker: sessions, queues and management on top of protocol, policies and storage."""
 
 from __future__ import annotations
 

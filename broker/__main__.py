@@ -1,4 +1,4 @@
-"""The program ``leveret``: what has to hold before it imports anything that takes time."""
+"""Entry point of the program ``leveret``: sets up streams and signals before the slow imports."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def main() -> None:
     """Run the program; see leveret.broker.program.
 
     Raises:
-        SystemExit: As leveret.broker.program.run().
+        SystemExit: See leveret.broker.program.run().
     """
     _open_standard_streams()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
-    # A reload before the broker serves gets what it reads then.
+        signal.signal(number, _exit_on_signal)
+    # No reload is needed before the broker has started: it is about to read its configuration.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from leveret.broker.program import run
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Open those that the process was started without: a file or socket in their place would get what is printed."""
+    """Open missing standard streams: otherwise a file or socket would get their number, and printed output."""
     for descriptor in _STANDARD:
         try:
             os.fstat(descriptor)
@@ -39,11 +39,11 @@ def _open_standard_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """End the process: before it serves there is nothing to be tidied, and it may be killed at any time."""
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    """End the process at once: before the broker has started there is nothing to clean up."""
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
-    # The first process of a container survives that.
+    # Process 1 of a container survives the signal.
     os._exit(128 + number)
 
 

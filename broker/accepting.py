@@ -1,4 +1,4 @@
-"""Accepts connections that are not ready for their protocol at once: TLS comes first, or a proxy's header."""
+"""Accepts connections that begin with a TLS handshake or a PROXY protocol header."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Final
 
 log = logging.getLogger("leveret.connection")
 
-#: Seconds to wait where the system has no file descriptor left.
-_PAUSE: Final = 1.0
+#: Seconds to wait after a failed accept, for example without free file descriptors.
+_RETRY_SECONDS: Final = 1.0
 
 
 class Refused(asyncio.Protocol):
-    """A connection that is closed at once."""
+    """Protocol that closes its connection at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
+        """Close the connection."""
         transport.close()
 
 
 class Acceptor:
-    """Accepts what comes in on sockets.
+    """Accepts connections on listening sockets.
 
     Args:
         take: Callback that takes ownership of an accepted socket.
@@ -35,17 +35,17 @@ class Acceptor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, sock: socket.socket) -> None:
-        """Accept, on one more socket if it has been called before.
+        """Accept connections on a socket. May be called for several sockets.
 
         Args:
-            sock: It listens; closed in the end.
+            sock: Listening socket; stop() closes it.
         """
         sock.setblocking(False)
         self._listening.append(sock)
         self._spawn(self._accept(sock))
 
     async def stop(self) -> None:
-        """Accept no more, and give up what is on its way to its protocol."""
+        """Stop accepting, and close connections that have not reached their protocol yet."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -60,7 +60,7 @@ class Acceptor:
                 accepted, _ = await loop.sock_accept(listening)
             except OSError as error:
                 log.error("cannot accept a connection: %s", error.strerror)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             accepted.setblocking(False)
             self._spawn(self._hand_over(accepted))
@@ -72,7 +72,7 @@ class Acceptor:
             accepted.close()
             raise
         except Exception:
-            log.exception("a connection could not be taken")
+            log.exception("cannot set up an accepted connection")
             accepted.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

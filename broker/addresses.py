@@ -1,4 +1,4 @@
-"""Sockets that listen: addresses bound, names of several addresses, IPv4 within IPv6."""
+"""Listening sockets and IP addresses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import socket
 from typing import Final, TypeAlias
 
-#: What a socket that listens on all of IPv6 takes besides: all of IPv4.
-_EVERYWHERE: Final = "::"
+#: All IPv6 addresses; a dual-stack socket on it accepts IPv4 too.
+_ANY_IPV6: Final = "::"
 
 #: Host and port.
 Address: TypeAlias = "tuple[str, int]"
@@ -18,22 +18,22 @@ def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
     """Listen on the addresses of a host.
 
     Args:
-        host: An address, or a name with one or more of them; `::` is IPv4 too, where the system has both.
-        port: 0..65535; 0 takes a free one, the same for all addresses.
+        host: An address, or a name with one or more addresses; `::` includes IPv4 if the system supports it.
+        port: 0..65535; 0 for a free port, the same for all addresses.
         backlog: Connections that may wait to be accepted.
 
     Returns:
-        The sockets, one an address.
+        The sockets, one per address.
 
     Raises:
-        OSError: An address cannot be listened on; none is then.
+        OSError: An address cannot be listened on; then all sockets are closed.
     """
     bound: list[socket.socket] = []
     try:
         for family, address in _resolve(host):
             if bound and not port:
                 port = address_of(bound[0])[1]
-            both = address == _EVERYWHERE and socket.has_dualstack_ipv6()
+            both = address == _ANY_IPV6 and socket.has_dualstack_ipv6()
             made = socket.create_server((address, port), family=family, backlog=backlog, dualstack_ipv6=both)
             bound.append(made)
     except OSError:
@@ -44,24 +44,24 @@ def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
 
 
 def address_of(listening: socket.socket) -> Address:
-    """Host and port of a socket that listens."""
+    """Return host and port of a listening socket."""
     host, port = listening.getsockname()[:2]
     return host, port
 
 
-def reason_of(error: OSError) -> str:
-    """Why an address cannot be listened on, in the system's words and no others."""
-    # The numbers of name resolution are not the system's.
+def describe_error(error: OSError) -> str:
+    """Return the system's text for an error of bind(), without Python's additions."""
+    # Error numbers of name resolution are negative; os.strerror() does not know them.
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
-def written(host: str, port: int) -> str:
-    """Host and port in one, an IPv6 address in brackets."""
+def format_address(host: str, port: int) -> str:
+    """Return HOST:PORT, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def plain(address: str) -> str:
-    """An IPv4 address that a socket for both gives inside IPv6, as people know it; any other as it is."""
+def unmap_ipv4(address: str) -> str:
+    """Return the IPv4 address of an IPv4-mapped IPv6 address (``::ffff:1.2.3.4``); other addresses unchanged."""
     if not address.lower().startswith("::ffff:"):
         return address
     mapped = ipaddress.IPv6Address(address.partition("%")[0]).ipv4_mapped
@@ -69,20 +69,20 @@ def plain(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address, also an IPv4 one inside IPv6, is of this machine only."""
+    """Return whether an IP address is a loopback address, also if it is IPv4-mapped."""
     try:
-        return ipaddress.ip_address(plain(address).partition("%")[0]).is_loopback
+        return ipaddress.ip_address(unmap_ipv4(address).partition("%")[0]).is_loopback
     except ValueError:
         return False
 
 
 def _resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """The families and addresses of a host, each once."""
+    """Return the address families and addresses of a host, without duplicates."""
     flags = socket.AI_PASSIVE
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     except UnicodeError as error:
-        # What is too long for a name, or has an empty part, is not even looked for.
+        # A name that is too long or has an empty label.
         raise OSError(None, "Not a host name") from error
     addresses: dict[tuple[socket.AddressFamily, str], None] = {}
     for family, _, _, _, address in found:

@@ -1,4 +1,4 @@
-"""The composition root: starts the parts in order, stops them in reverse."""
+"""Composition root: creates the parts of the broker, starts them in order and stops them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Final
 
-from leveret.broker.addresses import address_of, bind, reason_of, written
+from leveret.broker.addresses import address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.config.declaration import values
-from leveret.broker.config.listening import Planned, planned
+from leveret.broker.config.declaration import option_values
+from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.disk import Disk, DiskError, disk_free_limit, unusable_text
@@ -25,7 +25,7 @@ from leveret.broker.core.stats.sampler import Sampler
 from leveret.broker.core.timers import Timers
 from leveret.broker.core.turn import Turn
 from leveret.broker.definitions import DefinitionsKeeper, load_definitions
-from leveret.broker.garbage import collect_everything
+from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Server
@@ -39,27 +39,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret")
 
-#: How often the memory in use is compared with the watermark, in seconds.
-_MEMORY_LOOK_SECONDS: Final = 1.0
-#: And after this many received bytes: a part of what is left up to the watermark, within bounds.
-_LOOKS: Final = 4
-_LOOK_BYTES_MIN: Final = 2 * 1024 * 1024
-_LOOK_BYTES_MAX: Final = 64 * 1024 * 1024
+#: Seconds between two checks of memory use against the watermark.
+_MEMORY_CHECK_SECONDS: Final = 1.0
+#: Memory is also checked after the broker has received this fraction of the free memory below the watermark.
+_CHECK_FRACTION: Final = 4
+#: Bounds of that number of bytes.
+_CHECK_BYTES_MIN: Final = 2 * 1024 * 1024
+_CHECK_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class StartError(Exception):
-    """The broker cannot start; the text says why and what to do, in one line."""
+    """The broker cannot start; the text says in one line why, and what to do."""
 
 
 class App:
-    """One broker in one event loop.
+    """A broker in the running event loop.
 
     Args:
-        settings: Its configuration.
-        http_at_once: Make what serves HTTP at the start, not when somebody asks it.
+        settings: Configuration of the broker.
+        eager_http: Create the HTTP servers at start; otherwise at the first request.
     """
 
-    def __init__(self, settings: Settings, http_at_once: bool = True) -> None:
+    def __init__(self, settings: Settings, eager_http: bool = True) -> None:
         self.settings = settings
         loop = asyncio.get_running_loop()
         timers = Timers(loop.call_later)
@@ -76,28 +77,28 @@ class App:
             disk_free_limit=disk_free_limit(settings),
         )
         self.addresses = self.node.addresses
-        self._management = HttpListener(self._make_management, http_at_once)
+        self._management = HttpListener(self._make_management, eager_http)
         self._sampler = Sampler(self.broker, self.node)
-        self._prometheus = HttpListener(self._make_prometheus, http_at_once)
-        self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, collect_everything)
+        self._prometheus = HttpListener(self._make_prometheus, eager_http)
+        self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, collect_all)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._disk: Disk | None = None
         self._losses: LossRecord | None = None
         self._tls: Tls | None = None
-        self._watch: asyncio.TimerHandle | None = None
+        self._memory_timer: asyncio.TimerHandle | None = None
         self._definitions: DefinitionsKeeper | None = None
 
     async def start(self) -> None:
-        """Start everything.
+        """Restore the data directory and start to listen.
 
         Raises:
-            StartError: Something cannot be had: an address, a definition.
+            StartError: An address or the data directory cannot be used.
         """
         try:
             self._disk = Disk(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
         except DiskError as error:
             raise StartError(str(error)) from error
-        # The store may need more than is configured.
+        # The store may need more free space than is configured.
         self.node.disk_free_limit = self._disk.engine.disk.limit
         self._definitions = DefinitionsKeeper(
             _open_database(self.settings.data_dir),
@@ -108,7 +109,7 @@ class App:
         found = self._definitions.restore()
         self.broker.storage.delete_unclaimed()
         keeper = self._definitions
-        keeper.note_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
+        keeper.record_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
         try:
             keeper.save_now()
         except sqlite3.Error as error:
@@ -117,12 +118,12 @@ class App:
         self._losses.restore()
         self._losses.start()
         self.server.check_memory = self._check_memory
-        self._watch_memory()
+        self._check_memory_periodically()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
         await self._listen()
 
-    # Imported when they are wanted; see HttpListener.
+    # Imported on first use; see HttpListener.
 
     def _make_management(self) -> HttpServer:
         from leveret.broker.management.http.server import HttpServer, management_app
@@ -144,36 +145,36 @@ class App:
 
     async def _listen(self) -> None:
         servers = {"management": self._management, "prometheus": self._prometheus, "management-tls": self._management}
-        sockets = planned(self.settings)
-        if any(each.encrypted for each in sockets):
+        listeners = planned_listeners(self.settings)
+        if any(each.encrypted for each in listeners):
             self._tls = _make_tls(self.settings)
-        for each in sockets:
+        for each in listeners:
             addresses = self.addresses.setdefault(each.name, [])
-            for sock in _bind(each, self._free_port(each), self.settings.tcp_listen_options.backlog):
+            for sock in _bind(each, self._choose_port(each), self.settings.tcp_listen_options.backlog):
                 await servers.get(each.name, self._listener).start(sock, self._tls if each.encrypted else None)
                 addresses.append(address_of(sock))
 
-    def _free_port(self, wanted: Planned) -> int:
-        """The port to take: where any will do, the one that the same has on another address."""
-        found = self.addresses[wanted.name]
-        is_other_address = found and wanted.endpoint.host not in [host for host, _ in found]
-        return wanted.endpoint.port or (found[0][1] if is_other_address else 0)
+    def _choose_port(self, wanted: PlannedListener) -> int:
+        """Return the port to listen on; for port 0, the port that the same listener has on another address."""
+        bound = self.addresses[wanted.name]
+        is_other_address = bound and wanted.endpoint.host not in [host for host, _ in bound]
+        return wanted.endpoint.port or (bound[0][1] if is_other_address else 0)
 
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
         self._sampler.stop()
-        if self._watch is not None:
-            self._watch.cancel()
-        # All have the same time: clients of the one do not wait for those of the other.
+        if self._memory_timer is not None:
+            self._memory_timer.cancel()
+        # In parallel, so that each has the whole timeout.
         seconds = self.settings.shutdown_timeout / 1000
         await asyncio.gather(self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds))
         definitions, self._definitions = self._definitions, None
         if definitions is not None:
-            # What is to be deleted with them goes before the disk is closed.
+            # Before the disk is closed: saving definitions may delete files of queues.
             try:
                 definitions.close()
             except sqlite3.Error as error:
-                log.error("not all definitions could be saved; nobody has been told that they are: %s", error)
+                log.error("not all definitions could be saved; clients have got no confirmation of them: %s", error)
         if self._disk is not None:
             if self._losses is not None:
                 self._losses.close()
@@ -181,12 +182,12 @@ class App:
             self._disk = None
 
     def reload(self, settings: Settings) -> None:
-        """Put in force what can be changed while it runs: log level, limits of memory and disk, certificates.
+        """Apply the options that can change without a restart: log level, memory and disk limits, certificates.
 
         Args:
             settings: The new configuration.
         """
-        self._report_what_needs_a_restart(settings)
+        self._warn_about_restart(settings)
         logging.getLogger().setLevel(settings.log_level.upper())
         self.node.memory_limit = self._memory.limit = _memory_limit(settings)
         self._pager.threshold = int(self._memory.limit * settings.vm_memory_high_watermark_paging_ratio)
@@ -197,18 +198,18 @@ class App:
             try:
                 self._tls.reload(settings.ssl_options)
             except TlsError as error:
-                log.error("the certificates stay as they were: %s", error)
+                log.error("the certificates are not reloaded: %s", error)
 
-    def _report_what_needs_a_restart(self, settings: Settings) -> None:
-        before, after = values(self.settings), values(settings)
+    def _warn_about_restart(self, settings: Settings) -> None:
+        before, after = option_values(self.settings), option_values(settings)
         changed = [name for name in OPTIONS if not OPTIONS[name].reloadable and before[name] != after[name]]
         if changed:
-            log.warning("changed in the configuration, but not in force before a restart: %s", ", ".join(changed))
+            log.warning("changed in the configuration, but only applied after a restart: %s", ", ".join(changed))
 
     def ready_line(self) -> str:
-        """What the program prints when it serves."""
+        """Return the line that the program prints when it accepts connections."""
         where = " ".join(
-            f"{name}={','.join(written(*each) for each in found)}" for name, found in self.addresses.items()
+            f"{name}={','.join(format_address(*each) for each in bound)}" for name, bound in self.addresses.items()
         )
         return f"leveret {VERSION} ready {where} data={self.settings.data_dir}"
 
@@ -224,16 +225,16 @@ class App:
         if self._definitions is not None:
             self._definitions.save()
 
-    def _watch_memory(self) -> None:
+    def _check_memory_periodically(self) -> None:
         self._check_memory()
-        self._pager.page_out_excess(self._memory.used)
-        self._watch = self.server.loop.call_later(_MEMORY_LOOK_SECONDS, self._watch_memory)
+        self._pager.relieve(self._memory.used)
+        self._memory_timer = self.server.loop.call_later(_MEMORY_CHECK_SECONDS, self._check_memory_periodically)
 
     def _check_memory(self) -> None:
-        self._memory.check()
-        # A message takes more memory than its bytes on the wire, so that looks get denser towards the limit.
-        room = (self._memory.limit - self._memory.used) / _LOOKS
-        self.server.check_memory_after(min(max(room, _LOOK_BYTES_MIN), _LOOK_BYTES_MAX))
+        self._memory.look()
+        # Checks get more frequent near the limit, as a message takes more memory than its bytes on the wire.
+        size = (self._memory.limit - self._memory.used) / _CHECK_FRACTION
+        self.server.check_memory_after(min(max(size, _CHECK_BYTES_MIN), _CHECK_BYTES_MAX))
 
 
 def _open_database(data_dir: Path) -> DefinitionsDatabase:
@@ -247,20 +248,22 @@ def _open_database(data_dir: Path) -> DefinitionsDatabase:
 
 
 def _make_tls(settings: Settings) -> Tls:
-    """What ports for TLS encrypt with."""
+    """Return the TLS configuration of the encrypted ports."""
     try:
         return Tls(settings.ssl_options)
     except TlsError as error:
         raise StartError(str(error)) from error
 
 
-def _bind(wanted: Planned, port: int, backlog: int) -> list[socket]:
+def _bind(wanted: PlannedListener, port: int, backlog: int) -> list[socket]:
     host = wanted.endpoint.host
     try:
         return bind(host, port, backlog)
     except OSError as error:
-        where = written(host, port)
-        raise StartError(f"cannot listen on {where}: {reason_of(error)}; choose another {wanted.option}") from error
+        where = format_address(host, port)
+        raise StartError(
+            f"cannot listen on {where}: {describe_error(error)}; choose another {wanted.option}"
+        ) from error
 
 
 def _memory_limit(settings: Settings) -> int:

@@ -1,7 +1,7 @@
-"""The command `leveret check-config`: finds all that is wrong with a configuration, and starts nothing.
+"""The command `leveret check-config`: reports all errors of a configuration without starting the broker.
 
-Its arguments are the broker's. It exits with 0 if the broker would start with them as far as can be seen, otherwise
-with what the broker would exit with: 1, or 2 if it is the command line that is wrong.
+Its arguments are the broker's. It exits with 0 if it finds no error. Otherwise it exits as the broker would: with 2
+if the command line is wrong, else with 1.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 from urllib.parse import quote
 
-from leveret.broker.addresses import bind, reason_of
+from leveret.broker.addresses import bind, describe_error
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.definitions import load as load_accounts
-from leveret.broker.config.cli import gather
+from leveret.broker.config.cli import read_configuration
 from leveret.broker.config.effective import render
 from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageError
-from leveret.broker.config.listening import Planned, planned
+from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
 from leveret.broker.config.options import OPTIONS, DefaultPermissions, Settings
 from leveret.broker.core.broker import Broker
@@ -34,13 +34,13 @@ from leveret.broker.core.timers import Timers
 from leveret.broker.core.turn import Turn
 from leveret.broker.definitions import load_definitions
 from leveret.broker.management.http.certificates import valid_until
-from leveret.broker.tls import problems_of
+from leveret.broker.tls import find_problems
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.patterns import Pattern
 from leveret.storage.directory.directory_format import DataDirectoryError, read_format
 from leveret.storage.disk.files import DiskFiles
 
-#: As in the command line: shows the configuration that is in force.
+#: Argument that prints the effective configuration.
 _PRINT: Final = "--print"
 
 
@@ -48,74 +48,74 @@ def check_config(argv: Sequence[str], environ: Mapping[str, str], out: TextIO, e
     """Check a configuration.
 
     Args:
-        argv: The command line behind `check-config`: the broker's options, and `--print`.
-        environ: The environment.
-        out: Takes what is in force, with `--print`, or a line that says that all is well.
-        err: Takes the problems, one a line.
+        argv: Command line behind `check-config`: the broker's options, and `--print`.
+        environ: Environment variables.
+        out: Stream for the effective configuration with `--print`, otherwise for a line that reports success.
+        err: Stream for the errors, one per line.
 
     Returns:
-        The exit status.
+        Exit status.
     """
     try:
-        loaded = gather([each for each in argv if each != _PRINT], environ)
+        loaded = read_configuration([each for each in argv if each != _PRINT], environ)
     except UsageError as error:
         err.write(f"leveret: {error}\n")
         return error.exit_status
     problems: list[ConfigError] = list(loaded.problems)
     settings = loaded.settings()
-    # What could not be read has its default here, which may not be meant.
-    doubtful = bool(problems)
+    # An option that could not be read has its default here; errors that follow from that are not reported.
+    has_unread = bool(problems)
     for option, text in _problems(settings):
-        if not (doubtful and option not in loaded.origins):
-            problems.append(_placed(loaded, option, text))
+        if not (has_unread and option not in loaded.origins):
+            problems.append(_with_origin(loaded, option, text))
     for problem in problems:
         err.write(f"leveret: {problem}\n")
     if problems:
         return max(problem.exit_status for problem in problems)
-    out.write(render(settings, loaded.origins) if _PRINT in argv else "the configuration can be used\n")
+    out.write(render(settings, loaded.origins) if _PRINT in argv else "the configuration is valid\n")
     return 0
 
 
-def _placed(loaded: LoadResult, option: str, text: str) -> ConfigError:
-    """A problem with the place of the option that it comes from."""
+def _with_origin(loaded: LoadResult, option: str, text: str) -> ConfigError:
+    """Return an error with the origin of its option."""
     origin = loaded.origins.get(option)
     kind = UsageError if origin is not None and origin.startswith("--") else ConfigError
     return kind(f"{origin}: {text}" if origin else text)
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What is wrong with options together, or with what they name: option and text."""
-    sockets = planned(settings)
-    yield from _socket_problems(sockets)
-    if any(each.encrypted for each in sockets):
-        yield from problems_of(settings.ssl_options)
-        yield from _expired(settings)
+    """Yield option and text of errors in combinations of options, and in what the options refer to."""
+    listeners = planned_listeners(settings)
+    yield from _listener_problems(listeners)
+    if any(each.encrypted for each in listeners):
+        yield from find_problems(settings.ssl_options)
+        yield from _expired_certificates(settings)
     yield from _directory_problems(settings.data_dir)
     yield from _permission_problems(settings.default_permissions)
     yield from _definitions_problems(settings)
 
 
-def _socket_problems(sockets: list[Planned]) -> Iterator[tuple[str, str]]:
-    ports = Counter((each.endpoint.host, each.endpoint.port) for each in sockets if each.endpoint.port)
+def _listener_problems(listeners: list[PlannedListener]) -> Iterator[tuple[str, str]]:
+    ports = Counter((each.endpoint.host, each.endpoint.port) for each in listeners if each.endpoint.port)
     for (host, port), count in ports.items():
         if count > 1:
-            users = [each for each in sockets if (each.endpoint.host, each.endpoint.port) == (host, port)]
+            users = [each for each in listeners if (each.endpoint.host, each.endpoint.port) == (host, port)]
             names = " and ".join(each.name for each in users)
             yield _option_of(users[-1]), f"{names} cannot both have port {port} on {host}"
-    for host, wanted in {each.endpoint.host: each for each in sockets}.items():
+    for host, wanted in {each.endpoint.host: each for each in listeners}.items():
         try:
             for sock in bind(host, 0, 1):
                 sock.close()
         except OSError as error:
             option = _option_of(wanted) if wanted.option.startswith("listeners") else "host"
-            yield option, f"{option}: cannot listen on {host}: {reason_of(error)}"
+            yield option, f"{option}: cannot listen on {host}: {describe_error(error)}"
 
 
-def _option_of(socket: Planned) -> str:
-    return socket.option.split("--")[-1].replace("-", "_")
+def _option_of(listener: PlannedListener) -> str:
+    return listener.option.split("--")[-1].replace("-", "_")
 
 
-def _expired(settings: Settings) -> Iterator[tuple[str, str]]:
+def _expired_certificates(settings: Settings) -> Iterator[tuple[str, str]]:
     now = datetime.now(UTC)
     for name in ("certfile", "cacertfile"):
         path: Path | None = getattr(settings.ssl_options, name)
@@ -123,7 +123,7 @@ def _expired(settings: Settings) -> Iterator[tuple[str, str]]:
         try:
             ends = [] if path is None else valid_until(path)
         except (OSError, ValueError, StopIteration):
-            # Said already, by what has tried to use it.
+            # Reported already by find_problems().
             continue
         if ends and min(ends) < now:
             yield option, f"{option}: {path} has expired on {min(ends):%Y-%m-%d}"
@@ -133,7 +133,7 @@ def _directory_problems(path: Path) -> Iterator[tuple[str, str]]:
     try:
         existing = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
     except OSError as error:
-        # A name that is too long, for example.
+        # For example, the name is too long.
         yield "data_dir", f"data_dir: {path}: {error.strerror}"
         return
     if not existing.is_dir():
@@ -162,26 +162,26 @@ def _permission_problems(permissions: DefaultPermissions) -> Iterator[tuple[str,
 
 
 def _definitions_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Import them into a broker that nobody uses."""
+    """Import the definitions into a temporary broker in memory, and yield the errors."""
     for option in ("load_definitions", "definitions", "policies"):
         others = {name: OPTIONS[name].default for name in ("load_definitions", "definitions", "policies")}
         del others[option]
-        # What is wrong with them has been said.
+        # Their errors have been reported.
         others["default_permissions"] = DefaultPermissions()
         try:
-            asyncio.run(_try_import(_with(settings, others)))
+            asyncio.run(_try_import(_replace_options(settings, others)))
         except DefinitionsError as error:
             yield option, f"{option}: {error}" if option == "load_definitions" else str(error)
 
 
-def _with(settings: Settings, changes: Mapping[str, object]) -> Settings:
+def _replace_options(settings: Settings, changes: Mapping[str, object]) -> Settings:
     return dataclasses.replace(settings, **cast("Any", changes))
 
 
 async def _try_import(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     broker, accounts = Broker(Turn(loop.call_soon), Timers(loop.call_later)), Accounts(settings.loopback_users)
-    is_new = not _add_what_is_there(settings.data_dir / "definitions.sqlite", broker, accounts)
+    is_new = not _load_stored_definitions(settings.data_dir / "definitions.sqlite", broker, accounts)
     logging.disable()
     try:
         load_definitions(settings, broker, accounts, is_new=is_new)
@@ -189,20 +189,20 @@ async def _try_import(settings: Settings) -> None:
         logging.disable(logging.NOTSET)
 
 
-def _add_what_is_there(path: Path, broker: Broker, accounts: Accounts) -> bool:
-    """Add the vhosts and users of the data directory, which definitions may speak of; return whether there were any."""
+def _load_stored_definitions(path: Path, broker: Broker, accounts: Accounts) -> bool:
+    """Load vhosts and users from the data directory, as definitions may refer to them; return whether any exist."""
     try:
         if not path.exists():
             return False
     except OSError:
-        # The directory cannot be used, as has been said.
+        # The directory cannot be used, which has been reported.
         return False
     query = "select kind, key, value from definitions where kind in ('vhost', 'accounts') order by kind desc"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
             rows = database.execute(query).fetchall()
     except sqlite3.Error:
-        # Whether it can be used is found out at the start, which says it better.
+        # The broker checks the database at its start, with better error texts.
         return False
     for kind, key, value in rows:
         if kind == "vhost":

@@ -1,4 +1,4 @@
-"""Definitions as a whole: kept in a data directory, read at start, imported and exported."""
+"""Definitions of the whole broker: storage in the data directory, import and export."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from leveret.broker.version import RABBITMQ_VERSION, VERSION
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.storage.definitions import DefinitionsDatabase, Key
 
-#: Under which the digest of the file that was imported last is kept.
+#: Key of the digest of the file that was imported last.
 _IMPORT: Final = "import"
-#: What JSON calls the types of Python.
-_KINDS: Final[Mapping[type, str]] = {
+#: JSON names of Python types.
+_JSON_TYPES: Final[Mapping[type, str]] = {
     list: "list", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null",
 }  # fmt: skip
 
@@ -46,13 +46,13 @@ log = logging.getLogger("leveret.definitions")
 
 
 class DefinitionsKeeper:
-    """Keeps definitions in a data directory.
+    """Stores definitions in the data directory, and restores them.
 
     Args:
-        database: Where they are kept.
-        broker: Has the virtual hosts and what is in them.
-        accounts: Has the users and permissions.
-        call_soon_threadsafe: Hands a function to the thread of the event loop.
+        database: Database of definitions in the data directory.
+        broker: Broker whose virtual hosts and contents are stored.
+        accounts: Users and permissions to store.
+        call_soon_threadsafe: Schedules a function on the thread of the event loop.
     """
 
     def __init__(
@@ -67,23 +67,23 @@ class DefinitionsKeeper:
         self._broker = broker
         self._accounts = accounts
         self._saved = -1
-        #: What load_definitions() returned when it last imported the file.
+        #: Digest of the file that load_definitions() imported last; "" for none.
         self.imported = ""
 
     def restore(self) -> bool:
-        """Load what is kept, and keep all changes from now on; return whether anything was there."""
-        found = not self._database.is_empty()
-        if found:
+        """Load stored definitions, and store all changes from now on; return whether there were any."""
+        exists = not self._database.is_empty()
+        if exists:
             restore_broker(self._broker, self._database)
             for _, document in self._read("accounts"):
                 for refusal in restore_accounts(self._accounts, document, self._broker.vhosts):
-                    log.error("could not be restored: %s; it stays on disk as it is", refusal)
+                    log.error("could not be restored: %s; it stays on disk unchanged", refusal)
             self._saved = self._accounts.generation
-            for _, noted in self._read(_IMPORT):
-                self.imported = str(noted.get("digest", ""))
+            for _, last_import in self._read(_IMPORT):
+                self.imported = str(last_import.get("digest", ""))
         self._broker.record_to(self._broker.gate)
-        self._broker.global_parameters.ensure_cluster_id()
-        return found
+        self._broker.global_parameters.identify()
+        return exists
 
     def _read(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
         for row in self._database.rows(kind):
@@ -92,27 +92,27 @@ class DefinitionsKeeper:
             except ValueError as error:
                 log.error("%s could not be restored: %s", kind, error)
 
-    def note_import(self, digest: str) -> None:
-        """Keep what load_definitions() has returned for the next start."""
+    def record_import(self, digest: str) -> None:
+        """Store the digest that load_definitions() has returned, for the next start."""
         if digest and digest != self.imported:
             self.imported = digest
             self._broker.gate.put(_IMPORT, (), {"digest": digest})
 
     def save(self) -> None:
-        """Have all changes written."""
-        self._note_accounts()
+        """Start to write all changes."""
+        self._record_accounts()
         self._broker.gate.write()
 
     def save_now(self) -> None:
-        """Write all changes, and wait for that.
+        """Write all changes, and wait until they are written.
 
         Raises:
             sqlite3.Error: They cannot be written.
         """
-        self._note_accounts()
+        self._record_accounts()
         self._broker.gate.write_now()
 
-    def _note_accounts(self) -> None:
+    def _record_accounts(self) -> None:
         if self._saved != self._accounts.generation:
             self._broker.gate.put("accounts", (), dump_all(self._accounts))
             self._saved = self._accounts.generation
@@ -121,10 +121,10 @@ class DefinitionsKeeper:
         """Write all changes and close the database.
 
         Raises:
-            sqlite3.Error: They cannot be written; the database is closed all the same.
+            sqlite3.Error: They cannot be written; the database is closed anyway.
         """
         try:
-            self._note_accounts()
+            self._record_accounts()
             self._broker.gate.close()
         finally:
             self._database.close()
@@ -135,18 +135,18 @@ def load_definitions(settings: Settings, broker: Broker, accounts: Accounts, is_
 
     Args:
         settings: The configuration.
-        broker: Gets virtual hosts and what is in them.
-        accounts: Gets users and permissions.
-        is_new: The data directory was empty: make the default virtual host first, and the default user, unless the
-            file has vhosts or users of its own, as RabbitMQ does.
-        imported: What this has returned for the file that was imported last; "" for none.
+        broker: Broker to add virtual hosts and their contents to.
+        accounts: Accounts to add users and permissions to.
+        is_new: Whether the data directory was empty. Then the default virtual host and the default user are created,
+            unless the file contains vhosts or users, as in RabbitMQ.
+        imported: Digest of the file that was imported last; "" for none.
     Returns:
-        A digest of the file; "" without one.
+        Digest of the file; "" without one.
     Raises:
-        DefinitionsError: A definition is wrong; the text names file, section, entry and what would be right.
+        DefinitionsError: A definition is invalid; the text names file, section, entry and what is valid.
     """
     path = settings.load_definitions
-    digest, document = ("", {}) if path is None else _read(path)
+    digest, document = ("", {}) if path is None else _read_document(path)
     if is_new:
         has_users = any(_objects(document, "users"))
         if not has_users or not any(_objects(document, "vhosts")):
@@ -179,12 +179,12 @@ def _add_default_user(settings: Settings, accounts: Accounts) -> None:
 
 
 def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Accounts) -> None:
-    """Add what a definitions document holds to what is there, at once; see import_steps().
+    """Import a definitions document in one call; see import_steps().
 
     Parameters of components that Leveret does not have, for example shovels, are skipped.
 
     Raises:
-        DefinitionsError: An entry is wrong; those before it stay.
+        DefinitionsError: An entry is invalid; the entries before it stay imported.
     """
     for _ in import_steps(document, broker, accounts):
         pass
@@ -193,16 +193,15 @@ def import_definitions(document: Mapping[str, Any], broker: Broker, accounts: Ac
 def import_steps(
     document: Mapping[str, Any], broker: Broker, accounts: Accounts, is_strict: bool = False
 ) -> Iterator[None]:
-    """Add what a definitions document holds to what is there, a little with each step.
+    """Import a definitions document in small steps. Existing definitions stay.
 
     Args:
-        document: As RabbitMQ exports it; sections that are not known are skipped.
-        broker: Gets virtual hosts and what is in them.
-        accounts: Gets users and permissions.
-        is_strict: Refuse and pass over what RabbitMQ refuses and passes over, other than for files, of which more can
-            be taken and less should be lost.
+        document: Document as RabbitMQ exports it; unknown sections are skipped.
+        broker: Broker to add virtual hosts and their contents to.
+        accounts: Accounts to add users and permissions to.
+        is_strict: Refuse and skip the same entries as RabbitMQ. Files are imported leniently, to lose fewer entries.
     Raises:
-        DefinitionsError: An entry is wrong; those before it stay.
+        DefinitionsError: An entry is invalid; the entries before it stay imported.
     """
     if is_strict:
         _check_strictly(document)
@@ -215,21 +214,21 @@ def import_steps(
 
 
 def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]]:
-    """The definitions document of the whole broker, piece by piece.
+    """Export the definitions of the whole broker in parts.
 
     Yields:
-        A key of the document with its value; or, for a section that may be long, the key and an iterator of entries.
+        A key of the document with its value; for a section that may be long, the key with an iterator of its entries.
     """
     vhosts = list(broker.vhosts.values())
-    people = dump_accounts(accounts)
+    account_sections = dump_accounts(accounts)
     yield "rabbit_version", RABBITMQ_VERSION
     yield "rabbitmq_version", RABBITMQ_VERSION
     yield "product_name", "Leveret"
     yield "product_version", VERSION
-    yield "users", people["users"]
+    yield "users", account_sections["users"]
     yield "vhosts", export.export_vhosts(broker)
-    yield "permissions", people["permissions"]
-    yield "topic_permissions", people["topic_permissions"]
+    yield "permissions", account_sections["permissions"]
+    yield "topic_permissions", account_sections["topic_permissions"]
     yield "parameters", [entry for vhost in vhosts for entry in export.export_parameters(vhost)]
     yield "global_parameters", export.export_global_parameters(broker)
     yield "policies", [entry for vhost in vhosts for entry in export.export_policies(vhost)]
@@ -239,9 +238,9 @@ def export_steps(broker: Broker, accounts: Accounts) -> Iterator[tuple[str, Any]
 
 
 def vhost_export_steps(vhost: VirtualHost) -> Iterator[tuple[str, Any]]:
-    """The definitions document of one virtual host, piece by piece, as in export_steps().
+    """Export the definitions of one virtual host in parts; see export_steps().
 
-    As in RabbitMQ 3.10 parameters and policies say where they were, the others do not.
+    As in RabbitMQ 3.10, only parameters and policies contain the name of the virtual host.
     """
     yield "rabbit_version", RABBITMQ_VERSION
     yield "parameters", export.export_parameters(vhost)
@@ -256,7 +255,7 @@ def _without_vhost(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_strictly(document: Mapping[str, Any]) -> None:
-    """Refuse what RabbitMQ refuses, though it could be skipped."""
+    """Refuse the documents that RabbitMQ refuses, even if the invalid entries could be skipped."""
     for user in _objects(document, "users"):
         if "tags" not in user:
             raise DefinitionsError(f"users: '{user.get('name')}' has no tags", "tags_not_present")
@@ -273,19 +272,19 @@ def _objects(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str,
     return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
 
 
-def _read(path: Path) -> tuple[str, Mapping[str, Any]]:
-    """A digest of the file, and the document in it."""
+def _read_document(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return digest and document of a file."""
     try:
         octets = path.read_bytes()
         document = parse_json(octets)
     except OSError as error:
         raise DefinitionsError(f"cannot read {path}: {error.strerror}") from error
     except json.JSONDecodeError as error:
-        raise DefinitionsError(f"{path}:{error.lineno}:{error.colno}: is no JSON: {error.msg}") from error
+        raise DefinitionsError(f"{path}:{error.lineno}:{error.colno}: is not JSON: {error.msg}") from error
     except ValueError as error:
-        raise DefinitionsError(f"{path}: is no JSON: {error}") from error
+        raise DefinitionsError(f"{path}: is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise DefinitionsError(
-            f"{path}: must hold a JSON object, such as RabbitMQ exports, not a {_KINDS[type(document)]}"
+            f"{path}: must be a JSON object, as RabbitMQ exports it, not a {_JSON_TYPES[type(document)]}"
         )
     return hashlib.sha256(octets).hexdigest(), document

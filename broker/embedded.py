@@ -1,11 +1,11 @@
-"""A broker inside another Python program, for its tests above all.
+"""A broker inside another Python program, mainly for tests.
 
 In a program with an event loop::
 
     async with Leveret() as broker:
         connection = await aio_pika.connect(broker.url)
 
-Elsewhere, in a thread of its own::
+Elsewhere, in a separate thread::
 
     with LeveretThread() as broker:
         connection = pika.BlockingConnection(pika.URLParameters(broker.url))
@@ -27,7 +27,7 @@ from uuid import uuid4
 
 import uvloop
 
-from leveret.broker.addresses import written
+from leveret.broker.addresses import format_address
 from leveret.broker.app import App, StartError
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.load import load
@@ -39,14 +39,14 @@ _DEADLINE: Final = 30.0
 
 
 class Leveret:
-    """A broker in the running event loop, on free ports of this machine: an asynchronous context manager.
+    """A broker in the running event loop, on free loopback ports: an asynchronous context manager.
 
     Args:
-        data_dir: Where it keeps what is durable; a temporary directory, removed at the end, by default.
+        data_dir: Data directory; by default a temporary one, which is removed by stop().
         options: Options by their names in a configuration file, for example ``{"heartbeat": 0}``; see
-            ``leveret --help``. Neither files nor environment variables are looked at.
+            ``leveret --help``. Configuration files and environment variables are not read.
     Raises:
-        ConfigError: An option does not exist, or its value does not fit.
+        ConfigError: An option does not exist, or its value is invalid.
 
     Attributes:
         url: AMQP URL of the default user and virtual host.
@@ -67,7 +67,7 @@ class Leveret:
         """
         if self._temporary is not None:
             self._temporary.mkdir(mode=0o700)
-        self._app = app = App(self._settings, http_at_once=False)
+        self._app = app = App(self._settings, eager_http=False)
         try:
             await app.start()
         except BaseException:
@@ -75,14 +75,14 @@ class Leveret:
             raise
         settings = self._settings
         user = f"{quote(settings.default_user, safe='')}:{quote(settings.default_pass, safe='')}"
-        self.http_url = f"http://{user}@{written(*app.addresses['management'][0])}"
+        self.http_url = f"http://{user}@{format_address(*app.addresses['management'][0])}"
         vhost = quote(settings.default_vhost, safe="")
-        # With listeners.tcp: none there is the encrypted port alone.
+        # With listeners.tcp: none only the encrypted port exists.
         scheme = "amqp" if "amqp" in app.addresses else "amqps"
-        self.url = f"{scheme}://{user}@{written(*app.addresses[scheme][0])}/{vhost}"
+        self.url = f"{scheme}://{user}@{format_address(*app.addresses[scheme][0])}/{vhost}"
 
     async def stop(self) -> None:
-        """Stop it, and forget its data if they were temporary. It may be called twice."""
+        """Stop the broker, and remove a temporary data directory. May be called twice."""
         app, self._app = self._app, None
         if app is not None:
             await app.stop()
@@ -100,7 +100,7 @@ class Leveret:
 
 
 class LeveretThread:
-    """A broker in a thread of its own: a context manager. For arguments and attributes see Leveret."""
+    """A broker in a separate thread: a context manager. For arguments and attributes see Leveret."""
 
     def __init__(self, data_dir: Path | str | None = None, options: Mapping[str, object] | None = None) -> None:
         self._broker = Leveret(data_dir, options)
@@ -128,7 +128,7 @@ class LeveretThread:
             TimeoutError: It did not start within 30 s.
         """
         self._thread.start()
-        # A program may end without stopping it, and would leave its data behind.
+        # Removes the temporary data directory if the program ends without calling stop().
         atexit.register(self.stop)
         if not self._started.wait(_DEADLINE):
             raise TimeoutError(f"the broker did not start within {_DEADLINE:.0f} s")
@@ -138,7 +138,7 @@ class LeveretThread:
             raise StartError("the broker did not start")
 
     def stop(self) -> None:
-        """Stop it, and wait until it has stopped; fine if it does not run."""
+        """Stop the broker, and wait until it has stopped. Does nothing if it is not running."""
         atexit.unregister(self.stop)
         if self._thread.ident is None:
             return
@@ -180,8 +180,8 @@ def _settings(data_dir: Path | str | None, options: Mapping[str, object]) -> Set
         "management_port": 0,
         "prometheus_port": 0,
         "data_dir": str(directory),
-        # What a test wrote need not survive the power.
+        # Data of tests need not survive a power failure.
         "storage.sync": "off",
     }
-    given = [RawSetting(name, value, "an option of the embedded broker") for name, value in {**own, **options}.items()]
-    return load(None, {}, given)
+    raw = [RawSetting(name, value, "an option of the embedded broker") for name, value in {**own, **options}.items()]
+    return load(None, {}, raw)

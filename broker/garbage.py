@@ -6,52 +6,52 @@ import gc
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-#: New objects between two runs of the collector, which looks at nothing else: some milliseconds.
-_NEW_OBJECTS: Final = 20_000
+#: New objects between two young collections. A collection of this many takes some milliseconds.
+_YOUNG_OBJECTS: Final = 20_000
 #: A full collection every N young collections.
-_RUNS: Final = 1_000
+_YOUNG_COLLECTIONS: Final = 1_000
 
 
 class GarbageCollection:
     """Freezes long-lived objects so that each is scanned once.
 
-    Connections, channels, queues and messages that end leave no cycles, so that there is next to nothing to collect;
-    but a run that walks ten thousand queues, or a million messages that wait, takes a good part of a second.
+    Closed connections, deleted queues and removed messages leave no reference cycles, so there is little to collect.
+    A collection that scans ten thousand queues or a million messages takes a good part of a second.
 
     Args:
-        call_soon: Calls something once the current work is done.
+        call_soon: Schedules a function on the event loop.
     """
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
-        self._runs = 0
+        self._collections = 0
 
     def start(self) -> None:
-        """Take charge of the process's collector."""
+        """Freeze all current objects, and configure the collector of the process."""
         gc.collect()
         gc.freeze()
-        gc.set_threshold(_NEW_OBJECTS, _RUNS, _RUNS)
-        gc.callbacks.append(self._note)
+        gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, _YOUNG_COLLECTIONS)
+        gc.callbacks.append(self._after_collection)
 
     def stop(self) -> None:
-        """Leave it alone."""
-        gc.callbacks.remove(self._note)
+        """Stop to freeze objects."""
+        gc.callbacks.remove(self._after_collection)
 
-    def _note(self, phase: str, info: Mapping[str, Any]) -> None:
+    def _after_collection(self, phase: str, info: Mapping[str, Any]) -> None:
         if phase != "stop":
             return
-        # What has been looked at is not looked at again.
+        # Objects that have survived are not scanned again.
         gc.freeze()
-        self._runs += 1
-        if self._runs == _RUNS:
-            self._runs = 0
-            self._call_soon(collect_everything)
+        self._collections += 1
+        if self._collections == _YOUNG_COLLECTIONS:
+            self._collections = 0
+            self._call_soon(collect_all)
 
 
-def collect_everything() -> None:
-    """Find all garbage there is, also among what is not looked at again."""
-    had_been_looked_at = gc.get_freeze_count() > 0
+def collect_all() -> None:
+    """Run a full collection, including frozen objects."""
+    had_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     gc.collect()
-    if had_been_looked_at:
+    if had_frozen:
         gc.freeze()

@@ -1,4 +1,4 @@
-"""The broker as a process: its limits, its signals, its one line on stdout."""
+"""Runs the broker as a process: file limit, signals, and the ready line on stdout."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ log = logging.getLogger("leveret")
 
 
 async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> None:
-    """Run a broker until a signal stops it; a second signal stops it at once, SIGHUP has it read its configuration.
+    """Run a broker until a signal stops it; a second signal stops it at once, SIGHUP reloads the configuration.
 
-    Until it serves, signals are left as they are.
+    The signal handlers are installed once the broker has started.
 
     Args:
-        settings: Its configuration.
+        settings: Configuration of the broker.
         read_settings: Reads the configuration again.
     Raises:
         StartError: It cannot start.
     """
-    _prepare()
+    _raise_file_limit()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     GarbageCollection(loop.call_soon).start()
@@ -43,19 +43,19 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, number, stopping)
     loop.add_signal_handler(signal.SIGHUP, partial(_reload, app, read_settings))
-    _announce(app.ready_line())
+    _print_ready_line(app.ready_line())
     await stopping.wait()
     await app.stop()
     log.info("stopped")
 
 
-def _announce(line: str) -> None:
+def _print_ready_line(line: str) -> None:
     try:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except OSError as error:
-        # Nobody reads it: no reason not to serve, nor for Python to fail with it again at the end.
-        log.warning("cannot print that it is ready: %s", error.strerror)
+        # The broker runs without stdout too; with /dev/null Python does not fail again when it flushes stdout at exit.
+        log.warning("cannot print the ready line: %s", error.strerror)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -63,25 +63,25 @@ def _reload(app: App, read_settings: Callable[[], Settings]) -> None:
     try:
         settings = read_settings()
     except ConfigError as error:
-        log.error("the configuration stays as it was: %s", error)
+        log.error("the configuration is not reloaded: %s", error)
     else:
         app.reload(settings)
-        # The user has asked for it, so it is logged at any level.
+        # A warning, so that it is logged at the usual levels: the user has asked for the reload.
         log.warning("configuration reloaded")
 
 
 def _stop(number: int, stopping: asyncio.Event) -> None:
     if stopping.is_set():
         log.warning("second signal: stopping at once")
-        # Nothing is left to be tidied in a hurry; the status is that of a process killed by the signal.
+        # No cleanup is needed; the exit status is that of a process killed by the signal.
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     log.info("received %s, stopping", signal.Signals(number).name)
     stopping.set()
 
 
-def _prepare() -> None:
-    """Allow as many open files as the system lets us."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""The program ``leveret``, once all is imported: the broker, or a check or description of its configuration."""
+"""The program ``leveret``: runs the broker, or checks or describes its configuration."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def run(argv: list[str]) -> None:
     """Run the broker, or check or describe its configuration.
 
     Args:
-        argv: The command line, without the program's name.
+        argv: Command line without the program's name.
 
     Raises:
         SystemExit: 0 after a clean stop, 1 if it cannot start, 2 for bad usage.
     """
     if argv[:1] == [CHECK_CONFIG] or argv == [CONFIG_REFERENCE]:
-        sys.exit(_tell(argv))
+        sys.exit(_run_command(argv))
     settings = parse_or_exit(argv, os.environ)
     logs.configure(settings.log_level)
     try:
@@ -36,8 +36,8 @@ def run(argv: list[str]) -> None:
         sys.exit(1)
 
 
-def _tell(argv: list[str]) -> int:
-    """Run one of the commands that start nothing; return the exit status."""
+def _run_command(argv: list[str]) -> int:
+    """Run one of the commands that do not start the broker; return the exit status."""
     try:
         if argv == [CONFIG_REFERENCE]:
             sys.stdout.write(page())
@@ -46,10 +46,10 @@ def _tell(argv: list[str]) -> int:
             status = check_config(argv[1:], os.environ, sys.stdout, sys.stderr)
         sys.stdout.flush()
     except OSError as error:
-        # Python must not fail with it again at the end.
+        # With /dev/null Python does not fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            # The reader (`head`, say) has what it wants.
+            # The reader, for example `head`, has stopped reading.
             return 0
         sys.stderr.write(f"leveret: {error.strerror}\n")
         return 1

@@ -1,6 +1,7 @@
-"""Fixtures of pytest for programs that talk to a broker; they are there wherever Leveret is installed.
+"""pytest fixtures with a broker, available wherever Leveret is installed.
 
-One broker serves a whole run. A test that needs one of its own uses ``leveret.Leveret`` or ``leveret.LeveretThread``.
+All tests of a run share one broker. A test that needs a separate one uses ``leveret.Leveret`` or
+``leveret.LeveretThread``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def leveret() -> Iterator[LeveretThread]:
-    """A broker on free ports of this machine, with temporary data: has ``url`` and ``http_url``."""
-    # Imported when it is wanted, as pytest loads this module in every run.
+    """A broker on free loopback ports with a temporary data directory; see its ``url`` and ``http_url``."""
+    # Imported on first use, as pytest loads this module in every run.
     from leveret.broker.embedded import LeveretThread
 
     with LeveretThread() as broker:

@@ -16,46 +16,46 @@ from leveret.broker.config.options import SslOptions
 _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-#: Takes what OpenSSL wants to tell the client whose handshake fails in this context.
+#: Collects the TLS alerts of a failed handshake in the current context; None to drop them.
 ALERTS: Final[ContextVar[list[bytes] | None]] = ContextVar("ALERTS", default=None)
 
 
 class TlsError(Exception):
-    """TLS cannot be had; the text says why and what to do, in one line."""
+    """TLS cannot be set up; the text says in one line why, and what to do."""
 
 
 class Tls:
-    """What listening sockets encrypt with.
+    """Reloadable TLS configuration of the listening sockets.
 
     Args:
-        options: Certificate, key, and what is asked of clients.
+        options: Certificate, key, and requirements for clients.
     Raises:
         TlsError: They cannot be used.
 
     Attributes:
-        context: For the next connection.
+        context: SSL context for new connections.
     """
 
     def __init__(self, options: SslOptions) -> None:
         self.context = _make_context(options)
 
     def reload(self, options: SslOptions) -> None:
-        """Use what the files hold now for new connections; those that are open stay as they are.
+        """Read the files again, for new connections; existing connections are not affected.
 
         Raises:
-            TlsError: They cannot be used; nothing has changed.
+            TlsError: They cannot be used; the previous configuration stays in use.
         """
         self.context = _make_context(options)
 
 
 class _Connection(ssl.SSLObject):
-    """Keeps what a failed handshake leaves to be sent: loops throw it away, and the client would not learn why."""
+    """SSL connection that keeps the alert of a failed handshake: event loops drop it, and the client gets no reason."""
 
     outgoing: ssl.MemoryBIO
     alerts: list[bytes] | None
 
     def do_handshake(self) -> None:
-        """Go on with the handshake."""
+        """Continue the handshake."""
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -67,7 +67,7 @@ class _Connection(ssl.SSLObject):
 
 
 class _Context(ssl.SSLContext):
-    """Makes such connections."""
+    """SSL context that creates such connections."""
 
     sslobject_class = _Connection
 
@@ -79,27 +79,27 @@ class _Context(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Make a connection out of two buffers."""
+        """Create a connection on two buffers."""
         made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         assert isinstance(made, _Connection)
         made.outgoing, made.alerts = outgoing, ALERTS.get()
         return made
 
 
-def problems_of(options: SslOptions) -> Iterator[tuple[str, str]]:
-    """All that is wrong with the options and the files that they name.
+def find_problems(options: SslOptions) -> Iterator[tuple[str, str]]:
+    """Yield all errors of the options and of the files that they name.
 
     Yields:
-        The option's dotted name, and what is wrong, which begins with that name.
+        Dotted name of the option, and the error text, which begins with that name.
     """
     context = _Context(ssl.PROTOCOL_TLS_SERVER)
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for step in _STEPS:
         try:
             step(context, options)
         except TlsError as error:
-            found.setdefault(str(error).partition(":")[0], str(error))
-    yield from found.items()
+            problems.setdefault(str(error).partition(":")[0], str(error))
+    yield from problems.items()
 
 
 def _make_context(options: SslOptions) -> ssl.SSLContext:
@@ -121,25 +121,25 @@ def _set_ciphers(context: ssl.SSLContext, options: SslOptions) -> None:
         if options.ciphers:
             context.set_ciphers(":".join(options.ciphers))
     except ssl.SSLError as error:
-        raise TlsError(f"ssl_options.ciphers: OpenSSL has none of {', '.join(options.ciphers)}") from error
+        raise TlsError(f"ssl_options.ciphers: OpenSSL supports none of {', '.join(options.ciphers)}") from error
 
 
 def _check_certificate(context: ssl.SSLContext, options: SslOptions) -> None:
-    _check_given("certfile", options.certfile)
+    _require_file("certfile", options.certfile)
 
 
 def _check_key(context: ssl.SSLContext, options: SslOptions) -> None:
-    _check_given("keyfile", options.keyfile)
+    _require_file("keyfile", options.keyfile)
 
 
 def _set_certificate(context: ssl.SSLContext, options: SslOptions) -> None:
-    certificate, key = _check_given("certfile", options.certfile), _check_given("keyfile", options.keyfile)
-    # Without a function OpenSSL would ask for the password on the terminal.
+    certificate, key = _require_file("certfile", options.certfile), _require_file("keyfile", options.keyfile)
+    # Without a callback OpenSSL would ask for the password on the terminal.
     password = options.password or ""
     try:
         context.load_cert_chain(certificate, key, lambda: password)
     except ssl.SSLError as error:
-        raise TlsError(_explain(certificate, key, error)) from error
+        raise TlsError(_describe_key_error(certificate, key, error)) from error
 
 
 def _set_authorities(context: ssl.SSLContext, options: SslOptions) -> None:
@@ -150,10 +150,10 @@ def _set_authorities(context: ssl.SSLContext, options: SslOptions) -> None:
 def _set_verification(context: ssl.SSLContext, options: SslOptions) -> None:
     if options.verify == "verify_peer":
         if options.cacertfile is None:
-            raise TlsError("ssl_options.verify: verify_peer needs ssl_options.cacertfile")
+            raise TlsError("ssl_options.verify: verify_peer requires ssl_options.cacertfile")
         context.verify_mode = ssl.CERT_REQUIRED if options.fail_if_no_peer_cert else ssl.CERT_OPTIONAL
     elif options.fail_if_no_peer_cert:
-        raise TlsError("ssl_options.fail_if_no_peer_cert: it needs ssl_options.verify: verify_peer")
+        raise TlsError("ssl_options.fail_if_no_peer_cert: requires ssl_options.verify: verify_peer")
 
 
 _STEPS: Final = (
@@ -167,7 +167,7 @@ _STEPS: Final = (
 )
 
 
-def _explain(certificate: Path, key: Path, error: ssl.SSLError) -> str:
+def _describe_key_error(certificate: Path, key: Path, error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
         return f"ssl_options.keyfile: {key} is not the key of the certificate in {certificate}"
     try:
@@ -185,9 +185,9 @@ def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
         raise TlsError(f"ssl_options.cacertfile: {path} holds no certificate in PEM form") from error
 
 
-def _check_given(name: str, path: Path | None) -> Path:
+def _require_file(name: str, path: Path | None) -> Path:
     if path is None:
-        raise TlsError(f"ssl_options.{name}: TLS needs ssl_options.certfile and ssl_options.keyfile")
+        raise TlsError(f"ssl_options.{name}: TLS requires ssl_options.certfile and ssl_options.keyfile")
     _check_readable(name, path)
     return path
 

@@ -1,8 +1,8 @@
 #!/opt/leveret/bin/python3 -E
-"""Tells whether the broker in this container answers.
+"""Health check of the container: checks whether the broker answers.
 
-It is greeted as a client would, and has to send connection.start; where it takes AMQP over TLS only, its HTTP API has
-to answer.
+The check sends the AMQP protocol header and expects connection.start. If the broker accepts AMQP over TLS only, the
+check sends an HTTP request instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from leveret.broker.config.running import amqp_address, management_address, runn
 _AMQP: Final = b"AMQP\x00\x00\x09\x01"
 #: A method frame on channel 0.
 _AMQP_ANSWER: Final = b"\x01\x00\x00"
-#: PROXY protocol 2, command LOCAL: the proxy asks for itself.
+#: PROXY protocol 2, command LOCAL: the connection is the proxy's own.
 _PROXY_LOCAL: Final = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
 _HTTP: Final = b"HEAD / HTTP/1.0\r\n\r\n"
 _HTTP_ANSWER: Final = b"HTTP/1."
@@ -26,30 +26,30 @@ _SECONDS: Final = 4.0
 
 
 class UnhealthyError(Exception):
-    """The broker does not answer as it should; the text says what it does instead."""
+    """The broker gives no answer or a wrong one; the text says which."""
 
 
 def check(settings: Settings) -> None:
-    """Ask a broker something.
+    """Check a broker.
 
     Args:
-        settings: Its configuration.
+        settings: Configuration of the broker.
 
     Raises:
-        UnhealthyError: It does not answer, or not as a broker.
+        UnhealthyError: It does not answer, or gives a wrong answer.
     """
     amqp = amqp_address(settings)
     if amqp is None:
-        _ask(management_address(settings), _HTTP, _HTTP_ANSWER)
+        _request(management_address(settings), _HTTP, _HTTP_ANSWER)
     else:
-        _ask(amqp, (_PROXY_LOCAL if settings.proxy_protocol else b"") + _AMQP, _AMQP_ANSWER)
+        _request(amqp, (_PROXY_LOCAL if settings.proxy_protocol else b"") + _AMQP, _AMQP_ANSWER)
 
 
-def _ask(address: tuple[str, int], question: bytes, expected: bytes) -> None:
+def _request(address: tuple[str, int], request: bytes, expected: bytes) -> None:
     where = f"{address[0]} port {address[1]}"
     try:
         with socket.create_connection(address, timeout=_SECONDS) as connection:
-            connection.sendall(question)
+            connection.sendall(request)
             answer = connection.recv(len(expected), socket.MSG_WAITALL)
     except OSError as error:
         raise UnhealthyError(f"{where} does not answer: {error}") from error

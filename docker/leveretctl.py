@@ -1,7 +1,7 @@
 #!/opt/leveret/bin/python3 -E
-"""leveretctl as the image has it: `docker exec NAME leveretctl …` finds the broker of its container by itself.
+"""leveretctl for the image: `docker exec NAME leveretctl …` connects to the broker of the container.
 
-Without LEVERET_URL and --url it logs in as the default user, with the port and the password that the broker was given.
+Without LEVERET_URL and --url it logs in as the default user, with port and password from the broker's configuration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leveret.broker.management.cli.program import main as leveretctl
 
 
 def url_of(settings: Settings) -> str:
-    """Return the URL at which the default user manages a broker with these settings."""
+    """Return the URL of the HTTP API with the default user's credentials, for a broker with these settings."""
     host, port = management_address(settings)
     host = f"[{host}]" if ":" in host else host
     user, password = quote(settings.default_user, safe=""), quote(settings.default_pass, safe="")
@@ -28,13 +28,13 @@ def main() -> None:
     """Run leveretctl.
 
     Raises:
-        SystemExit: With the command's status.
+        SystemExit: With the exit status of the command.
     """
     if not os.environ.get(URL_VARIABLE):
         try:
             settings = running_settings()
         except ConfigError:
-            # leveretctl says that it cannot log in, if it comes to that.
+            # leveretctl reports the failed login, if the command needs one.
             settings = None
         if settings is not None:
             os.environ[URL_VARIABLE] = url_of(settings)

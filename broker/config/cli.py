@@ -1,4 +1,4 @@
-"""The broker's command line, built from the option declarations."""
+"""Command line of the broker, built from the option declarations."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
 
 
 CHECK_CONFIG: Final = "check-config"
-"""The command that checks a configuration; the broker's options follow."""
+"""Command that checks a configuration; the broker's options follow."""
 CONFIG_REFERENCE: Final = "config-reference"
-"""The command that describes all options."""
+"""Command that prints the reference of all options."""
 COMMANDS: Final = (CHECK_CONFIG, CONFIG_REFERENCE)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """Make the settings out of the command line, the environment and the file that they name.
+    """Build the settings from command line, environment and configuration file.
 
     Args:
-        argv: The arguments, without the program's name.
-        environ: The environment.
+        argv: Arguments without the program's name.
+        environ: Environment variables.
 
     Returns:
         The settings.
 
     Raises:
-        UsageError: The command line cannot be used.
-        ConfigError: The environment or the file cannot be used.
+        UsageError: The command line is invalid.
+        ConfigError: The environment or the file is invalid.
         SystemExit: 0, after `--help` or `--version`.
     """
-    loaded = gather(argv, environ)
+    loaded = read_configuration(argv, environ)
     if loaded.problems:
         raise loaded.problems[0]
     return loaded.settings()
 
 
-def gather(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
-    """Read the command line, the environment and the file that they name, and find all that is wrong with them.
+def read_configuration(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
+    """Read command line, environment and configuration file, and collect all errors.
 
     Args:
-        argv: The arguments, without the program's name.
-        environ: The environment.
+        argv: Arguments without the program's name.
+        environ: Environment variables.
 
     Returns:
-        What was given, and what is wrong.
+        Option values and errors.
 
     Raises:
-        UsageError: The command line cannot be taken apart.
+        UsageError: The command line cannot be parsed.
         SystemExit: 0, after `--help` or `--version`.
     """
     parser = _parser()
@@ -66,17 +66,17 @@ def gather(argv: Sequence[str], environ: Mapping[str, str]) -> LoadResult:
     file = arguments.config or environ.get(CONFIG_FILE_VARIABLE)
     loaded = read(Path(file) if file else None, environ, arguments.given)
     unknown = [UsageError(f"unknown argument {each!r}{_advice(parser, each)}") for each in surplus]
-    # As ever, the command line comes first: what is wrong with it may have made the rest wrong.
+    # Errors of the command line come first, as they may have caused the other errors.
     loaded.problems[:0] = unknown
     return loaded
 
 
 def parse_or_exit(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """Do as `parse` does, but end the program with one line on stderr where it raises.
+    """Build the settings as parse() does, but exit with one line on stderr if it raises.
 
     Args:
-        argv: The arguments, without the program's name.
-        environ: The environment.
+        argv: Arguments without the program's name.
+        environ: Environment variables.
 
     Returns:
         The settings.
@@ -96,8 +96,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see leveret --help")
 
 
-class _Give(argparse.Action):
-    """Adds a flag's value to those given; all flags share one list, so that the last one wins."""
+class _AppendSetting(argparse.Action):
+    """Appends the value of a flag to the list of settings. All flags share the list, so that the last one counts."""
 
     def __call__(
         self,
@@ -119,27 +119,27 @@ def _parser() -> _Parser:
         prog="leveret",
         description="An AMQP 0-9-1 broker.",
         epilog="Every option can also be set in the file and by the environment, as LEVERET_PORT=5672. `leveret"
-        " check-config` with the same options tells all that is wrong with them and starts nothing, with --print what"
-        " is in force; `leveret config-reference` describes all options.",
+        " check-config` with the same options reports all errors without starting the broker; --print prints the"
+        " effective configuration. `leveret config-reference` describes all options.",
         allow_abbrev=False,
     )
     parser.set_defaults(given=[])
     for option in OPTIONS.values():
         if option.flag:
-            text = f"{option.help} Default: {_shown(option.default)}.".replace("%", "%%")
+            text = f"{option.help} Default: {_format_default(option.default)}.".replace("%", "%%")
             parser.add_argument(
-                option.flag, action=_Give, const=option.name, metavar=option.metavar, help=text, dest="given"
+                option.flag, action=_AppendSetting, const=option.name, metavar=option.metavar, help=text, dest="given"
             )
     parser.add_argument("--config", metavar="FILE", help=f"YAML file of options. Default: ${CONFIG_FILE_VARIABLE}.")
     parser.add_argument(
-        "--set", action=_Give, metavar="key=value", help="Set any option; may be repeated.", dest="given"
+        "--set", action=_AppendSetting, metavar="key=value", help="Set any option; may be repeated.", dest="given"
     )
     parser.add_argument("--version", action="version", version=f"leveret {VERSION}")
     return parser
 
 
-def _shown(default: object) -> str:
-    """A default value as it would be written."""
+def _format_default(default: object) -> str:
+    """Return a default value as it is written on the command line."""
     if default is None:
         return "none"
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
@@ -151,7 +151,7 @@ def _advice(parser: argparse.ArgumentParser, argument: str) -> str:
     if not argument.startswith("-"):
         near = difflib.get_close_matches(argument, COMMANDS, n=1)
         return f"; did you mean {near[0]}?" if near else "; see leveret --help"
-    # With the dashes, everything would resemble everything.
+    # Without the dashes, which would make all flags similar.
     flags = [flag.lstrip("-") for flag in parser._option_string_actions if flag.startswith("--")]
     near = difflib.get_close_matches(argument.partition("=")[0].lstrip("-"), flags, n=1)
     return f"; did you mean --{near[0]}?" if near else "; see leveret --help"

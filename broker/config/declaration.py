@@ -1,4 +1,4 @@
-"""How options are declared: as the fields of frozen dataclasses, each with all that is known about it."""
+"""Declarations of options: fields of frozen dataclasses with type, default, help and flags."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _ENVIRONMENT_PREFIX: Final = "LEVERET_"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option.
+    """An option.
 
     Attributes:
-        name: Dotted, as in the file and after `--set`; empty until its dataclass is known.
-        kind: Its type and range.
-        default: Its value when it is not given.
-        help: What it does, one sentence.
-        flag: Its own command-line flag; empty where there is only `--set`.
-        metavar: How the flag's value is called in the help text.
-        secret: Whether its value stays out of messages.
-        reloadable: Whether SIGHUP puts another value in force.
+        name: Dotted name as in the file and after `--set`; empty until its dataclass is known.
+        kind: Type and range.
+        default: Value of an option that is not set.
+        help: Description in one sentence.
+        flag: Command-line flag; empty if there is only `--set`.
+        metavar: Name of the flag's value in the help text.
+        secret: Whether error texts and printed configurations hide its value.
+        reloadable: Whether SIGHUP applies a new value.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Option:
 
     @property
     def environment(self) -> str:
-        """The environment variable that sets it."""
+        """Name of the environment variable that sets the option."""
         return _ENVIRONMENT_PREFIX + self.name.replace(".", "_").upper()
 
 
@@ -59,36 +59,36 @@ def option(
     secret: bool = False,
     reloadable: bool = False,
 ) -> T:
-    """Declare one option as a field of a dataclass; its name is the field's.
+    """Declare an option as a field of a dataclass; the field's name is the option's.
 
     Args:
-        kind: Its type and range.
-        default: Its value when it is not given.
-        help: What it does, one sentence.
-        flag: Its own command-line flag; empty for none.
-        metavar: How the flag's value is called in the help text.
-        secret: Whether its value stays out of messages.
-        reloadable: Whether SIGHUP puts another value in force.
+        kind: Type and range.
+        default: Value of an option that is not set.
+        help: Description in one sentence.
+        flag: Command-line flag; empty for none.
+        metavar: Name of the flag's value in the help text.
+        secret: Whether error texts and printed configurations hide its value.
+        reloadable: Whether SIGHUP applies a new value.
 
     Returns:
-        The dataclass field, which type checkers take for its default.
+        The dataclass field, typed as its default.
     """
     declared = Option("", kind, default, help, flag, metavar, secret, reloadable)
     if isinstance(default, Mapping):
-        # dataclasses refuse a default that can be changed; each Settings gets its own.
+        # dataclasses refuse a mutable default; each Settings gets a copy.
         factory = partial(copy.copy, default)
         return cast("T", dataclasses.field(default_factory=factory, metadata={_OPTION: declared}))
     return dataclasses.field(default=default, metadata={_OPTION: declared})
 
 
 def group(settings: type[T]) -> T:
-    """Declare a group of options; the field's name and a dot come before the names of its own.
+    """Declare a group of options. The field's name and a dot are the prefix of their names.
 
     Args:
-        settings: The dataclass of the group.
+        settings: Dataclass of the group.
 
     Returns:
-        The dataclass field, which type checkers take for its default.
+        The dataclass field, typed as its default.
     """
     return dataclasses.field(default_factory=settings, metadata={_GROUP: settings})
 
@@ -98,7 +98,7 @@ def declared(settings: type[Any], prefix: str = "") -> dict[str, Option]:
 
     Args:
         settings: The dataclass.
-        prefix: What comes before their names, with its dot.
+        prefix: Prefix of their names, with its dot.
 
     Returns:
         The options by dotted name, in the order of their declaration.
@@ -114,12 +114,12 @@ def declared(settings: type[Any], prefix: str = "") -> dict[str, Option]:
 
 
 def build(settings: type[T], values: Mapping[str, object], prefix: str = "") -> T:
-    """Make the settings out of option values.
+    """Build the settings from option values.
 
     Args:
         settings: The dataclass.
         values: Values by dotted name; a missing one is the default.
-        prefix: What comes before their names, with its dot.
+        prefix: Prefix of their names, with its dot.
 
     Returns:
         The settings.
@@ -134,21 +134,21 @@ def build(settings: type[T], values: Mapping[str, object], prefix: str = "") -> 
     return settings(**arguments)
 
 
-def values(settings: object, prefix: str = "") -> dict[str, object]:
-    """Take settings apart again.
+def option_values(settings: object, prefix: str = "") -> dict[str, object]:
+    """Return the values of all options.
 
     Args:
-        settings: What build() made.
-        prefix: What comes before the names, with its dot.
+        settings: Settings from build().
+        prefix: Prefix of the names, with its dot.
 
     Returns:
-        All values by dotted name, in the order of declaration.
+        Values by dotted name, in the order of declaration.
     """
     found: dict[str, object] = {}
     for field in dataclasses.fields(cast("Any", settings)):
         value = getattr(settings, field.name)
         if _GROUP in field.metadata:
-            found.update(values(value, f"{prefix}{field.name}."))
+            found.update(option_values(value, f"{prefix}{field.name}."))
         else:
             found[prefix + field.name] = value
     return found

@@ -1,4 +1,4 @@
-"""The configuration that is in force, as a file that would give it again."""
+"""Prints the effective configuration as a YAML file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from leveret.broker.config.declaration import values
+from leveret.broker.config.declaration import option_values
 from leveret.broker.config.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -17,29 +17,29 @@ _SECRET: Final = "********"
 
 
 def render(settings: Settings, origins: Mapping[str, str]) -> str:
-    """Write every option in a line of YAML, and where its value comes from.
+    """Format every option as a line of YAML with the origin of its value.
 
     Args:
         settings: The configuration.
-        origins: Where values stood that were given, by dotted name.
+        origins: Origin of each value that is set, by dotted name.
 
     Returns:
-        The lines. Secrets that were given are not in them.
+        The lines. Secrets that are set are masked.
     """
-    found = values(settings)
-    return "".join(_line(name, found[name], origins.get(name)) for name in OPTIONS)
+    effective = option_values(settings)
+    return "".join(_line(name, effective[name], origins.get(name)) for name in OPTIONS)
 
 
 def _line(name: str, value: object, origin: str | None) -> str:
     if OPTIONS[name].secret and value and origin is not None:
-        # Of the same kind, so that it can be read again.
+        # A value of the same type, so that the output can be read as a configuration.
         value = {_SECRET: _SECRET} if isinstance(value, Mapping) else _SECRET
     written = json.dumps(_plain(value))
     return f"{name}: {written}  # {origin or 'default'}\n"
 
 
 def _plain(value: object) -> object:
-    """A value as JSON can say it, which is YAML too."""
+    """Convert a value for JSON, which is valid YAML."""
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     if isinstance(value, Mapping):

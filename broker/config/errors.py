@@ -1,6 +1,6 @@
-"""What can be wrong with the configuration.
+"""Errors of the configuration.
 
-ConfigError           a file, an environment variable or what it points to
+ConfigError           a file or an environment variable
 ├── UsageError        the command line
 └── DefinitionsError  a definitions document
 """
@@ -11,27 +11,27 @@ from typing import Any, ClassVar
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the text says in one line where, what and what would be right.
+    """The configuration is invalid; the text says in one line where, why, and what is valid.
 
     Attributes:
-        exit_status: What the program exits with.
+        exit_status: Exit status of the program.
     """
 
     exit_status: ClassVar[int] = 1
 
 
 class UsageError(ConfigError):
-    """The command line cannot be used."""
+    """The command line is invalid."""
 
     exit_status: ClassVar[int] = 2
 
 
 class DefinitionsError(ConfigError):
-    """A definitions document cannot be loaded; the text names section and entry, and what would be right.
+    """A definitions document cannot be loaded; the text names section and entry, and what is valid.
 
     Args:
-        text: That text.
-        reason: What RabbitMQ's HTTP API answers instead, as JSON; by default the text.
+        text: The error text.
+        reason: The reason in RabbitMQ's HTTP API, as JSON; None for the text.
     """
 
     def __init__(self, text: str, reason: Any = None) -> None:

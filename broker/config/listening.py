@@ -1,4 +1,4 @@
-"""Which addresses and ports the configuration asks to listen on."""
+"""Listeners that the configuration asks for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """One socket to listen on.
+class PlannedListener:
+    """A listener that the configuration asks for.
 
     Attributes:
-        name: What is served there: amqp, amqps, management, management-tls or prometheus.
-        endpoint: Where.
-        option: What to change if it cannot be had, as on the command line.
-        encrypted: Whether it speaks TLS.
+        name: Name of the service: amqp, amqps, management, management-tls or prometheus.
+        endpoint: Address and port to listen on.
+        option: Option to change if the endpoint cannot be used, as on the command line.
+        encrypted: Whether it uses TLS.
     """
 
     name: str
@@ -29,18 +29,25 @@ class Planned:
     encrypted: bool
 
 
-def planned(settings: Settings) -> list[Planned]:
-    """All sockets to listen on, in the order in which they are opened.
+def planned_listeners(settings: Settings) -> list[PlannedListener]:
+    """Return all listeners in the order in which they are opened.
 
     Args:
         settings: The configuration.
     """
     tcp, tls = settings.listeners.tcp, settings.listeners.ssl
     return [
-        *_planned(settings, "amqp", settings.port, "--host or --port", given=tcp, by="listeners.tcp"),
+        *_planned(settings, "amqp", settings.port, "--host or --port", endpoints=tcp, endpoints_option="listeners.tcp"),
         *_planned(settings, "management", settings.management_port, "--host or --management-port"),
         *_planned(settings, "prometheus", settings.prometheus_port, "--host or --prometheus-port"),
-        *_planned(settings, "amqps", settings.amqps_port, "--host or --amqps-port", given=tls, by="listeners.ssl"),
+        *_planned(
+            settings,
+            "amqps",
+            settings.amqps_port,
+            "--host or --amqps-port",
+            endpoints=tls,
+            endpoints_option="listeners.ssl",
+        ),
         *_planned(settings, "management-tls", settings.management_tls_port, "--host or --management-tls-port"),
     ]
 
@@ -50,15 +57,15 @@ def _planned(
     name: str,
     port: int | None,
     option: str,
-    given: Iterable[Endpoint] | None = None,
-    by: str = "",
-) -> Iterator[Planned]:
-    """The sockets of one name: those that are given, or one port on all addresses."""
-    if given is not None:
-        endpoints, option = [*given], by
+    endpoints: Iterable[Endpoint] | None = None,
+    endpoints_option: str = "",
+) -> Iterator[PlannedListener]:
+    """Return the listeners of one name: the configured endpoints, or one port on all addresses of `host`."""
+    if endpoints is not None:
+        option = endpoints_option
     else:
         endpoints = [] if port is None else [Endpoint("", port)]
     encrypted = name in ("amqps", "management-tls")
     for endpoint in endpoints:
         for host in [endpoint.host] if endpoint.host else settings.host:
-            yield Planned(name, Endpoint(host, endpoint.port), option, encrypted)
+            yield PlannedListener(name, Endpoint(host, endpoint.port), option, encrypted)

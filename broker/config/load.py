@@ -1,4 +1,4 @@
-"""Settings out of what was given: command line before environment before file before default."""
+"""Loads the settings: the command line overrides the environment, which overrides the file."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIG_FILE_VARIABLE: Final = "LEVERET_CONFIG_FILE"
-"""The environment variable that names the file when `--config` does not."""
+"""Environment variable with the path of the configuration file, used without `--config`."""
 
 _BY_VARIABLE: Final = {option.environment: option for option in OPTIONS.values()}
 _PREFIX: Final = "LEVERET_"
-# Kubernetes gives each container variables about every service: one named "leveret" makes
-# LEVERET_PORT=tcp://10.0.0.1:5672, which is not for us.
+# Kubernetes sets variables for every service in each container. A service named "leveret" results in
+# LEVERET_PORT=tcp://10.0.0.1:5672, which is not an option.
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://")
 _NEAR_MISS: Final = 0.85
 
 
 @dataclass(slots=True)
 class LoadResult:
-    """What was given, and what is wrong with it.
+    """Option values and errors of a configuration.
 
     Attributes:
-        values: Values by the dotted names of their options; what is missing has its default.
-        origins: Where each stood, in words.
-        problems: All that is wrong, in the order of file, environment, command line.
+        values: Values by dotted name; missing options have their defaults.
+        origins: Origin of each value for error texts, by dotted name.
+        problems: All errors, in the order of file, environment, command line.
     """
 
     values: dict[str, object] = field(default_factory=dict)
@@ -43,23 +43,23 @@ class LoadResult:
     problems: list[ConfigError] = field(default_factory=list)
 
     def settings(self) -> Settings:
-        """The settings that the values make."""
+        """Build the settings from the values."""
         return build(Settings, self.values)
 
 
 def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawSetting] = ()) -> Settings:
-    """Make the settings.
+    """Load the settings.
 
     Args:
-        file: A YAML file, options nested or with dotted names; none for no file.
-        environ: The environment; an empty variable counts as not set.
-        arguments: What the command line gave; a later one replaces an earlier one.
+        file: YAML file with nested or dotted names; None for no file.
+        environ: Environment variables; an empty variable counts as not set.
+        arguments: Settings of the command line; a later one replaces an earlier one.
 
     Returns:
         The settings.
 
     Raises:
-        ConfigError: Something given is unknown or not allowed, or the file cannot be read.
+        ConfigError: A name is unknown, a value is not allowed, or the file cannot be read.
     """
     loaded = read(file, environ, arguments)
     if loaded.problems:
@@ -68,37 +68,37 @@ def load(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawS
 
 
 def read(file: Path | None, environ: Mapping[str, str], arguments: Iterable[RawSetting] = ()) -> LoadResult:
-    """Read everything that is given, also what stands behind something wrong; for the arguments see load()."""
+    """Read all settings, and collect all errors instead of raising the first; for the arguments see load()."""
     loaded = LoadResult()
     sources = chain(() if file is None else _read_file(file), read_environment(environ), arguments)
-    for given in sources:
+    for raw in sources:
         try:
-            if isinstance(given, ConfigError):
-                raise given
-            name, value = _checked(given)
+            if isinstance(raw, ConfigError):
+                raise raw
+            name, value = _validate(raw)
         except ConfigError as problem:
             loaded.problems.append(problem)
         else:
-            loaded.values[name], loaded.origins[name] = value, given.origin
+            loaded.values[name], loaded.origins[name] = value, raw.origin
     return loaded
 
 
 def _read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
-    # Takes a tenth of the time in which a broker inside a test suite starts, which reads no file.
+    # Imported on first use: importing yaml takes a tenth of the start time of an embedded broker, which reads no file.
     from leveret.broker.config.yaml_file import read_file
 
     return read_file(file)
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[RawSetting | ConfigError]:
-    """Take the values out of the environment.
+    """Read the settings of environment variables.
 
     Args:
-        environ: The environment.
+        environ: Environment variables.
 
     Yields:
-        What its LEVERET_ variables give, and what is wrong with their names: one looks like a misspelt one of ours.
-        Those of other programs are skipped.
+        Settings, and errors for variables whose names look like a misspelt option. Variables of other programs are
+        skipped.
     """
     for variable, value in environ.items():
         if not variable.startswith(_PREFIX) or not value or variable == CONFIG_FILE_VARIABLE:
@@ -110,26 +110,26 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[RawSetting | Config
             yield RawSetting(option.name, value, variable)
 
 
-def _checked(given: RawSetting) -> tuple[str, object]:
-    """The name and value of an option."""
-    option = OPTIONS.get(given.name)
+def _validate(raw: RawSetting) -> tuple[str, object]:
+    """Return name and value of a valid setting; raise the setting's error otherwise."""
+    option = OPTIONS.get(raw.name)
     if option is None:
-        raise given.error(f"{given.origin}: unknown option {given.name!r}{_advice(given.name)}")
-    if isinstance(given.value, str) and not _is_unicode(given.value):
-        raise given.error(f"{given.origin}: {option.name}: the value is not UTF-8")
+        raise raw.error(f"{raw.origin}: unknown option {raw.name!r}{_advice(raw.name)}")
+    if isinstance(raw.value, str) and not _is_unicode(raw.value):
+        raise raw.error(f"{raw.origin}: {option.name}: the value is not UTF-8")
     try:
-        return option.name, option.kind.read(given.value)
+        return option.name, option.kind.read(raw.value)
     except ValueError:
-        shown = "this value" if option.secret else repr(given.value)
-        if not isinstance(given.value, str):
-            # YAML has its own ideas: a password 0123 without quotes is the number 83.
-            shown += f" ({type(given.value).__name__})"
-        text = f"{given.origin}: {option.name}: {shown} is not allowed; give {option.kind.allowed}"
-        raise given.error(text) from None
+        shown = "this value" if option.secret else repr(raw.value)
+        if not isinstance(raw.value, str):
+            # The type helps with surprises of YAML: a password 0123 without quotes is the number 83.
+            shown += f" ({type(raw.value).__name__})"
+        text = f"{raw.origin}: {option.name}: {shown} is not allowed; give {option.kind.allowed}"
+        raise raw.error(text) from None
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text can be written again: what the system gives us that is not UTF-8 cannot."""
+    """Return whether a text has no surrogates, which stand for bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -144,14 +144,14 @@ def _advice(name: str) -> str:
 
     near = difflib.get_close_matches(name, OPTIONS, n=1)
     if not near:
-        # A group's name may be right and forgotten, or the other way round.
+        # The group may be missing or wrong, with the right name of the option.
         near = [known for known in OPTIONS if known.rpartition(".")[2] == name.rpartition(".")[2]][:1]
     return f"; did you mean {near[0]!r}?" if near else "; see leveret --help and the option reference"
 
 
 def _near_misses(variable: str) -> Iterator[ConfigError]:
-    # Other programs have LEVERET_ variables too, so that only what resembles an option is refused. With the
-    # common prefix, everything would resemble everything.
+    # Other programs may use LEVERET_ variables too, so only names similar to an option are refused. The common
+    # prefix is removed, as it would make all names similar.
     import difflib
 
     suffixes = [known.removeprefix(_PREFIX) for known in (*_BY_VARIABLE, CONFIG_FILE_VARIABLE)]

@@ -1,4 +1,4 @@
-"""One value for one option, as it was given."""
+"""An option value before validation."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from leveret.broker.config.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class RawSetting:
-    """One value for one option, as it was given.
+    """An option value before validation.
 
     Attributes:
-        name: The option's dotted name, not yet checked.
-        value: YAML's value, or text.
-        origin: Where it stood, in words.
-        error: What to raise when it cannot be used.
+        name: Dotted name of the option, not yet validated.
+        value: Value from YAML, or text.
+        origin: Origin for error texts: file and line, environment variable or flag.
+        error: Exception class to raise if the setting is invalid.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The option reference, rendered from the declarations: `leveret config-reference`."""
+"""Option reference, rendered from the declarations: `leveret config-reference`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ and starts nothing; see [Operations](operations.md#check-a-configuration).
 
 
 def page() -> str:
-    """Render the reference with its introduction, as it stands in docs/configuration.md."""
+    """Render docs/configuration.md: the reference with its introduction."""
     return _INTRODUCTION + render()
 
 
@@ -37,7 +37,7 @@ def render() -> str:
     """Render every option as a row of a Markdown table.
 
     Returns:
-        The table, with a line feed at its end.
+        The table, with a line feed at the end.
     """
     rows = [
         ("Option", "Default", "Allowed", "Environment", "Flag", "Reload", "What it does"),

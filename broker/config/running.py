@@ -1,4 +1,4 @@
-"""The configuration of a broker that runs here, for programs beside it: they need not be told its ports and users."""
+"""Finds the configuration of a broker that runs on this machine, so that other programs can connect to it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import Final
 
 from leveret.broker.config.cli import parse
-from leveret.broker.config.listening import planned
+from leveret.broker.config.listening import planned_listeners
 from leveret.broker.config.options import Settings
 
 _PROGRAM: Final = "leveret"
-#: What to connect to where a broker listens on all addresses.
+#: Address to connect to if a broker listens on all addresses.
 _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def running_settings(processes: Path = Path("/proc")) -> Settings | None:
-    """Read what the broker with the lowest process id was started with: its command line, environment and file.
+    """Read the configuration of the running broker with the lowest process id.
 
     Args:
-        processes: Where the system shows its processes, as Linux does.
+        processes: Directory of the proc file system.
 
     Returns:
-        The settings that it would have if it started now; None where no broker runs.
+        The settings from its command line, environment and configuration file; None if no broker runs.
 
     Raises:
-        ConfigError: What it was started with cannot be used any more: its file has changed, say.
+        ConfigError: They are no longer valid, for example because the file has changed.
     """
     for directory in sorted(_numbered(processes), key=lambda path: int(path.name)):
         arguments = _arguments(directory)
@@ -36,17 +36,17 @@ def running_settings(processes: Path = Path("/proc")) -> Settings | None:
 
 
 def amqp_address(settings: Settings) -> tuple[str, int] | None:
-    """Return host and port at which a broker with these settings takes plain AMQP from its own machine, if it does."""
+    """Return host and port for local AMQP connections without TLS; None if there is no such listener."""
     return next(_addresses(settings, "amqp"), None)
 
 
 def management_address(settings: Settings) -> tuple[str, int]:
-    """Return host and port of its HTTP API, likewise."""
+    """Return host and port for local connections to the HTTP API."""
     return next(_addresses(settings, "management"))
 
 
 def _addresses(settings: Settings, name: str) -> Iterator[tuple[str, int]]:
-    endpoints = (each.endpoint for each in planned(settings) if each.name == name)
+    endpoints = (each.endpoint for each in planned_listeners(settings) if each.name == name)
     return ((_LOOPBACK.get(endpoint.host, endpoint.host), endpoint.port) for endpoint in endpoints)
 
 
@@ -55,16 +55,16 @@ def _numbered(processes: Path) -> Iterator[Path]:
 
 
 def _arguments(process: Path) -> list[str] | None:
-    """The broker's arguments; None if it is another process, or leveret with a subcommand."""
+    """Return the broker's arguments; None if the process is not a broker, or is leveret with a subcommand."""
     words = _words(process / "cmdline")
-    # The interpreter comes first.
+    # The first word is the Python interpreter.
     if len(words) < 2 or Path(words[1]).name != _PROGRAM or (len(words) > 2 and not words[2].startswith("-")):
         return None
     return words[2:]
 
 
 def _environment(process: Path) -> dict[str, str]:
-    """Its environment; this process's where it may not be seen, which in a container is nearly the same."""
+    """Return the environment of a process; without permission that of this process, which is similar in a container."""
     try:
         words = _words(process / "environ", strict=True)
     except PermissionError:
@@ -80,5 +80,5 @@ def _words(file: Path, strict: bool = False) -> list[str]:
             raise
         return []
     except OSError:
-        # It ended meanwhile.
+        # The process has ended.
         return []

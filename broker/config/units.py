@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: `64MiB`, `10s`."""
+"""Parsers of sizes and durations with units: `64MiB`, `10s`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-# RabbitMQ's words. A bare k, M or G is left out: it meant 1024ⁿ before 3.13 and 1000ⁿ since.
+# RabbitMQ's units, except k, M and G without B: they meant 1024ⁿ before 3.13 and mean 1000ⁿ since.
 _BYTES: Final = {
     "": 1,
     "b": 1,
@@ -29,7 +29,7 @@ _AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)", re.ASCII)
 
 
 def parse_size(text: str) -> int:
-    """Read a size.
+    """Parse a size.
 
     Args:
         text: Digits, alone (bytes) or with kB, MB, GB, TB (1000ⁿ) or KiB, MiB, GiB, TiB (1024ⁿ) in any case.
@@ -47,7 +47,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str, unit: str) -> int:
-    """Read a duration.
+    """Parse a duration.
 
     Args:
         text: Digits, alone (in `unit`) or with ms, s, min or h.

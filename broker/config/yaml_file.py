@@ -1,4 +1,4 @@
-"""A YAML file of options, with the lines in which they stand."""
+"""Reads options from a YAML file, with their line numbers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from leveret.broker.config.raw_setting import RawSetting
 
 
 def read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
-    """Take the values out of a YAML file.
+    """Read the settings of a YAML file.
 
     Args:
-        file: The file.
+        file: Path of the file.
 
     Yields:
-        What it gives, and what is wrong with the file itself: it cannot be read, is no YAML, or names an option twice.
+        Settings, and errors of the file: it cannot be read, is not YAML, or contains an option twice.
     """
     try:
         content = file.read_bytes()
@@ -39,13 +39,13 @@ def read_file(file: Path) -> Iterator[RawSetting | ConfigError]:
 
 
 def _reason(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, without the lines that yaml shows beside it: passwords may stand there."""
-    said = ((error.context, error.context_mark), (error.problem, error.problem_mark))
-    return ", ".join(f"{text} in line {mark.line + 1}" if mark else text for text, mark in said if text)
+    """Return the error text without the lines that PyYAML quotes: they may contain passwords."""
+    parts = ((error.context, error.context_mark), (error.problem, error.problem_mark))
+    return ", ".join(f"{text} in line {mark.line + 1}" if mark else text for text, mark in parts if text)
 
 
 class _Reader:
-    """Reads a file node by node: YAML's own loader forgets the lines, and takes the last of two equal names."""
+    """Reads a file node by node: PyYAML's loader drops line numbers, and accepts duplicate names."""
 
     def __init__(self, file: Path, content: bytes) -> None:
         self._file = file
@@ -59,7 +59,7 @@ class _Reader:
         if isinstance(root, yaml.MappingNode):
             yield from self._flatten(root, "")
         else:
-            yield ConfigError(f"{self._file}: has to be a mapping of option names to values")
+            yield ConfigError(f"{self._file}: must be a mapping of option names to values")
 
     def _flatten(self, node: yaml.MappingNode, prefix: str) -> Iterator[RawSetting | ConfigError]:
         self._loader.flatten_mapping(node)
@@ -68,23 +68,23 @@ class _Reader:
             line = key.start_mark.line + 1
             origin = f"{self._file}:{line}"
             if name in OPTIONS or not is_group(name):
-                yield from self._given(name, value, line)
+                yield from self._read_setting(name, value, line)
             elif isinstance(value, yaml.MappingNode):
                 yield from self._flatten(value, f"{name}.")
             elif self._value(value) is not None:
                 yield ConfigError(f"{origin}: {name} is a group; give {', '.join(members(name))}")
 
-    def _given(self, name: str, value: yaml.Node, line: int) -> Iterator[RawSetting | ConfigError]:
+    def _read_setting(self, name: str, value: yaml.Node, line: int) -> Iterator[RawSetting | ConfigError]:
         origin = f"{self._file}:{line}"
         if name in self._seen:
             yield ConfigError(f"{origin}: {name} is given twice, first in line {self._seen[name]}; keep one")
             return
         self._seen[name] = line
         try:
-            # An unknown name is refused with the values, where all sources are.
+            # Unknown names are refused later, for all sources in one place.
             yield RawSetting(name, self._value(value), origin)
         except ValueError as error:
-            # A date that does not exist, for example.
+            # For example, a date that does not exist.
             yield ConfigError(f"{origin}: {name}: is not YAML: {error}")
 
     def _value(self, node: yaml.Node) -> Any:

@@ -82,14 +82,14 @@ def test_everything_is_there_before_the_first_connection(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"users":\n  [}', ":2:4: is no JSON: Expecting value"),
-        ("[]", ": must hold a JSON object, such as RabbitMQ exports, not a list"),
-        (b"\xff", ": is no JSON"),
+        ('{"users":\n  [}', ":2:4: is not JSON: Expecting value"),
+        ("[]", ": must be a JSON object, as RabbitMQ exports it, not a list"),
+        (b"\xff", ": is not JSON"),
         ('{"queues": [{"name": "q", "vhost": "none"}]}', ": queues: {'name': 'q', 'vhost': 'none'}: there is no vhost"),
-        ('{"vhosts": [{"name": "\\ud800"}]}', ": is no JSON: 'utf-8' codec can't encode"),
-        ("[" * 100_000, ": is no JSON: nested too deep"),
+        ('{"vhosts": [{"name": "\\ud800"}]}', ": is not JSON: 'utf-8' codec can't encode"),
+        ("[" * 100_000, ": is not JSON: nested too deep"),
         (json.dumps({"queues": [{"name": "q" * 256, "vhost": "/"}]}), ": queues: 'name' must have 255 bytes at most"),
-        ('{"queues": [{"name": "q", "vhost": "/", "arguments": {"x": 1e999}}]}', ": is no JSON: 1e999 is too large"),
+        ('{"queues": [{"name": "q", "vhost": "/", "arguments": {"x": 1e999}}]}', ": is not JSON: 1e999 is too large"),
         (
             '{"queues": [{"name": "q", "vhost": "/", "arguments": {"x": 9223372036854775808}}]}',
             "'arguments': 9223372036854775808 is too large, it takes more than 64 bits",

@@ -89,7 +89,7 @@ def test_limits_of_memory_and_disk(reloading: Reloading) -> None:
     ],
 )
 def test_a_broken_configuration_is_refused(reloading: Reloading, content: str, said: str) -> None:
-    refused = reloading.reload(content, "the configuration stays as it was: ")
+    refused = reloading.reload(content, "the configuration is not reloaded: ")
     assert said in refused
     assert "Traceback" not in refused
     pika.BlockingConnection(pika.URLParameters(reloading.program.url)).close()
@@ -99,13 +99,13 @@ def test_a_broken_configuration_is_refused(reloading: Reloading, content: str, s
 def test_a_file_that_is_gone_is_refused(reloading: Reloading, tmp_path: Path) -> None:
     (tmp_path / "leveret.yaml").unlink()
     reloading.program.signal(signal.SIGHUP)
-    said = f"the configuration stays as it was: {tmp_path / 'leveret.yaml'}: cannot be read: No such file or directory"
+    said = f"the configuration is not reloaded: {tmp_path / 'leveret.yaml'}: cannot be read: No such file or directory"
     wait_until(lambda: said in reloading.program.log(), said)
 
 
 def test_what_needs_a_restart_is_named(reloading: Reloading) -> None:
     log = reloading.reload("heartbeat: 17\nlog_level: debug\nstorage.sync: off\n")
-    said = "[warning] leveret: changed in the configuration, but not in force before a restart: heartbeat, storage.sync"
+    said = "[warning] leveret: changed in the configuration, but only applied after a restart: heartbeat, storage.sync"
     assert said in log
     with pika.BlockingConnection(pika.URLParameters(reloading.program.url + "?heartbeat=600")) as connection:
         assert connection.is_open
@@ -151,5 +151,5 @@ def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     with running(tmp_path, "--config", str(file), "--amqps-port", "0") as program:
         other = authority.issue(HOST)
         changed = f"ssl_options: {{certfile: {issued.certificate}, keyfile: {other.key}}}\n"
-        Reloading(program, file).reload(changed, "the certificates stay as they were: ")
+        Reloading(program, file).reload(changed, "the certificates are not reloaded: ")
         assert f"{other.key} is not the key of the certificate in {issued.certificate}" in program.log()

@@ -148,7 +148,7 @@ FAILURES: Final = (
         "the client speaks TLS 1.1 at best",
         "amqps",
         _old_version,
-        "TLS: the client speaks no version of TLS that ssl_options.versions allows",
+        "TLS: the client supports no version of TLS that ssl_options.versions allows",
         "protocol version",
     ),
     Failure(

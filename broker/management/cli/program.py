@@ -25,7 +25,7 @@ from leveret.broker.management.cli.faults import (
 from leveret.broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
 from leveret.broker.management.cli.formatters.style import Style
 from leveret.broker.management.cli.options import ParsedOptions, scan
-from leveret.broker.printable import in_lines
+from leveret.broker.printable import escape_multiline
 
 URL_VARIABLE: Final = "LEVERET_URL"
 DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
@@ -184,7 +184,7 @@ def _print_banner(command: Command, context: CommandContext, name: str, streams:
         return
     banner = command.banner(context)
     if banner:
-        streams.out.write(f"{in_lines(banner)}\n")
+        streams.out.write(f"{escape_multiline(banner)}\n")
         streams.out.flush()
 
 
@@ -216,7 +216,7 @@ def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -
 
         streams.error(encoded(fault.json))
         return fault.json_status
-    streams.error(in_lines(fault.text))
+    streams.error(escape_multiline(fault.text))
     return fault.status
 
 

@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def test_nothing_is_wrong(files: Files) -> None:
-    assert files.check("heartbeat: 30\n") == (0, "the configuration can be used\n", [])
+    assert files.check("heartbeat: 30\n") == (0, "the configuration is valid\n", [])
     assert not (files.folder / "data").exists()
 
 
@@ -87,7 +87,7 @@ def test_everything_that_is_wrong_is_told(files: Files) -> None:
         "--set: listeners.tcp: cannot listen on 2001:db8::1: Cannot assign requested address",
         f"{at}7: ssl_options.keyfile: {key} is not the key of the certificate in {certificate}",
         f"{at}8: ssl_options.cacertfile: cannot read missing.pem: No such file or directory",
-        f"{at}10: load_definitions: {files.folder / 'definitions.json'}:2:4: is no JSON: Expecting value",
+        f"{at}10: load_definitions: {files.folder / 'definitions.json'}:2:4: is not JSON: Expecting value",
         f"{at}11: policies: policy 'p': [{{key_missing,pattern}},{{key_missing,definition}}]",
     ]
     assert (status, out) == (2, "")
@@ -155,12 +155,12 @@ def test_certificates(files: Files) -> None:
     ]
     assert problems(certfile="none", keyfile="none") == [
         # Neither has a line that is not said already.
-        "ssl_options.certfile: TLS needs ssl_options.certfile and ssl_options.keyfile",
-        "ssl_options.keyfile: TLS needs ssl_options.certfile and ssl_options.keyfile",
+        "ssl_options.certfile: TLS requires ssl_options.certfile and ssl_options.keyfile",
+        "ssl_options.keyfile: TLS requires ssl_options.certfile and ssl_options.keyfile",
     ]
-    assert problems(ciphers="no-such") == ["ssl_options.ciphers: OpenSSL has none of no-such"]
+    assert problems(ciphers="no-such") == ["ssl_options.ciphers: OpenSSL supports none of no-such"]
     assert problems(fail_if_no_peer_cert="true") == [
-        "ssl_options.fail_if_no_peer_cert: it needs ssl_options.verify: verify_peer"
+        "ssl_options.fail_if_no_peer_cert: requires ssl_options.verify: verify_peer"
     ]
 
 
@@ -171,12 +171,12 @@ def test_without_a_port_for_tls_certificates_do_not_matter(files: Files) -> None
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("[]", "must hold a JSON object, such as RabbitMQ exports, not a list"),
-        ("null", "must hold a JSON object, such as RabbitMQ exports, not a null"),
+        ("[]", "must be a JSON object, as RabbitMQ exports it, not a list"),
+        ("null", "must be a JSON object, as RabbitMQ exports it, not a null"),
         ('{"queues": [{"name": "q"}]}', "queues: {'name': 'q'}: 'vhost' must be a string"),
         ('{"queues": 1}', "queues: must be a list, is int"),
         ('{"permissions": [{"user": "x", "vhost": "/"}]}', "permissions"),
-        ("[" * 100_000, "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_definitions(files: Files, content: str, text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from leveret.broker import logs
-from leveret.broker.printable import in_a_line, in_lines
+from leveret.broker.printable import escape_line, escape_multiline
 
 #: A control character of each kind.
 CONTROLS = "\0\a\x0b\x0c\r\x1b\x1c\x7f\x85\x9b\u061c\u200f\u2028\u2029\u202e\u2066\udcff"
@@ -15,18 +15,18 @@ CONTROLS = "\0\a\x0b\x0c\r\x1b\x1c\x7f\x85\x9b\u061c\u200f\u2028\u2029\u202e\u20
 
 @pytest.mark.parametrize("control", [*CONTROLS, "\n", "\t"])
 def test_control_characters_are_written(control: str) -> None:
-    shown = in_a_line(f"a{control}b")
+    shown = escape_line(f"a{control}b")
     assert shown.isprintable()
     assert shown.encode().decode("unicode_escape") == f"a{control}b"
 
 
 def test_lines_may_stay() -> None:
-    assert in_lines("a\n\tb\x1b[31m\r") == "a\n\tb\\x1b[31m\\r"
+    assert escape_multiline("a\n\tb\x1b[31m\r") == "a\n\tb\\x1b[31m\\r"
 
 
 @pytest.mark.parametrize("text", ["", "plain", "ä 兎 🐇", "👩\u200d🚀", "a\u00a0b", "soft\u00adhyphen"])
 def test_what_is_no_control_character_stays(text: str) -> None:
-    assert in_a_line(text) == in_lines(text) == text
+    assert escape_line(text) == escape_multiline(text) == text
 
 
 @pytest.fixture

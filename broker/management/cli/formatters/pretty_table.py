@@ -10,7 +10,7 @@ from leveret.broker.management.cli.command import Outcome, ResultRows
 from leveret.broker.management.cli.formatters.style import Style
 from leveret.broker.management.cli.formatters.table import text_of
 from leveret.broker.management.cli.terms import Arguments, table_entries
-from leveret.broker.printable import in_lines
+from leveret.broker.printable import escape_multiline
 
 Block = list[str]
 
@@ -58,7 +58,7 @@ def outcome(result: Outcome, style: Style) -> Iterator[str]:
 
 def _block(text: str) -> Block:
     # Control characters would move the cursor and break the borders.
-    return [in_lines(line).expandtabs(4) for line in text.split("\n")] or [""]
+    return [escape_multiline(line).expandtabs(4) for line in text.split("\n")] or [""]
 
 
 def _boxed(columns: Sequence[str], body: list[list[Block]], style: Style) -> Iterator[str]:

@@ -8,12 +8,12 @@ from typing import Any
 from leveret.broker.management.cli.command import Outcome, ResultRows
 from leveret.broker.management.cli.formatters.style import Style
 from leveret.broker.management.cli.terms import Arguments, number, untyped
-from leveret.broker.printable import in_a_line, in_lines
+from leveret.broker.printable import escape_line, escape_multiline
 
 
 def cell(value: Any) -> str:
     """Return the text of a cell on one line, with control characters escaped."""
-    return in_a_line(text_of(value))
+    return escape_line(text_of(value))
 
 
 def text_of(value: Any) -> str:
@@ -52,4 +52,4 @@ def rows(listing: ResultRows, style: Style) -> Iterator[str]:
 def outcome(result: Outcome, style: Style) -> Iterator[str]:
     """Yield the lines of a result that is not a listing."""
     if result.text:
-        yield in_lines(result.text)
+        yield escape_multiline(result.text)

@@ -221,7 +221,8 @@ def topic(**entry: object) -> dict[str, Any]:
         ),
         (
             topic(write="("),
-            "topic_permissions: user 'old' in vhost '/', exchange 'x': write: '(' is not a regular expression: missing )",
+            "topic_permissions: user 'old' in vhost '/', exchange 'x': write: "
+            "'(' is not a regular expression: missing )",
         ),
     ],
 )
