@@ -1,6 +1,6 @@
-"""The types that an option can have: how each is read and which values it allows.
+"""Types of options: parsing and allowed values.
 
-A kind reads what a YAML file holds as well as text from the environment or the command line.
+A kind parses values from a YAML file, and text from the environment or the command line.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ _URL_PATH: Final = re.compile(r"[A-Za-z0-9._~/-]*")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """One type of option.
+    """A type of options.
 
     Attributes:
-        read: Turns what was given, YAML's value or text, into the option's value; raises ValueError for what
-            is not allowed.
-        allowed: Which values are allowed, in words.
-        unit: The unit of the value; empty where there is none.
+        read: Converts a YAML value or text to the option's value; raises ValueError for a value that is not allowed.
+        allowed: Description of the allowed values.
+        unit: Unit of the value; empty without one.
     """
 
     read: Callable[[object], T]
@@ -42,8 +41,8 @@ class ProductVersion:
     """A product and its version.
 
     Attributes:
-        product: Such as `RabbitMQ`.
-        version: Such as `3.10.8`.
+        product: Name, for example `RabbitMQ`.
+        version: Version, for example `3.10.8`.
     """
 
     product: str
@@ -55,11 +54,11 @@ class ProductVersion:
 
 @dataclass(frozen=True, slots=True)
 class SyncRule:
-    """When what was written is synced to the disk.
+    """When written data are synced to the disk.
 
     Attributes:
         mode: `always`, `interval` or `off`.
-        interval: Milliseconds between two syncs at least; 0 unless the mode is `interval`.
+        interval: Minimum time between two syncs in milliseconds; 0 unless the mode is `interval`.
     """
 
     mode: str
@@ -71,11 +70,11 @@ class SyncRule:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to listen.
+    """Address and port to listen on.
 
     Attributes:
-        host: An address or a name; empty for those that the option `host` names.
-        port: 0..65535; 0 takes a free one.
+        host: Address or name; empty for the addresses of the option `host`.
+        port: 0..65535; 0 for a free port.
     """
 
     host: str
@@ -88,13 +87,10 @@ class Endpoint:
 
 
 def text(*, empty: bool = False) -> Kind[str]:
-    """A string.
+    """Return the kind of strings.
 
     Args:
-        empty: Whether it may be empty.
-
-    Returns:
-        The kind.
+        empty: Whether the string may be empty.
     """
 
     def read(value: object) -> str:
@@ -106,11 +102,7 @@ def text(*, empty: bool = False) -> Kind[str]:
 
 
 def url_path() -> Kind[str]:
-    """A path that stands in addresses as it is written, slashes at its ends or not; it may be empty.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of URL paths without escapes, with or without slashes at the ends. May be empty."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not _URL_PATH.fullmatch(value) or {".", ".."} & {*value.split("/")}:
@@ -121,13 +113,10 @@ def url_path() -> Kind[str]:
 
 
 def choice(*words: str) -> Kind[str]:
-    """One of a few words, in any case.
+    """Return the kind of enumerated words, case-insensitive.
 
     Args:
-        words: The words.
-
-    Returns:
-        The kind.
+        words: The allowed words.
     """
 
     def read(value: object) -> str:
@@ -140,11 +129,7 @@ def choice(*words: str) -> Kind[str]:
 
 
 def boolean() -> Kind[bool]:
-    """True or false.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of booleans."""
 
     def read(value: object) -> bool:
         if isinstance(value, bool):
@@ -157,14 +142,10 @@ def boolean() -> Kind[bool]:
 
 
 def sync_rule() -> Kind[SyncRule]:
-    """When what was written is synced.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of sync rules."""
 
     def read(value: object) -> SyncRule:
-        # YAML takes off for false.
+        # YAML parses off as false.
         word = "off" if value is False else str(value).casefold().strip()
         if word in ("always", "off"):
             return SyncRule(word)
@@ -179,56 +160,44 @@ def sync_rule() -> Kind[SyncRule]:
 
 
 def integer(low: int, high: int) -> Kind[int]:
-    """A whole number.
+    """Return the kind of integers in a range.
 
     Args:
-        low: The smallest allowed.
-        high: The largest allowed.
-
-    Returns:
-        The kind.
+        low: Smallest allowed value.
+        high: Largest allowed value.
     """
     return Kind(partial(_read_whole, low, high, _parse_digits), f"a whole number {low}..{high}")
 
 
 def size(low: int, high: int) -> Kind[int]:
-    """A whole number of bytes, also written with a unit.
+    """Return the kind of sizes in bytes, with or without a unit.
 
     Args:
-        low: The smallest allowed, bytes.
-        high: The largest allowed, bytes.
-
-    Returns:
-        The kind.
+        low: Smallest allowed size in bytes.
+        high: Largest allowed size in bytes.
     """
     allowed = f"{low}..{high} bytes, as a number or like 64MiB, 1GB, 512kB"
     return Kind(partial(_read_whole, low, high, parse_size), allowed, "bytes")
 
 
 def duration(low: int, high: int, unit: str) -> Kind[int]:
-    """A whole number of milliseconds or seconds, also written with a unit.
+    """Return the kind of durations, with or without a unit.
 
     Args:
-        low: The shortest allowed, in `unit`.
-        high: The longest allowed, in `unit`.
-        unit: ms or s.
-
-    Returns:
-        The kind.
+        low: Shortest allowed duration, in `unit`.
+        high: Longest allowed duration, in `unit`.
+        unit: Unit of the value: ms or s.
     """
     allowed = f"{low}..{high} {unit}, as a number or with ms, s, min or h"
     return Kind(partial(_read_whole, low, high, partial(parse_duration, unit=unit)), allowed, unit)
 
 
 def real(low: float, high: float) -> Kind[float]:
-    """A number.
+    """Return the kind of numbers in a range.
 
     Args:
-        low: The smallest allowed.
-        high: The largest allowed.
-
-    Returns:
-        The kind.
+        low: Smallest allowed value.
+        high: Largest allowed value.
     """
 
     def read(value: object) -> float:
@@ -243,14 +212,11 @@ def real(low: float, high: float) -> Kind[float]:
 
 
 def optional(kind: Kind[T], *off: str) -> Kind[T | None]:
-    """Another kind, or nothing.
+    """Return the kind of another kind's values or None.
 
     Args:
         kind: The other kind.
-        off: Words for nothing, besides YAML's empty value; `false` and `0` stand for YAML's own too.
-
-    Returns:
-        The kind.
+        off: Words for None, besides YAML's null; `false` and `0` include YAML's values false and 0.
     """
 
     def read(value: object) -> T | None:
@@ -262,14 +228,11 @@ def optional(kind: Kind[T], *off: str) -> Kind[T | None]:
 
 
 def names(*choices: str, empty: bool = True) -> Kind[tuple[str, ...]]:
-    """A list of names; as text, with commas between them; `none` for no name.
+    """Return the kind of lists of names. As text they are separated by commas; `none` is the empty list.
 
     Args:
-        choices: The names there are; nothing where any will do.
-        empty: Whether there may be none.
-
-    Returns:
-        The kind.
+        choices: Allowed names; empty for any name.
+        empty: Whether the list may be empty.
     """
 
     def read(value: object) -> tuple[str, ...]:
@@ -279,7 +242,7 @@ def names(*choices: str, empty: bool = True) -> Kind[tuple[str, ...]]:
             raise ValueError(value)
         if any(not isinstance(name, str) or not name or (choices and name not in choices) for name in value):
             raise ValueError(value)
-        # Twice the same name is once that name, in the place where it first stood.
+        # Removes duplicates; the first occurrence stays.
         return tuple(dict.fromkeys(value))
 
     what = "a list of " + (f"some of {', '.join(choices)}" if choices else "names")
@@ -287,11 +250,7 @@ def names(*choices: str, empty: bool = True) -> Kind[tuple[str, ...]]:
 
 
 def endpoints() -> Kind[tuple[Endpoint, ...] | None]:
-    """Addresses and ports to listen on, or none of them, or nothing said.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of lists of endpoints, or None if not set; `none` is the empty list."""
 
     def read(value: object) -> tuple[Endpoint, ...] | None:
         if value is None:
@@ -311,11 +270,7 @@ def endpoints() -> Kind[tuple[Endpoint, ...] | None]:
 
 
 def path() -> Kind[Path]:
-    """A path; a leading `~` is the home directory.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of file paths; a leading `~` is the home directory."""
 
     def read(value: object) -> Path:
         if not isinstance(value, str) or not value or "\0" in value:
@@ -329,20 +284,12 @@ def path() -> Kind[Path]:
 
 
 def document() -> Kind[Mapping[str, object]]:
-    """A mapping that is handed on as it is; as text, JSON or YAML.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of mappings, which are not validated; as text, JSON or YAML."""
     return Kind(_read_mapping, "a mapping")
 
 
 def documents() -> Kind[tuple[Mapping[str, object], ...]]:
-    """A list of mappings that are handed on as they are; as text, JSON or YAML.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of lists of mappings, which are not validated; as text, JSON or YAML."""
 
     def read(value: object) -> tuple[Mapping[str, object], ...]:
         value = _read_yaml(value)
@@ -354,11 +301,7 @@ def documents() -> Kind[tuple[Mapping[str, object], ...]]:
 
 
 def product() -> Kind[ProductVersion]:
-    """A product and its version, like `RabbitMQ 3.10.8`.
-
-    Returns:
-        The kind.
-    """
+    """Return the kind of product names with a version, for example `RabbitMQ 3.10.8`."""
 
     def read(value: object) -> ProductVersion:
         match = re.fullmatch(r"(\S.*?) +([0-9]\S*)", value.strip()) if isinstance(value, str) else None
@@ -372,7 +315,7 @@ def product() -> Kind[ProductVersion]:
 def _read_whole(low: int, high: int, parse: Callable[[str], int], value: object) -> int:
     if isinstance(value, str):
         value = parse(value)
-    # A bool is an int to Python, and `port: yes` is a mistake.
+    # bool is a subclass of int, and `port: yes` is an error.
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(value)
     return value
@@ -387,7 +330,7 @@ def _parse_digits(written: str) -> int:
 def _read_endpoint(value: object) -> Endpoint:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(value)
-    # RabbitMQ writes ::1:5672 without brackets: the port is behind the last colon.
+    # RabbitMQ accepts ::1:5672 without brackets: the port is behind the last colon.
     host, colon, port = str(value).strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -405,7 +348,7 @@ def _split(written: str) -> list[str]:
 def _read_yaml(value: object) -> object:
     if not isinstance(value, str):
         return value
-    # Most brokers have no use for it.
+    # Imported on first use: most configurations need no YAML here.
     import yaml
 
     try:
