@@ -214,7 +214,7 @@ class App:
         return f"leveret {VERSION} ready {where} data={self.settings.data_dir}"
 
     def _make_durable(self) -> None:
-        """Have written what this turn has changed."""
+        """Start to write the definitions and messages that have changed in this turn."""
         try:
             self._save_definitions()
         finally:
@@ -227,11 +227,11 @@ class App:
 
     def _check_memory_periodically(self) -> None:
         self._check_memory()
-        self._pager.relieve(self._memory.used)
+        self._pager.page_out_excess(self._memory.used)
         self._memory_timer = self.server.loop.call_later(_MEMORY_CHECK_SECONDS, self._check_memory_periodically)
 
     def _check_memory(self) -> None:
-        self._memory.look()
+        self._memory.check()
         # Checks get more frequent near the limit, as a message takes more memory than its bytes on the wire.
         size = (self._memory.limit - self._memory.used) / _CHECK_FRACTION
         self.server.check_memory_after(min(max(size, _CHECK_BYTES_MIN), _CHECK_BYTES_MAX))

@@ -82,7 +82,7 @@ class DefinitionsKeeper:
             for _, last_import in self._read(_IMPORT):
                 self.imported = str(last_import.get("digest", ""))
         self._broker.record_to(self._broker.gate)
-        self._broker.global_parameters.identify()
+        self._broker.global_parameters.ensure_cluster_id()
         return exists
 
     def _read(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:

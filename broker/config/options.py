@@ -169,8 +169,8 @@ class Storage:
         kinds.sync_rule(),
         SyncRule("always"),
         "When messages are synced to the disk: before they are confirmed (always), at intervals without delaying"
-        " confirms (interval), or when the system writes its cache (off). Without always, a power failure can lose confirmed"
-        " messages.",
+        " confirms (interval), or when the system writes its cache (off). Without always, a power failure can lose"
+        " confirmed messages.",
     )
     segment_size: int = option(
         kinds.size(65_536, 2**30),
@@ -257,8 +257,8 @@ class Management:
         kinds.names(),
         (),
         "Host names under which a browser on this machine may log in as one of `loopback_users`, besides `localhost`,"
-        " the machine's name and IP addresses; `*` for all. Other names are refused, as a malicious page could resolve its"
-        " name to this machine and try passwords.",
+        " the machine's name and IP addresses; `*` for all. Other names are refused, as a malicious page could resolve"
+        " its name to this machine and try passwords.",
     )
 
 
