@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from leveret.broker.addresses import bind, describe_error
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.definitions import load as load_accounts
+from leveret.broker.auth.user_definitions import load as load_accounts
 from leveret.broker.config.cli import read_configuration
 from leveret.broker.config.effective import render
 from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageError

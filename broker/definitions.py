@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.definitions import dump as dump_accounts
-from leveret.broker.auth.definitions import dump_all
-from leveret.broker.auth.definitions import load as load_accounts
-from leveret.broker.auth.definitions import restore as restore_accounts
+from leveret.broker.auth.user_definitions import dump as dump_accounts
+from leveret.broker.auth.user_definitions import dump_all
+from leveret.broker.auth.user_definitions import load as load_accounts
+from leveret.broker.auth.user_definitions import restore as restore_accounts
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.options import Settings
-from leveret.broker.core import export
+from leveret.broker.core import definitions_export as export
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions import (
+from leveret.broker.core.definitions_import import (
     COMPONENTS,
     load_global_parameters,
     load_policies,

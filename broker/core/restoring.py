@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions_export import vhost_limits
 from leveret.broker.core.durable import table_from_text
-from leveret.broker.core.export import vhost_limits
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import metadata_from_json
@@ -58,7 +58,7 @@ class _Restoring:
                 self._skip(row, reason_of(error))
 
     def _skip(self, row: Row, reason: str) -> None:
-        log.error("%s could not be restored: %s; it remains on disk until it is deleted", _name_of(row), reason)
+        log.error("%s could not be restored: %s; it stays on disk until it is deleted", _name_of(row), reason)
         storage = self._broker.storage
         try:
             key = row.read_key()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from leveret.broker.core.export import policy_value
+from leveret.broker.core.definitions_export import policy_value
 from leveret.broker.core.json_tables import table_to_json
 from leveret.policies.explanation import Source, explain_setting, explain_settings, ineffective_policies
 from leveret.policies.keys import KEYS

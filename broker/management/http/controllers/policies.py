@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.export import describe_policy
+from leveret.broker.core.definitions_export import describe_policy
 from leveret.broker.core.policy_coverage import count_in_force
 from leveret.broker.core.policy_preview import Preview, preview_policy
 from leveret.broker.core.slices import in_slices, run_in_slices

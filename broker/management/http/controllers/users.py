@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.definitions import dump_user
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
+from leveret.broker.auth.user_definitions import dump_user
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.bodies import check_length, read_flag, require_keys

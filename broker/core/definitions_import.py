@@ -1,4 +1,4 @@
-"""Loading virtual hosts, policies, exchanges, queues and bindings from a RabbitMQ definitions document.
+"""Imports virtual hosts, policies, exchanges, queues and bindings from a RabbitMQ definitions document.
 
 Source: https://www.rabbitmq.com/docs/definitions
 """

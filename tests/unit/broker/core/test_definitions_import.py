@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions import load_topology, load_vhosts
+from leveret.broker.core.definitions_import import load_topology, load_vhosts
 from leveret.broker.core.json_tables import table_from_json
 from leveret.broker.core.routing import route
 from leveret.broker.core.turn import Turn

@@ -1,4 +1,4 @@
-"""Loading users and permissions from a RabbitMQ definitions document.
+"""Imports and exports users and permissions in RabbitMQ's definitions format.
 
 Source: https://www.rabbitmq.com/docs/definitions
 """

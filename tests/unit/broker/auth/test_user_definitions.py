@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.definitions import load
 from leveret.broker.auth.passwords import MD5, SHA256, SHA512, hash_password
+from leveret.broker.auth.user_definitions import load
 from leveret.broker.auth.users import User
 from leveret.broker.config.errors import DefinitionsError
 from leveret.policies.permissions import Permissions

@@ -8,7 +8,7 @@ import pytest
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.export import for_vhost
+from leveret.broker.core.definitions_export import for_vhost
 from leveret.broker.core.turn import Turn
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata
 from leveret.broker.definitions import export_steps, import_definitions, import_steps, vhost_export_steps
