@@ -109,10 +109,10 @@ def _handle(connection: Connection, event: MethodReceived) -> None:
         handler(channel, *event.arguments)
     except ChannelFault as fault:
         channel.fail(fault, index)
-    finally:
-        if gate.changes != changes:
-            # Hold replies until the changed definitions are on disk.
-            gate.hold(connection.output)
+    # A connection fault promises nothing: its connection.close is sent at once.
+    if gate.changes != changes:
+        # Hold replies until the changed definitions are on disk.
+        gate.hold(connection.output)
 
 
 def _apply_limits(channel: Channel, name: str | None) -> None:
