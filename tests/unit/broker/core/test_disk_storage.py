@@ -1,4 +1,4 @@
-"""Which directory of the disk is a queue's after a restart."""
+"""Assignment of directories to queues after a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUEST = StorageRequest("/", "q", durable=True)
 
 @pytest.fixture
 def left() -> StorageEngine:
-    """What a broker has left whose only queue had the number 2 and one message."""
+    """Data of a broker with one queue, which has the number 2 and one message."""
     files = SimulatedFiles()
     engine = open_engine(files)
     engine.create_queue(True, {"vhost": "/", "name": "other"})
@@ -41,8 +41,8 @@ def test_older_definitions_find_it_by_its_name(left: StorageEngine, qid: int | N
     assert (storage.qid, storage.store.ready_count) == (2, 1)
 
 
-def test_a_queue_that_was_deleted_and_made_again_has_nothing_of_the_one_before(left: StorageEngine) -> None:
-    """Power went when its definition was on the disk and its directory was not, nor was that of the other one gone."""
+def test_a_redeclared_queue_has_no_messages_of_its_predecessor(left: StorageEngine) -> None:
+    """After a power failure the new definition is on disk, its directory is not, and the old one still exists."""
     storage = opened(left, 3)
     assert storage.qid != 2
     assert storage.store.ready_count == 0

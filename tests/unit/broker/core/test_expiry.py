@@ -38,7 +38,7 @@ def consume(queue: Queue, room: int = 10) -> FakeConsumer:
 
 
 def gone(queue: Queue) -> int:
-    """Messages of a queue that have expired."""
+    """Return the number of expired messages of a queue."""
     return queue.counters.dropped["expired"]
 
 
@@ -51,20 +51,20 @@ class TestHeadTimer:
     def timer(self, loop: ManualLoop, fired: list[float]) -> HeadTimer:
         return HeadTimer(ManualTimers(loop), lambda: fired.append(round(loop.now, 6)))
 
-    def test_it_fires_once_at_its_time(self, loop: ManualLoop, timer: HeadTimer, fired: list[float]) -> None:
+    def test_it_fires_once_at_the_expiry_time(self, loop: ManualLoop, timer: HeadTimer, fired: list[float]) -> None:
         timer.arm(1_002_000_000)
         loop.advance(1.9)
         assert fired == []
         loop.advance(5)
         assert fired == [1002.0]
 
-    def test_it_never_fires_for_what_never_expires(
+    def test_it_never_fires_without_an_expiry_time(
         self, loop: ManualLoop, timer: HeadTimer, fired: list[float]
     ) -> None:
         timer.arm(0)
         assert loop.pending_timers == 0
 
-    def test_it_fires_at_once_for_what_is_past(self, loop: ManualLoop, timer: HeadTimer, fired: list[float]) -> None:
+    def test_it_fires_immediately_for_a_past_time(self, loop: ManualLoop, timer: HeadTimer, fired: list[float]) -> None:
         timer.arm(1)
         loop.advance(0)
         assert fired == [1000.0]
@@ -87,7 +87,7 @@ class TestHeadTimer:
         loop.advance(10)
         assert fired == [1003.0]
 
-    def test_any_number_may_be_a_time(self, loop: ManualLoop, timer: HeadTimer, fired: list[float]) -> None:
+    def test_any_number_is_a_valid_time(self, loop: ManualLoop, timer: HeadTimer, fired: list[float]) -> None:
         timer.arm(10**400)
         loop.advance(86_401)
         assert fired, "it looks once a day"
@@ -106,13 +106,13 @@ class TestLease:
     def expiry(self, loop: ManualLoop, timers: ManualTimers, ended: list[float]) -> QueueExpiry:
         return QueueExpiry(timers, lambda: ended.append(round(loop.now, 6)))
 
-    def test_without_a_length_it_never_ends(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
+    def test_without_expires_the_queue_never_expires(
+        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
+    ) -> None:
         expiry.renew()
         assert loop.pending_timers == 0
 
-    def test_it_ends_once_it_has_not_been_used_for_its_length(
-        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
-    ) -> None:
+    def test_an_unused_queue_expires(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
         expiry.set(1000)
         loop.advance(0.7)
         expiry.renew()
@@ -125,13 +125,13 @@ class TestLease:
         assert ended == [1002.6]
         assert loop.pending_timers == 0
 
-    def test_one_timer_does_however_often_it_is_renewed(self, loop: ManualLoop, expiry: QueueExpiry) -> None:
+    def test_renewing_needs_one_timer_only(self, loop: ManualLoop, expiry: QueueExpiry) -> None:
         expiry.set(1000)
         for _ in range(100):
             expiry.renew()
         assert loop.pending_timers == 1
 
-    def test_consumers_hold_it_and_the_last_one_starts_it_anew(
+    def test_consumers_suspend_it_and_removing_the_last_one_restarts_it(
         self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
     ) -> None:
         expiry.set(1000)
@@ -144,7 +144,7 @@ class TestLease:
         loop.advance(0.2)
         assert ended == [1051.0]
 
-    def test_another_length_starts_it_anew_the_same_does_not(
+    def test_a_changed_value_restarts_it_and_the_same_value_does_not(
         self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
     ) -> None:
         expiry.set(1000)
@@ -154,7 +154,7 @@ class TestLease:
         assert ended == [1001.0]
 
     @pytest.mark.parametrize(("length", "end"), [(5000, 1005.5), (100, 1000.6)])
-    def test_a_new_length_counts_from_now(
+    def test_a_changed_value_counts_from_now(
         self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float], length: int, end: float
     ) -> None:
         expiry.set(1000)
@@ -164,7 +164,7 @@ class TestLease:
         assert ended == [end]
 
     @pytest.mark.parametrize("seconds", [3600, -3600])
-    def test_it_does_not_look_at_the_machines_clock(
+    def test_it_uses_the_monotonic_clock(
         self, loop: ManualLoop, timers: ManualTimers, expiry: QueueExpiry, ended: list[float], seconds: int
     ) -> None:
         expiry.set(1000)
@@ -174,9 +174,7 @@ class TestLease:
         loop.advance(20)
         assert ended == [1001.5]
 
-    def test_without_a_length_any_more_it_never_ends(
-        self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]
-    ) -> None:
+    def test_removing_the_value_disables_it(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
         expiry.set(1000)
         expiry.set(None)
         loop.advance(10)
@@ -189,14 +187,14 @@ class TestLease:
         loop.advance(10)
         assert (ended, loop.pending_timers) == ([], 0)
 
-    def test_any_number_may_be_a_length(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
+    def test_any_number_is_a_valid_value(self, loop: ManualLoop, expiry: QueueExpiry, ended: list[float]) -> None:
         expiry.set(10**400)
         loop.advance(1_000_000)
         assert ended == []
 
 
 class TestMessages:
-    def test_the_head_goes_at_its_time(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+    def test_the_message_at_the_head_expires(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = made(vhost, message_ttl=100)
         publish(queue, "a")
         loop.advance(0.05)
@@ -222,7 +220,7 @@ class TestMessages:
         loop.advance(0.002)
         assert queue.store.ready_count == 0
 
-    def test_a_message_that_has_no_time_waits_for_ever(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+    def test_a_message_without_expiry_time_never_expires(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = made(vhost)
         publish(queue, "a")
         assert loop.pending_timers == 0

@@ -174,7 +174,7 @@ class TestDropHead:
 
 class TestRequeue:
     def held(self, queue: Queue, loop: ManualLoop, count: int) -> FakeConsumer:
-        """A consumer that holds messages u0, u1 and so on, and takes no more."""
+        """Return a consumer with unacked messages u0, u1 and so on, and no credit."""
         consumer = consume(queue, count)
         for number in range(count):
             publish(queue, f"u{number}")

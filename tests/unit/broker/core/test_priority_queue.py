@@ -1,4 +1,4 @@
-"""Queues with priorities: however much comes in one turn, it is delivered as if each message had come alone."""
+"""Priority queues: messages of one turn are delivered as if each had arrived in its own turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TURNS = st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)) | st.n
 
 
 def made(loop: ManualLoop) -> Queue:
-    """A queue of four priorities."""
+    """Return a queue with four priorities."""
     return declare(new_vhost(loop), arguments=(("x-max-priority", FieldValue("I", 3)),))
 
 
@@ -33,7 +33,7 @@ def publish(queue: Queue, priority: int, *texts: str, varied: bool = False) -> N
 
 
 def deliveries(turns: list[list[tuple[int, int] | None]], room: int, single: bool, varied: bool = False) -> list[str]:
-    """Return what a consumer gets.
+    """Return the messages that a consumer gets.
 
     Args:
         turns: What happens in each turn.
@@ -73,7 +73,7 @@ def test_a_turn_delivers_what_single_messages_would(
     assert deliveries(turns, room, single=False, varied=varied) == deliveries(turns, room, single=True)
 
 
-def test_what_waited_comes_before_what_comes_now() -> None:
+def test_waiting_messages_precede_new_ones() -> None:
     loop = ManualLoop()
     queue = made(loop)
     consumer = FakeConsumer(queue, room=1)

@@ -63,7 +63,7 @@ class TestDelivering:
         loop.run()
         assert consumer.received == ["a"]
 
-    def test_a_queue_without_consumers_asks_for_no_turn(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_a_queue_without_consumers_is_not_scheduled(self, queue: Queue, loop: ManualLoop) -> None:
         publish(queue, "a")
         assert loop.is_idle
 
@@ -86,7 +86,7 @@ class TestDelivering:
         assert consumer.blocked
         assert queue.store.ready_count == 3
 
-    def test_who_has_no_credit_is_passed_over(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_a_consumer_without_credit_is_skipped(self, queue: Queue, loop: ManualLoop) -> None:
         log: list[str] = []
         consume(queue, "a", room=1, log=log)
         consume(queue, "b", room=3, log=log)
@@ -180,7 +180,7 @@ class TestRequeue:
         assert consumer.held[0][2] is True
         assert (queue.counters.requeued, queue.counters.redelivered, queue.counters.delivered) == (1, 1, 2)
 
-    def test_it_goes_to_whoever_waits(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_a_requeued_message_goes_to_a_waiting_consumer(self, queue: Queue, loop: ManualLoop) -> None:
         holder = Holder(queue)
         publish(queue, "1")
         entry = queue.get(holder)
@@ -193,7 +193,7 @@ class TestRequeue:
         assert consumer.received == ["1"]
         assert holder.unacked == 0
 
-    def test_rejected_messages_are_gone(self, queue: Queue, loop: ManualLoop) -> None:
+    def test_rejected_messages_are_dropped(self, queue: Queue, loop: ManualLoop) -> None:
         consumer = consume(queue, room=2)
         publish(queue, *"12")
         loop.run()
@@ -299,7 +299,7 @@ class TestTheEnd:
         assert (a.received, b.received) == (["1"], [])
 
     @pytest.mark.parametrize("outcome", ["acknowledge", "reject", "requeue"])
-    def test_messages_of_a_deleted_queue_are_settled_into_the_void(
+    def test_settling_messages_of_a_deleted_queue_has_no_effect(
         self, queue: Queue, loop: ManualLoop, outcome: Literal["acknowledge", "reject", "requeue"]
     ) -> None:
         consumer = consume(queue)

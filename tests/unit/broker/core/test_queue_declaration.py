@@ -35,7 +35,7 @@ LOCKED = (
 def queue(
     durable: bool = True, auto_delete: bool = False, owner: object | None = None, arguments: FieldTable = ()
 ) -> Queue:
-    """A queue with any arguments: they are checked elsewhere."""
+    """Return a queue with any arguments, unchecked."""
     host = new_vhost(ManualLoop())
     return Queue(host, "q", durable, auto_delete, owner, arguments, QueueStorage(MemoryStore()))
 
@@ -51,14 +51,14 @@ def declaration(
 
 
 def inequivalent(existing: Queue, declared: QueueDeclaration) -> str:
-    """What a declaration is refused with."""
+    """Return the error of a refused declaration."""
     with pytest.raises(ChannelFault) as caught:
         check_equivalent(existing, declared)
     return caught.value.text
 
 
 def refusal(arguments: FieldTable) -> str:
-    """What the arguments of a new queue are refused with; "" if they are not."""
+    """Return the error for the arguments of a new queue; "" if they are accepted."""
     try:
         check_arguments(declaration(arguments=arguments), "v", lambda _: None)
     except AmqpFault as fault:
@@ -79,10 +79,10 @@ class TestNames:
 
 
 class TestLocks:
-    def test_a_shared_queue_is_everybodys(self) -> None:
+    def test_every_connection_may_use_a_shared_queue(self) -> None:
         check_locked(queue(), ME)
 
-    def test_an_exclusive_one_is_its_owners(self) -> None:
+    def test_only_the_owner_may_use_an_exclusive_queue(self) -> None:
         check_locked(queue(owner=ME), ME)
         with pytest.raises(ChannelFault) as caught:
             check_locked(queue(owner=ME), OTHER)
@@ -97,17 +97,17 @@ class TestExclusiveUse:
             return fault.text == "ACCESS_REFUSED - queue 'q' in vhost 'v' in exclusive use"
         return False
 
-    def test_a_free_queue_takes_anyone(self) -> None:
+    def test_a_queue_without_consumers_accepts_any_consumer(self) -> None:
         assert not self.refused(queue(), False)
         assert not self.refused(queue(), True)
 
-    def test_who_wants_to_be_alone_must_be(self) -> None:
+    def test_an_exclusive_consumer_must_be_the_only_one(self) -> None:
         existing = queue()
         existing.add_consumer(FakeConsumer(existing))
         assert not self.refused(existing, False)
         assert self.refused(existing, True)
 
-    def test_an_exclusive_consumer_keeps_all_out_until_it_leaves(self) -> None:
+    def test_an_exclusive_consumer_excludes_all_other_consumers(self) -> None:
         existing = queue()
         consumer = FakeConsumer(existing, exclusive=True)
         existing.add_consumer(consumer)
@@ -158,7 +158,7 @@ class TestEquivalence:
         check_equivalent(existing, declaration(durable=True, owner=ME))
         check_equivalent(existing, declaration(durable=False, owner=ME))
 
-    def test_arguments_that_nobody_knows_are_not_compared(self) -> None:
+    def test_unknown_arguments_are_not_compared(self) -> None:
         check_equivalent(queue(arguments=(("foo", longstr("a")),)), declaration(arguments=(("x-foo", longstr("b")),)))
 
     @pytest.mark.parametrize("key", known_arguments("classic"))
@@ -181,7 +181,7 @@ class TestEquivalence:
             "received the value 'drop-head' of type 'longstr' but current is none"
         )
 
-    def test_of_a_key_that_stands_twice_the_first_counts(self) -> None:
+    def test_the_first_of_duplicate_keys_is_compared(self) -> None:
         twice: FieldTable = (("x-max-length", FieldValue("I", 1)), ("x-max-length", FieldValue("I", 2)))
         check_equivalent(queue(arguments=(("x-max-length", FieldValue("I", 1)),)), declaration(arguments=twice))
 
@@ -215,7 +215,7 @@ class TestArguments:
         assert "'x-max-age'" in refusal(tuple(foreign))
         assert "'x-delivery-limit'" in refusal(tuple(reversed(foreign)))
 
-    def test_a_key_that_stands_twice_is_checked_by_its_first_value(self) -> None:
+    def test_the_first_of_duplicate_keys_is_checked(self) -> None:
         assert refusal((("x-max-length", FieldValue("I", 1)), ("x-max-length", FieldValue("I", -1)))) == ""
         assert refusal((("x-max-length", FieldValue("I", -1)), ("x-max-length", FieldValue("I", 1)))) != ""
 
@@ -228,7 +228,7 @@ class TestArguments:
             f"PRECONDITION_FAILED - invalid arg 'x-queue-type' for queue 'q' in vhost 'v': {reason}"
         )
 
-    def test_there_are_no_streams(self) -> None:
+    def test_streams_are_refused(self) -> None:
         with pytest.raises(ConnectionFault) as caught:
             check_arguments(declaration(arguments=(("x-queue-type", longstr("stream")),)), "v", lambda _: None)
         assert caught.value.code is ReplyCode.NOT_IMPLEMENTED
@@ -275,7 +275,7 @@ class TestDeadLetterExchange:
         check_arguments(declaration(arguments=arguments), "v", asked.append)
         assert asked == [name]
 
-    def test_without_it_nobody_is_asked(self) -> None:
+    def test_without_the_argument_no_permission_is_checked(self) -> None:
         asked: list[str] = []
         check_arguments(declaration(), "v", asked.append)
         assert asked == []

@@ -18,7 +18,7 @@ def vhost() -> VirtualHost:
     return new_vhost(ManualLoop())
 
 
-def test_everything_that_bears_on_a_queue(vhost: VirtualHost) -> None:
+def test_settings_of_a_queue_with_their_sources(vhost: VirtualHost) -> None:
     queue = declare(vhost, arguments=arguments(max_length=10, queue_mode="default"))
     vhost.policies.set(Policy("user", "^q", {"max-length": 20, "queue-mode": "lazy"}, 1, "queues"), operator=False)
     vhost.policies.set(Policy("weak", "", {"message-ttl": 5}), operator=False)
@@ -43,7 +43,7 @@ def test_everything_that_bears_on_a_queue(vhost: VirtualHost) -> None:
     assert explained["fill"]["percent"] == 50.0
 
 
-def test_in_force_is_what_the_queue_goes_by(vhost: VirtualHost) -> None:
+def test_explained_settings_equal_the_effective_ones(vhost: VirtualHost) -> None:
     queue = declare(vhost, arguments=arguments(max_length=7, message_ttl=9, overflow="reject-publish"))
     vhost.policies.set(Policy("p", "", {"max-length": 3, "overflow": "drop-head", "expires": 60000}), operator=False)
     in_force = explain_queue(queue, vhost.policies)["in_force"]
@@ -56,7 +56,7 @@ def test_in_force_is_what_the_queue_goes_by(vhost: VirtualHost) -> None:
     }
 
 
-def test_a_queue_that_nobody_bounds(vhost: VirtualHost) -> None:
+def test_a_queue_without_limits(vhost: VirtualHost) -> None:
     explained = explain_queue(declare(vhost), vhost.policies)
     assert (explained["policy"], explained["operator_policy"], explained["settings"]) == (None, None, [])
     assert explained["fill"]["percent"] is None
@@ -72,7 +72,7 @@ def test_a_queue_that_nobody_bounds(vhost: VirtualHost) -> None:
         ({"max_length": 2, "overflow": "reject-publish"}, (100.0, None), 100.0, "new messages are refused"),
     ],
 )
-def test_how_full_it_is(
+def test_fill_level(
     vhost: VirtualHost, given: dict[str, Any], shares: tuple[float | None, float | None], percent: float, at_limit: str
 ) -> None:
     queue = declare(vhost, arguments=arguments(**given))
@@ -82,5 +82,5 @@ def test_how_full_it_is(
     assert (fill["percent"], fill["at_limit"]) == (percent, at_limit)
 
 
-def test_a_limit_of_nothing_is_always_reached(vhost: VirtualHost) -> None:
+def test_a_limit_of_0_is_always_reached(vhost: VirtualHost) -> None:
     assert describe_fill(declare(vhost, arguments=arguments(max_length=0)))["percent"] == 100.0

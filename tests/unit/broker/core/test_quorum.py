@@ -36,7 +36,7 @@ def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
 
 
 def returned(queue: Queue, times: int = 1) -> None:
-    """Get the head and requeue it, so many times; there is nothing else in the queue."""
+    """Get and requeue the only message of a queue this many times."""
     for _ in range(times):
         holder = Holder(queue)
         entry = queue.get(holder)
@@ -154,7 +154,7 @@ class TestRequeue:
 
 class TestTheDeliveryLimit:
     @pytest.mark.parametrize(("given", "limit"), [({}, 20), ({"delivery_limit": 2}, 2), ({"delivery_limit": 0}, 0)])
-    def test_after_so_many_redeliveries_a_message_goes(
+    def test_a_message_is_dropped_at_the_delivery_limit(
         self, vhost: VirtualHost, given: dict[str, Any], limit: int
     ) -> None:
         queue = made(vhost, dead_letter_exchange="", dead_letter_routing_key="d", **given)
@@ -184,7 +184,7 @@ class TestTheDeliveryLimit:
         returned(queue)
         assert queue.ready_count() == 0
 
-    def test_only_those_that_are_spent_go(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+    def test_only_messages_at_the_limit_are_dropped(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = made(vhost, delivery_limit=1)
         publish(queue, "old")
         returned(queue)
@@ -244,7 +244,9 @@ class TestLimits:
         assert publish(queue, "new") == 0
         assert contents(queue) == ["a", "b", "c"]
 
-    def test_a_dead_letter_without_time_goes_to_who_has_credit(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+    def test_a_dead_letter_with_ttl_0_goes_to_a_consumer_with_credit(
+        self, vhost: VirtualHost, loop: ManualLoop
+    ) -> None:
         source = declare(
             vhost, "s", arguments=arguments(max_length=0, dead_letter_exchange="", dead_letter_routing_key="q")
         )
@@ -290,7 +292,7 @@ class TestAtLeastOnce:
         }
         return made(vhost, "s", **common | given)
 
-    def test_what_nobody_takes_is_tried_again(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+    def test_dead_letters_that_no_queue_accepts_are_published_again(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = self.source(vhost)
         publish(queue, *"ab")
         loop.advance(1)
@@ -304,7 +306,9 @@ class TestAtLeastOnce:
         assert (queue.retained_count, contents(letters)) == (0, ["a", "b"])
         assert loop.pending_timers == 0
 
-    def test_what_a_full_queue_refuses_is_tried_again(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+    def test_dead_letters_that_a_full_queue_refuses_are_published_again(
+        self, vhost: VirtualHost, loop: ManualLoop
+    ) -> None:
         queue = self.source(vhost)
         letters = declare(vhost, "d", arguments=arguments(max_length=1, overflow="reject-publish"))
         vhost.declare_exchange("x", "fanout", True, False, False, ())
@@ -323,7 +327,7 @@ class TestAtLeastOnce:
         loop.advance(1)
         assert (queue.retained_count, loop.pending_timers) == (0, 0)
 
-    def test_a_deleted_queue_tries_no_more(self, vhost: VirtualHost, loop: ManualLoop) -> None:
+    def test_a_deleted_queue_publishes_no_dead_letters_again(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = self.source(vhost)
         publish(queue, "a")
         loop.advance(1)

@@ -1,4 +1,4 @@
-"""A queue looks for expired messages as long as one with an expiry time may wait, and no longer."""
+"""A queue checks for expired messages only while one with an expiry time may be ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker in memory, and a client of it."""
+"""Fixtures: a broker in memory and a client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.memory_broker import MemoryBroker, MemoryClient
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """A broker with a clock that the test moves."""
+    """A broker with a manual clock."""
     return MemoryBroker()
 
 

@@ -1,4 +1,4 @@
-"""Delivery tags, what settles them, and what that means for prefetch and transactions."""
+"""Delivery tags and acknowledgements, with prefetch and transactions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def queue(broker: MemoryBroker, client: MemoryClient) -> Queue:
 
 
 def bodies(client: MemoryClient) -> str:
-    """The bodies that have come, one letter each."""
+    """Return the received bodies, of one letter each."""
     return "".join(each.payload.decode() for each in client.frames() if each.type == BODY)
 
 
 def consume(client: MemoryClient, tag: str = "c", *, prefetch: int | None = None, shared: int | None = None) -> str:
-    """Start a consumer on channel 1, after setting limits; what it gets at once."""
+    """Start a consumer on channel 1, after setting limits; return the bodies of its first deliveries."""
     if prefetch is not None:
         client.send(method(1, commands.Basic.Qos, prefetch_count=prefetch))
     if shared is not None:
@@ -49,7 +49,7 @@ def nack(tag: int, *, multiple: bool = False, requeue: bool = True) -> bytes:
 
 
 def unknown_tag(client: MemoryClient) -> tuple[str, int]:
-    """The tag that a channel.close complains about, and the method it blames."""
+    """Return the delivery tag and the method that a channel.close names."""
     close = client.only(commands.Channel.Close)
     prefix, _, tag = close.reply_text.rpartition(" ")
     assert (close.reply_code, prefix, close.class_id) == (406, "PRECONDITION_FAILED - unknown delivery tag", 60)
@@ -116,14 +116,14 @@ class TestTags:
 
 
 class TestReturning:
-    def test_any_order_of_returns_restores_the_order(self, client: MemoryClient) -> None:
+    def test_requeued_messages_return_to_their_positions_in_any_order(self, client: MemoryClient) -> None:
         client.send(*(method(1, commands.Basic.Get, queue="q") for _ in range(4)))
         client.frames()
         reject = method(1, commands.Basic.Reject, delivery_tag=2, requeue=True)
         client.send(nack(4), nack(1), reject, ack(3))
         assert consume(client) == "12456"
 
-    def test_refused_for_good_they_are_gone(self, client: MemoryClient, queue: Queue) -> None:
+    def test_messages_rejected_without_requeue_are_dropped(self, client: MemoryClient, queue: Queue) -> None:
         consume(client)
         client.send(nack(5, multiple=True, requeue=False))
         client.send(method(1, commands.Basic.Reject, delivery_tag=6))
@@ -164,7 +164,7 @@ class TestPrefetch:
         client.send(ack(3), ack(2))
         assert bodies(client) == "56"
 
-    def test_all_share_one_limit(self, client: MemoryClient) -> None:
+    def test_consumers_share_the_global_limit(self, client: MemoryClient) -> None:
         assert consume(client, "a", shared=2) == "12"
         assert consume(client, "b") == ""
         client.send(ack(1))
@@ -174,7 +174,7 @@ class TestPrefetch:
         assert consume(client, "a", prefetch=2, shared=3) == "12"
         assert consume(client, "b") == "3"
 
-    def test_the_shared_limit_can_be_raised_at_once(self, client: MemoryClient) -> None:
+    def test_raising_the_global_limit_takes_effect_immediately(self, client: MemoryClient) -> None:
         consume(client, shared=1)
         client.send(method(1, commands.Basic.Qos, prefetch_count=3, global_=True))
         assert bodies(client) == "23"
@@ -219,7 +219,7 @@ class TestTransactions:
         client.call(1, commands.Tx.Commit)
         assert (queue.store.ready_count, queue.unacked_count) == (left, 0)
 
-    def test_a_held_tag_is_outstanding_no_more(self, client: MemoryClient) -> None:
+    def test_a_tag_acknowledged_in_a_transaction_is_no_longer_outstanding(self, client: MemoryClient) -> None:
         client.send(method(1, commands.Basic.Get, queue="q"))
         client.frames()
         client.send(ack(1), ack(1))
@@ -235,7 +235,7 @@ class TestTransactions:
         client.call(1, commands.Tx.Commit)
         assert (queue.store.ready_count, queue.unacked_count) == (3, 1)
 
-    def test_what_is_held_does_not_outlive_the_channel(self, client: MemoryClient, queue: Queue) -> None:
+    def test_closing_the_channel_discards_the_transaction(self, client: MemoryClient, queue: Queue) -> None:
         client.send(method(1, commands.Basic.Get, queue="q"), ack(1), publish(1, "q", b"7"))
         client.call(1, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
         assert (queue.store.ready_count, queue.unacked_count) == (6, 0)

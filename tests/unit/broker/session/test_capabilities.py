@@ -20,7 +20,7 @@ def properties(*entries: tuple[str, FieldValue]) -> FieldTable:
     return (("product", longstr("x")), ("capabilities", FieldValue("F", entries)))
 
 
-def test_a_client_that_says_nothing_can_nothing() -> None:
+def test_without_client_properties_no_capability_is_set() -> None:
     assert set_of(Capabilities()) == set()
     assert set_of(Capabilities((("product", longstr("x")),))) == set()
 
@@ -47,5 +47,5 @@ def test_all_together_with_others() -> None:
 @pytest.mark.parametrize(
     "value", [longstr("connection.blocked"), FieldValue("t", True), FieldValue("A", (FieldValue("t", True),))]
 )
-def test_capabilities_that_are_no_table_are_none(value: FieldValue) -> None:
+def test_capabilities_that_are_not_a_table_are_ignored(value: FieldValue) -> None:
     assert set_of(Capabilities((("capabilities", value),))) == set()

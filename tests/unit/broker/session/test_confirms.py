@@ -28,7 +28,7 @@ def new_confirms() -> Confirms:
 
 
 def sent(confirms: Confirms) -> list[str]:
-    """What a flush sends, as ``ack 3`` or ``nack 5*`` (multiple)."""
+    """Return the confirms of a flush, as ``ack 3`` or ``nack 5*`` (multiple)."""
     shown = []
     for frame in confirms.flush():
         assert (frame[0], frame[1:3], frame[-1]) == (1, bytes((0, CHANNEL)), 0xCE)
@@ -40,7 +40,7 @@ def sent(confirms: Confirms) -> list[str]:
 
 
 def numbered(outcomes: str) -> Confirms:
-    """A channel's publishes from 1 on: ``+`` accepted, ``-`` refused, ``.`` held."""
+    """Return the confirms of publishes from 1 on: ``+`` accepted, ``-`` refused, ``.`` held."""
     confirms = new_confirms()
     for outcome in outcomes:
         if outcome == "+":
@@ -108,7 +108,7 @@ def test_the_example_after_an_earlier_flush() -> None:
     assert sent(confirms) == ["ack 6", "ack 7", "nack 5*", "nack 8"]
 
 
-def test_what_was_sent_is_not_sent_again() -> None:
+def test_a_confirm_is_sent_once() -> None:
     confirms = numbered("+-.")
     sent(confirms)
     assert sent(confirms) == []
@@ -137,7 +137,7 @@ def test_held_publishes_are_confirmed_as_far_as_they_are_synced() -> None:
     assert sent(confirms) == ["ack 3"]
 
 
-def test_a_held_one_keeps_later_ones_single() -> None:
+def test_a_held_publish_prevents_multiple_confirms_of_later_ones() -> None:
     confirms = numbered(".++")
     assert sent(confirms) == ["ack 2", "ack 3"]
     confirms.accept_next(2)
@@ -158,7 +158,7 @@ def test_only_the_first_hold_of_a_turn_needs_to_be_noted() -> None:
     assert confirms.hold_next(1, one)
 
 
-def test_what_could_not_be_written_is_refused() -> None:
+def test_publishes_that_could_not_be_written_are_refused() -> None:
     confirms = new_confirms()
     confirms.hold_next(2, (ROOMY,))
     confirms.hold_next(2, (FULL,))
@@ -170,7 +170,7 @@ def test_what_could_not_be_written_is_refused() -> None:
 
 
 def settle(outstanding: dict[int, str], frames: Iterable[str]) -> list[tuple[int, str]]:
-    """Apply frames as a client does, to what it has outstanding; which numbers they settle, and how."""
+    """Apply confirms to outstanding publishes as a client does; return the settled numbers and outcomes."""
     settled = []
     for frame in frames:
         kind, _, tag = frame.partition(" ")
@@ -198,7 +198,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
-def test_whatever_the_order_each_number_is_settled_once_and_rightly(steps: list[tuple[str, int]]) -> None:
+def test_each_number_is_settled_once_and_correctly_in_any_order(steps: list[tuple[str, int]]) -> None:
     confirms = new_confirms()
     outstanding: dict[int, str] = {}
     fate: dict[int, str] = {}

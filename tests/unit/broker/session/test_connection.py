@@ -15,7 +15,7 @@ from tests.support.transport import BODY, HEADER, HEARTBEAT, METHOD, Frame, fram
 
 
 def closed(client: MemoryClient) -> tuple[int, str, tuple[int, int]]:
-    """The connection.close that has come, and nothing else."""
+    """Return code, text and method of the received connection.close, and check that it came alone."""
     came = client.only(commands.Connection.Close)
     return came.reply_code, came.reply_text, (came.class_id, came.method_id)
 
@@ -44,7 +44,7 @@ class TestClosedByTheClient:
         assert client.transport.closed
         assert client.frames() == [], "no heartbeats after the close"
 
-    def test_what_comes_later_is_ignored_but_another_close(self, client: MemoryClient) -> None:
+    def test_later_input_except_close_is_ignored(self, client: MemoryClient) -> None:
         client.send(CLOSE, method(1, commands.Queue.Declare, queue="late"), publish(1, "q", b"late"))
         client.only(commands.Connection.CloseOk)
         client.send(method(9, commands.Channel.Open), frame(HEARTBEAT, 0, b""))
@@ -52,7 +52,7 @@ class TestClosedByTheClient:
         client.send(CLOSE)
         client.only(commands.Connection.CloseOk)
 
-    def test_a_close_ok_ends_it(self, client: MemoryClient) -> None:
+    def test_a_close_ok_closes_the_socket(self, client: MemoryClient) -> None:
         client.send(CLOSE + CLOSE_OK)
         client.only(commands.Connection.CloseOk)
         assert client.transport.closed
@@ -65,7 +65,7 @@ class TestClosedByTheClient:
 
 
 class TestClosedByTheServer:
-    def test_the_clients_answer_ends_it(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_close_ok_closes_the_socket(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.send(method(1, commands.Basic.Qos, prefetch_size=1))
         assert closed(client) == (540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", (60, 10))
         assert client.connection.state is ConnectionState.CLOSING
@@ -75,7 +75,7 @@ class TestClosedByTheServer:
         assert client.transport.closed
         assert broker.server.sockets == set()
 
-    def test_everything_else_is_ignored(self, client: MemoryClient) -> None:
+    def test_other_input_is_ignored(self, client: MemoryClient) -> None:
         client.send(method(5, commands.Channel.Close, reply_code=0, reply_text="", class_id=0, method_id=0))
         assert closed(client) == (504, "CHANNEL_ERROR - expected 'channel.open'", (20, 40))
         client.send(method(1, commands.Queue.Declare, queue="late"), publish(1, "q"), method(7, commands.Channel.Open))
@@ -85,7 +85,9 @@ class TestClosedByTheServer:
         client.send(CLOSE_OK)
         assert client.transport.closed
 
-    def test_without_an_answer_it_ends_after_half_a_minute(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_without_close_ok_the_socket_is_closed_after_30_seconds(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
         client.send(method(1, commands.Basic.Qos, prefetch_size=1))
         broker.loop.advance(29.9)
         assert not client.transport.closed
@@ -105,7 +107,7 @@ class TestClosedByTheServer:
             ),
         ],
     )
-    def test_input_that_cannot_be_read_makes_it_deaf_for_three_seconds(
+    def test_malformed_input_discards_input_and_closes_after_3_seconds(
         self, broker: MemoryBroker, client: MemoryClient, octets: bytes, text: str
     ) -> None:
         client.send(octets)
@@ -129,7 +131,7 @@ class TestClosedByTheServer:
             frame(HEADER, 0, content.header(0)),
         ],
     )
-    def test_what_else_is_wrong_does_not_matter(self, client: MemoryClient, octets: bytes) -> None:
+    def test_other_errors_are_ignored(self, client: MemoryClient, octets: bytes) -> None:
         client.send(method(1, commands.Basic.Qos, prefetch_size=1))
         client.only(commands.Connection.Close)
         client.send(octets)
@@ -138,7 +140,9 @@ class TestClosedByTheServer:
         client.send(CLOSE_OK)
         assert client.transport.closed
 
-    def test_but_what_cannot_be_read_ends_it_in_three_seconds(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_malformed_input_closes_the_socket_after_3_seconds(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
         client.send(method(1, commands.Basic.Qos, prefetch_size=1))
         client.only(commands.Connection.Close)
         client.send(frame(HEARTBEAT, 0, b"", end=0) + CLOSE_OK)
@@ -155,17 +159,19 @@ class TestClosedByTheServer:
         client.send(frame(METHOD, 0, b"\x00\x63\x00\x63"))
         assert client.transport.closed
 
-    def test_a_reason_of_ours_is_told_at_once(self, client: MemoryClient) -> None:
+    def test_terminate_sends_connection_close_immediately(self, client: MemoryClient) -> None:
         client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "shutdown", 0))
         assert closed(client) == (320, "CONNECTION_FORCED - shutdown", (0, 0))
 
-    def test_a_long_text_is_cut(self, client: MemoryClient) -> None:
+    def test_a_long_reply_text_is_truncated(self, client: MemoryClient) -> None:
         client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "x" * 300, 0))
         _, text, _ = closed(client)
         assert len(text) == 255
         assert text.endswith("xxx...")
 
-    def test_what_rabbitmqs_parser_dies_of_drops_the_socket(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_input_that_crashes_rabbitmqs_parser_drops_the_socket(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
         client.send(frame(METHOD, 1, b"\x00\x63\x00\x63"))
         assert client.transport.closed
         assert client.transport.take() == b""
@@ -173,7 +179,7 @@ class TestClosedByTheServer:
 
 
 class TestFaultsOfOurs:
-    def test_an_error_of_ours_ends_one_connection_and_is_logged_once(
+    def test_an_internal_error_closes_one_connection_and_is_logged_once(
         self,
         monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
@@ -258,7 +264,7 @@ class TestChannels:
         client.send(method(1, commands.Channel.Open))
         assert closed(client)[:2] == (504, "CHANNEL_ERROR - second 'channel.open' seen")
 
-    def test_any_number_goes_but_not_too_many(self, broker: MemoryBroker) -> None:
+    def test_any_channel_number_is_accepted_up_to_the_limit(self, broker: MemoryBroker) -> None:
         client = broker.open(channel_max=3, channels=0)
         for number in (65_535, 7, 3000):
             assert kinds(client.call(number, commands.Channel.Open)) == [commands.Channel.OpenOk]
@@ -282,7 +288,7 @@ class TestChannels:
 
 
 class TestLost:
-    def test_nothing_is_left_of_a_lost_connection(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_a_lost_connection_releases_all_resources(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.call(1, commands.Queue.Declare, queue="mine", exclusive=True)
         client.send(*(publish(1, "q", bytes((number,))) for number in range(3)))
         client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
@@ -296,20 +302,22 @@ class TestLost:
         assert broker.server.all_closed.is_set()
         assert broker.loop.pending_timers == 0
 
-    def test_nothing_half_done_is_done(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_incomplete_publishes_of_a_lost_connection_are_discarded(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
         client.call(1, commands.Tx.Select)
         client.send(publish(1, "q", b"held"), publish(1, "q", b"half")[:-3])
         client.abort()
         assert broker.vhost.queues["q"].store.ready_count == 0
 
-    def test_a_silent_client_is_dropped_without_a_word(self, broker: MemoryBroker) -> None:
+    def test_a_client_without_heartbeats_is_dropped(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=10)
         broker.loop.advance(31)
         assert client.transport.closed
         assert client.transport.take() == frame(HEARTBEAT, 0, b"") * 5
         assert broker.broker.connections == set()
 
-    def test_a_client_that_speaks_stays(self, broker: MemoryBroker) -> None:
+    def test_a_client_with_traffic_is_not_dropped(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=10)
         for _ in range(10):
             broker.loop.advance(9)
@@ -350,7 +358,9 @@ class TestOutput:
         assert came.count(commands.Basic.Deliver) == 50
         assert came.count(commands.Basic.Ack) == 1
 
-    def test_large_bodies_are_cut_to_the_receivers_frames(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_large_bodies_are_split_to_the_receivers_frame_max(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
         small = broker.open(frame_max=4096)
         body = bytes(10_000)
         client.send(publish(1, "q", body), publish(1, "q", b"small"), publish(1, "q", body))
@@ -360,7 +370,7 @@ class TestOutput:
 
 
 def session() -> list[bytes]:
-    """Requests of many kinds. Each element answers what the one before has brought."""
+    """Return the input of a session with many kinds of requests; each element follows the replies to the last."""
     consume = method(2, commands.Basic.Consume, queue="s", consumer_tag="c")
     return [
         b"".join(
@@ -399,7 +409,7 @@ def session() -> list[bytes]:
 
 
 def per_channel(frames: list[Frame]) -> dict[int, list[tuple[int, bytes]]]:
-    """What came on each channel, without confirms: how many share one depends on the turns."""
+    """Return the frames by channel, except confirms, which depend on the turns."""
     confirm = INDEX["basic.ack"].to_bytes(4, "big")
     found: dict[int, list[tuple[int, bytes]]] = {}
     for each in frames:
@@ -409,7 +419,7 @@ def per_channel(frames: list[Frame]) -> dict[int, list[tuple[int, bytes]]]:
 
 
 @pytest.mark.parametrize("turns", ["one", "one a piece"])
-def test_how_the_bytes_are_cut_makes_no_difference(turns: str) -> None:
+def test_the_result_does_not_depend_on_how_input_is_split(turns: str) -> None:
     results = []
     for size in (13, 1000, 1 << 20):
         broker = MemoryBroker()

@@ -1,4 +1,4 @@
-"""Two clients that send anything, valid or not, in any order, and a small model of what is open."""
+"""State machine: two clients send valid and invalid input in any order; a model knows what is open."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ MISTAKES = ["open twice", "not open", "close-ok", "half", "unknown", *["none"] *
 
 
 class Peer:
-    """One client, with what the model knows of its connection.
+    """A client, with the model of its connection.
 
     Attributes:
         channels: Channel numbers in use; the value says whether the server has closed it.
@@ -131,12 +131,12 @@ class Peer:
 
     @property
     def dead(self) -> bool:
-        """Nothing more comes of it."""
+        """Whether the connection is closed."""
         return self.closing or self.client.transport.closed
 
 
 class ConnectionModel(RuleBasedStateMachine):
-    """What is open, and what answers fit that."""
+    """Model of open connections and channels, and of valid replies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class ConnectionModel(RuleBasedStateMachine):
         log.propagate = False
 
     def teardown(self) -> None:
-        """Once both have gone nothing of them is left."""
+        """Close both connections, and check that all resources are released."""
         log = logging.getLogger("leveret")
         log.removeHandler(self.faults)
         log.propagate = True
@@ -192,14 +192,14 @@ class ConnectionModel(RuleBasedStateMachine):
     # -- the model -----------------------------------------------------------------------------------------
 
     def _alive(self, who: int) -> Peer:
-        """A client, after a connection that has ended a new one."""
+        """Return a client; open a new connection if the last one is closed."""
         if self.peers[who].dead:
             self.peers[who].client.abort()
             self.peers[who] = Peer(self.broker)
         return self.peers[who]
 
     def _channel(self, who: int, data: st.DataObject) -> int:
-        """A channel that is open, or closed by the server; one is opened if there is none."""
+        """Return a channel that is open, or closed by the server; open one if there is none."""
         if not self._alive(who).channels:
             self._open(who, 1)
         number = data.draw(st.sampled_from(sorted(self.peers[who].channels)), "channel")
@@ -224,13 +224,13 @@ class ConnectionModel(RuleBasedStateMachine):
         self._check_reply(who, number, self._send(who, method(number, kind, **given)), replies)
 
     def _send(self, who: int, octets: bytes) -> list[tuple[int, Method]]:
-        """Send; the methods that have come back, with their channels."""
+        """Send octets; return the received methods with their channels."""
         client = self.peers[who].client
         client.send(octets)
         return [(each.channel, methods.parse(each.payload)) for each in client.frames() if each.type == METHOD]
 
     def _on(self, came: list[tuple[int, Method]], number: int) -> list[MethodType]:
-        """What came on a channel beside what may always come."""
+        """Return the methods received on a channel, except those that are always allowed."""
         for channel, each in came:
             assert channel == number or each.kind in UNASKED, each
         return [each.kind for channel, each in came if channel == number and each.kind not in UNASKED]
@@ -238,7 +238,7 @@ class ConnectionModel(RuleBasedStateMachine):
     def _check_reply(
         self, who: int, number: int, came: list[tuple[int, Method]], replies: tuple[MethodType, ...]
     ) -> None:
-        """Check what came for a request on a channel that is open, or closed by the server."""
+        """Check the reply to a request on a channel that is open, or closed by the server."""
         if self.peers[who].channels[number]:
             # What the last declared queue is comes even before whether the channel is open.
             late = [each for _, each in came if each.kind is commands.Channel.Close]
@@ -273,7 +273,7 @@ class ConnectionModel(RuleBasedStateMachine):
         self.peers[who].channels[number] = True
 
     def _follow(self, who: int, came: list[tuple[int, Method]], codes: set[int]) -> None:
-        """After a method nobody foresaw, believe what the server says, as long as it is legal."""
+        """After an arbitrary method, update the model from the server's reply, if that is valid."""
         peer = self.peers[who]
         if came and came[-1][1].kind is commands.Connection.Close:
             self._expect_connection_close(who, came, codes)
@@ -285,7 +285,7 @@ class ConnectionModel(RuleBasedStateMachine):
         peer.channels = {channel.number: channel.state is ChannelState.CLOSING for channel in connection.channels}
 
     def _read_unasked(self, who: int) -> None:
-        """What came because of the other client, or of time."""
+        """Process methods caused by the other client or by time."""
         frames = self.peers[who].client.frames()
         for each in frames:
             if each.type == METHOD:
@@ -293,7 +293,7 @@ class ConnectionModel(RuleBasedStateMachine):
 
 
 class ConnectionMachine(ConnectionModel):
-    """What clients send."""
+    """The input of clients."""
 
     # -- what clients do -----------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class ConnectionMachine(ConnectionModel):
 
     @rule(who=WHO, number=st.integers(0, 3), index=st.sampled_from(sorted(METHODS)), go=NOT_ALWAYS, data=st.data())
     def any_method(self, who: int, number: int, index: int, go: bool, data: st.DataObject) -> None:
-        """Any method with arguments that hardly ever make sense."""
+        """Send any method with arbitrary arguments."""
         self._alive(who)
         if not go:
             return
@@ -410,7 +410,7 @@ class ConnectionMachine(ConnectionModel):
 
 
 class _ErrorLog(logging.Handler):
-    """Keeps what would be logged with a traceback."""
+    """Log handler that collects records with a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

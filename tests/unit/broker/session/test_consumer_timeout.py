@@ -42,7 +42,9 @@ def get(client: MemoryClient) -> None:
 
 
 @pytest.mark.parametrize("how", ["get", "consume"])
-def test_a_delivery_kept_too_long_closes_its_channel(broker: MemoryBroker, client: MemoryClient, how: str) -> None:
+def test_a_delivery_that_is_unacknowledged_for_too_long_closes_its_channel(
+    broker: MemoryBroker, client: MemoryClient, how: str
+) -> None:
     if how == "get":
         get(client)
     else:
@@ -62,7 +64,7 @@ def test_a_delivery_kept_too_long_closes_its_channel(broker: MemoryBroker, clien
 
 @pytest.mark.parametrize("delay", [0.0, 1.0, 4.0, 9.9])
 def test_it_takes_one_to_two_timeouts(broker: MemoryBroker, client: MemoryClient, delay: float) -> None:
-    """The looks are as far apart as the timeout, so it may take another one; with 30 minutes, one minute."""
+    """The interval of the checks is that of the timeout, at most one minute, so closing may take one more."""
     broker.loop.advance(delay)
     get(client)
     broker.loop.advance(TIMEOUT - 0.01)
@@ -72,7 +74,7 @@ def test_it_takes_one_to_two_timeouts(broker: MemoryBroker, client: MemoryClient
 
 
 def test_the_oldest_delivery_counts(broker: MemoryBroker, client: MemoryClient) -> None:
-    """Later ones that are acknowledged in time do not help it."""
+    """Acknowledging later deliveries in time does not prevent the timeout."""
     get(client)
     for tag in range(2, 5):
         broker.loop.advance(TIMEOUT * 0.3)
@@ -83,8 +85,8 @@ def test_the_oldest_delivery_counts(broker: MemoryBroker, client: MemoryClient) 
     assert len(closed(client)) == 1
 
 
-def test_a_consumer_that_keeps_up_is_left_alone(broker: MemoryBroker, client: MemoryClient) -> None:
-    """There is always something unacknowledged, but never for long."""
+def test_a_consumer_that_acknowledges_in_time_is_not_closed(broker: MemoryBroker, client: MemoryClient) -> None:
+    """There is always an unacknowledged delivery, but never an old one."""
     client.call(1, commands.Basic.Qos, prefetch_count=1)
     client.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
     for tag in range(1, 40):
@@ -94,7 +96,7 @@ def test_a_consumer_that_keeps_up_is_left_alone(broker: MemoryBroker, client: Me
         assert closed(client) == []
 
 
-def test_what_is_acknowledged_is_forgotten(broker: MemoryBroker, client: MemoryClient) -> None:
+def test_acknowledged_deliveries_do_not_count(broker: MemoryBroker, client: MemoryClient) -> None:
     get(client)
     broker.loop.advance(TIMEOUT * 0.9)
     client.send(method(1, commands.Basic.Ack, delivery_tag=1))
@@ -110,7 +112,7 @@ def test_a_closing_channel_is_not_closed_again(broker: MemoryBroker, client: Mem
     assert closed(client) == []
 
 
-def test_a_number_opened_again_starts_anew(broker: MemoryBroker, client: MemoryClient) -> None:
+def test_a_reopened_channel_number_starts_again(broker: MemoryBroker, client: MemoryClient) -> None:
     get(client)
     broker.loop.advance(TIMEOUT * 2.1)
     assert len(closed(client)) == 1
@@ -121,13 +123,13 @@ def test_a_number_opened_again_starts_anew(broker: MemoryBroker, client: MemoryC
     assert closed(client) == []
 
 
-def test_connections_in_the_handshake_are_passed_over(broker: MemoryBroker, timeout: ConsumerTimeout) -> None:
+def test_connections_in_the_handshake_are_skipped(broker: MemoryBroker, timeout: ConsumerTimeout) -> None:
     broker.connect()
     broker.loop.advance(TIMEOUT * 0.9)
     assert len(broker.server.sockets) == 1
 
 
-def test_stopped_it_closes_nothing(broker: MemoryBroker, client: MemoryClient, timeout: ConsumerTimeout) -> None:
+def test_after_stop_no_channel_is_closed(broker: MemoryBroker, client: MemoryClient, timeout: ConsumerTimeout) -> None:
     get(client)
     timeout.stop()
     broker.loop.advance(TIMEOUT * 5)

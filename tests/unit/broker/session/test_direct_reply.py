@@ -36,7 +36,7 @@ def consume_replies(channel: int, tag: str = "replies", no_ack: bool = True) -> 
 
 
 def request(requester: MemoryClient, responder: MemoryClient, channel: int = 1) -> str:
-    """Send a request; the reply-to that arrives with it."""
+    """Send a request; return the reply-to with which it arrives."""
     requester.send(publish(channel, "requests", b"?", reply_to=REPLY_QUEUE))
     responder.send(method(1, commands.Basic.Get, queue="requests", no_ack=True))
     _, header, _ = responder.frames()
@@ -45,25 +45,25 @@ def request(requester: MemoryClient, responder: MemoryClient, channel: int = 1) 
 
 
 def fault(client: MemoryClient) -> str:
-    """The text of the channel.close that has come."""
+    """Return the reply text of the received channel.close."""
     text: str = client.only(commands.Channel.Close).reply_text
     return text
 
 
 def deliveries(client: MemoryClient) -> list[tuple[Method, bytes]]:
-    """What was delivered: method and body."""
+    """Return the deliveries: methods and bodies."""
     frames = client.frames()
     assert [each.type for each in frames] == [METHOD, HEADER, BODY] * (len(frames) // 3)
     return [(parse(frames[at].payload), frames[at + 2].payload) for at in range(0, len(frames), 3)]
 
 
-def test_a_request_carries_a_name_of_its_own(requester: MemoryClient, responder: MemoryClient) -> None:
+def test_a_request_carries_a_generated_reply_to(requester: MemoryClient, responder: MemoryClient) -> None:
     name = request(requester, responder)
     assert OPAQUE.fullmatch(name)
     assert request(requester, responder) == name, "it is fixed per consumer"
 
 
-def test_every_consumer_has_another_name(
+def test_every_consumer_has_a_unique_name(
     broker: MemoryBroker, requester: MemoryClient, responder: MemoryClient
 ) -> None:
     requester.call(2, commands.Basic.Consume, queue=REPLY_QUEUE, consumer_tag="other", no_ack=True)
@@ -81,7 +81,7 @@ def test_a_reply_goes_to_the_channel_that_asked(requester: MemoryClient, respond
         assert (each.delivery_tag, each.redelivered) == (1, False), "the tag is not used up"
 
 
-def test_large_replies_are_cut_for_their_receiver(broker: MemoryBroker, responder: MemoryClient) -> None:
+def test_large_replies_are_split_to_the_receivers_frame_max(broker: MemoryBroker, responder: MemoryClient) -> None:
     client = broker.open(frame_max=4096)
     client.send(consume_replies(1))
     client.frames()
@@ -93,7 +93,7 @@ def test_large_replies_are_cut_for_their_receiver(broker: MemoryBroker, responde
     assert b"".join(each.payload for each in rest) == body
 
 
-def test_replies_can_be_acknowledged_by_nobody(requester: MemoryClient) -> None:
+def test_replies_cannot_be_acknowledged(requester: MemoryClient) -> None:
     requester.send(method(1, commands.Basic.Ack, delivery_tag=1))
     assert fault(requester) == "PRECONDITION_FAILED - unknown delivery tag 1"
 
@@ -113,7 +113,7 @@ def test_a_request_needs_a_consumer_on_its_own_channel(requester: MemoryClient) 
     assert fault(requester) == "PRECONDITION_FAILED - fast reply consumer does not exist"
 
 
-def test_a_reply_to_nobody_is_dropped_or_returned(responder: MemoryClient) -> None:
+def test_a_reply_to_an_unknown_name_is_dropped_or_returned(responder: MemoryClient) -> None:
     responder.send(publish(1, f"{REPLY_QUEUE}.bogus", b"!"))
     assert responder.frames() == []
     responder.send(publish(1, f"{REPLY_QUEUE}.bogus", b"!", mandatory=True))
@@ -121,7 +121,7 @@ def test_a_reply_to_nobody_is_dropped_or_returned(responder: MemoryClient) -> No
 
 
 @pytest.mark.parametrize("how", ["cancel", "close", "fault", "lost"])
-def test_nothing_comes_after_the_end(
+def test_no_replies_after_the_consumer_ends(
     broker: MemoryBroker, requester: MemoryClient, responder: MemoryClient, how: str
 ) -> None:
     name = request(requester, responder)

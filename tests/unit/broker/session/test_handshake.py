@@ -24,7 +24,7 @@ def client(broker: MemoryBroker) -> MemoryClient:
 
 
 def expect_silence(broker: MemoryBroker, client: MemoryClient) -> None:
-    """Nothing more is said, whatever comes, and the socket goes 3 s later."""
+    """Check that further input is not answered, and that the socket is closed after 3 s."""
     assert client.connection.state is ConnectionState.SILENT
     client.send(OPEN, b"rubbish" * 100)
     broker.loop.advance(SILENCE - 0.01)
@@ -50,9 +50,7 @@ class TestHeader:
             (b"AMQP\x01\x01\x09\x01", (8, 0)),
         ],
     )
-    def test_headers_that_start_a_connection(
-        self, client: MemoryClient, header: bytes, version: tuple[int, int]
-    ) -> None:
+    def test_accepted_protocol_headers(self, client: MemoryClient, header: bytes, version: tuple[int, int]) -> None:
         client.send(header)
         start = client.only(commands.Connection.Start)
         assert (start.version_major, start.version_minor) == version
@@ -64,7 +62,7 @@ class TestHeader:
         "header", [b"AMQP\x00\x00\x09\x00", b"HTTP/1.1", b"\x16\x03\x01\x02\x00\x01\x00\x01", bytes(8)]
     )
     @pytest.mark.parametrize("more", [b"", PROTOCOL_HEADER, b"x" * 1000])
-    def test_others_are_told_the_right_one(
+    def test_other_headers_are_answered_with_the_supported_one(
         self, broker: MemoryBroker, client: MemoryClient, header: bytes, more: bytes
     ) -> None:
         client.send(header + more)
@@ -72,7 +70,7 @@ class TestHeader:
         assert client.transport.closed
         assert broker.server.sockets == set()
 
-    def test_it_may_come_byte_by_byte(self, client: MemoryClient) -> None:
+    def test_the_header_may_arrive_byte_by_byte(self, client: MemoryClient) -> None:
         for octet in PROTOCOL_HEADER[:-1]:
             client.send(bytes((octet,)))
             assert client.frames() == []
@@ -115,13 +113,15 @@ class TestStartOk:
             ("AMQPLAIN", tables.table_body([("LOGIN", "S", "guest"), ("PASSWORD", "S", "guest")])),
         ],
     )
-    def test_who_is_known_is_told_the_limits(self, client: MemoryClient, mechanism: str, response: bytes) -> None:
+    def test_a_successful_login_is_answered_with_tune(
+        self, client: MemoryClient, mechanism: str, response: bytes
+    ) -> None:
         client.send(start_ok(mechanism=mechanism, response=response))
         tune = client.only(commands.Connection.Tune)
         assert (tune.channel_max, tune.frame_max, tune.heartbeat) == (2047, 131_072, 60)
 
     @pytest.mark.parametrize("response", [b"\0guest\0wrong", b"\0nobody\0guest", b"\0guest\0", b"\0\xff\0\xff"])
-    def test_a_wrong_login_is_told_to_who_can_hear_it(
+    def test_a_refused_login_is_answered_with_close_if_the_client_supports_it(
         self, broker: MemoryBroker, client: MemoryClient, response: bytes
     ) -> None:
         client.send(start_ok(response=response))
@@ -140,7 +140,7 @@ class TestStartOk:
         client.send(method(0, commands.Connection.CloseOk))
         assert client.transport.closed
 
-    def test_others_are_left_in_silence(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_other_clients_get_no_answer(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.send(start_ok(response=b"\0guest\0wrong", capabilities=()))
         expect_silence(broker, client)
 
@@ -160,7 +160,7 @@ class TestStartOk:
             ("", b""),
         ],
     )
-    def test_what_is_no_login_at_all(
+    def test_malformed_logins(
         self, broker: MemoryBroker, client: MemoryClient, mechanism: str, response: bytes
     ) -> None:
         client.send(start_ok(mechanism=mechanism, response=response))
@@ -181,7 +181,7 @@ class TestStartOk:
             frame(1, 0, b"\x00\x0a\x00\x0b" + bytes(5000)),
         ],
     )
-    def test_anything_else_is_answered_by_silence_or_a_drop(
+    def test_unexpected_input_is_not_answered_or_drops_the_connection(
         self, broker: MemoryBroker, client: MemoryClient, octets: bytes
     ) -> None:
         client.send(octets)
@@ -195,18 +195,18 @@ class TestStartOk:
         client.send(before + frame(1, 0, b"\x00\x63\x00\x63"))
         assert client.transport.closed
 
-    def test_a_user_of_this_machine_only(self, broker: MemoryBroker) -> None:
+    def test_a_user_restricted_to_loopback(self, broker: MemoryBroker) -> None:
         far = broker.connect(peername=("10.0.0.9", 4711))
         far.send(PROTOCOL_HEADER)
         far.frames()
         far.send(start_ok())
         assert far.only(commands.Connection.Close).reply_code == 403
 
-    def test_heartbeats_are_welcome(self, client: MemoryClient) -> None:
+    def test_heartbeats_are_accepted(self, client: MemoryClient) -> None:
         client.send(frame(HEARTBEAT, 0, b"") * 3 + start_ok())
         client.only(commands.Connection.Tune)
 
-    def test_capabilities_are_remembered(self, client: MemoryClient) -> None:
+    def test_capabilities_are_stored(self, client: MemoryClient) -> None:
         client.send(start_ok(capabilities=("connection.blocked",)))
         assert client.connection.capabilities.blocked
         assert not client.connection.capabilities.consumer_cancel_notify
@@ -221,7 +221,7 @@ class TestTuneOk:
     @pytest.mark.parametrize("frame_max", [4096, 8192, 131_072])
     @pytest.mark.parametrize("channel_max", [1, 2047])
     @pytest.mark.parametrize("heartbeat", [0, 1, 60, 65_535])
-    def test_good_limits_are_taken_as_they_are(
+    def test_valid_limits_are_accepted(
         self, client: MemoryClient, frame_max: int, channel_max: int, heartbeat: int
     ) -> None:
         client.send(tune_ok(channel_max, frame_max, heartbeat))
@@ -238,22 +238,22 @@ class TestTuneOk:
         ("channel_max", "frame_max"),
         [(2047, 0), (2047, 4095), (2047, 131_073), (0, 131_072), (2048, 131_072), (65_535, 131_072)],
     )
-    def test_bad_limits_are_answered_by_silence(
+    def test_invalid_limits_are_not_answered(
         self, broker: MemoryBroker, client: MemoryClient, channel_max: int, frame_max: int
     ) -> None:
         client.send(tune_ok(channel_max, frame_max))
         expect_silence(broker, client)
 
-    def test_anything_else_is_answered_by_silence(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_unexpected_input_is_not_answered(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.send(start_ok())
         expect_silence(broker, client)
 
-    def test_opening_may_come_along(self, client: MemoryClient) -> None:
+    def test_open_may_follow_tune_ok_immediately(self, client: MemoryClient) -> None:
         client.send(tune_ok() + OPEN + method(1, commands.Channel.Open))
         assert [came.kind for came in client.methods()] == [commands.Connection.OpenOk, commands.Channel.OpenOk]
 
 
-def test_without_a_limit_of_the_servers_any_number_of_channels_goes() -> None:
+def test_without_a_server_limit_any_channel_max_is_accepted() -> None:
     client = MemoryBroker(channel_max=0).connect()
     client.send(PROTOCOL_HEADER + start_ok() + tune_ok(0))
     assert client.connection.channel_max == 65_535
@@ -274,11 +274,11 @@ class TestOpen:
         assert broker.vhost.connection_count == 1
 
     @pytest.mark.parametrize("name", ["", "//", "nope", "ä"])
-    def test_a_vhost_that_is_not(self, client: MemoryClient, name: str) -> None:
+    def test_an_unknown_vhost(self, client: MemoryClient, name: str) -> None:
         client.send(method(0, commands.Connection.Open, virtual_host=name))
         expect_close(client, 530, f"NOT_ALLOWED - vhost {name} not found", (10, 40))
 
-    def test_a_vhost_that_is_not_the_users(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_a_vhost_without_permission(self, broker: MemoryBroker, client: MemoryClient) -> None:
         broker.broker.add_vhost("theirs")
         client.send(method(0, commands.Connection.Open, virtual_host="theirs"))
         expect_close(client, 530, "NOT_ALLOWED - access to vhost 'theirs' refused for user 'guest'", (10, 40))
@@ -325,7 +325,7 @@ class TestOpen:
             ),
         ],
     )
-    def test_anything_else_closes(
+    def test_unexpected_methods_close_the_connection(
         self, client: MemoryClient, octets: bytes, code: int, text: str, ids: tuple[int, int]
     ) -> None:
         client.send(octets)
@@ -334,7 +334,7 @@ class TestOpen:
         assert client.transport.closed
 
     @pytest.mark.parametrize("arguments", [b"", b"\1/\0\0x"])
-    def test_what_cannot_be_decoded_is_answered_by_silence(
+    def test_undecodable_input_is_not_answered(
         self, broker: MemoryBroker, client: MemoryClient, arguments: bytes
     ) -> None:
         client.send(frame(1, 0, b"\x00\x0a\x00\x28" + arguments))
@@ -418,7 +418,7 @@ def test_an_open_connection_has_all_the_time(broker: MemoryBroker) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 100])
-def test_how_the_bytes_are_cut_makes_no_difference(broker: MemoryBroker, size: int) -> None:
+def test_the_result_does_not_depend_on_how_input_is_split(broker: MemoryBroker, size: int) -> None:
     octets = PROTOCOL_HEADER + start_ok() + tune_ok() + OPEN + method(1, commands.Channel.Open)
     client = broker.connect()
     for at in range(0, len(octets), size):

@@ -12,7 +12,7 @@ INTERVAL = 10
 
 
 class Peer:
-    """One heartbeat with all that is around it."""
+    """A heartbeat timer with a manual loop and a transport in memory."""
 
     def __init__(self) -> None:
         self.loop = ManualLoop()
@@ -26,7 +26,7 @@ class Peer:
         self.dead_at.append(self.loop.now - self.start)
 
     def beats(self) -> int:
-        """Heartbeats sent since last asked."""
+        """Return the number of heartbeats sent since the last call."""
         written = self.transport.take()
         assert written == HEARTBEAT_FRAME * (len(written) // 8)
         return len(written) // 8
@@ -37,11 +37,11 @@ def peer() -> Peer:
     return Peer()
 
 
-def test_the_frame_is_the_specs() -> None:
+def test_the_heartbeat_frame_is_that_of_the_specification() -> None:
     assert bytes.fromhex("08 0000 00000000 ce") == HEARTBEAT_FRAME
 
 
-def test_one_is_sent_each_half_interval_of_silence(peer: Peer) -> None:
+def test_a_heartbeat_is_sent_after_half_an_interval_without_output(peer: Peer) -> None:
     peer.loop.advance(INTERVAL / 2 - 0.1)
     assert peer.beats() == 0
     peer.loop.advance(0.2)
@@ -50,7 +50,7 @@ def test_one_is_sent_each_half_interval_of_silence(peer: Peer) -> None:
     assert peer.beats() == 2
 
 
-def test_other_traffic_stands_for_it(peer: Peer) -> None:
+def test_other_output_replaces_heartbeats(peer: Peer) -> None:
     for _ in range(6):
         peer.output.send(b"x")
         peer.loop.run()
@@ -62,12 +62,12 @@ def test_other_traffic_stands_for_it(peer: Peer) -> None:
     assert peer.beats() == 1
 
 
-def test_a_heartbeat_of_ours_does_not_stand_for_the_next(peer: Peer) -> None:
+def test_a_sent_heartbeat_does_not_replace_the_next_one(peer: Peer) -> None:
     peer.loop.advance(INTERVAL)
     assert peer.beats() == 2
 
 
-def test_a_peer_silent_from_the_start_is_dead_at_the_second_look(peer: Peer) -> None:
+def test_a_peer_without_any_input_is_dropped_at_the_second_check(peer: Peer) -> None:
     """RabbitMQ drops it 2 to 3 intervals after the last byte."""
     peer.loop.advance(INTERVAL * 10)
     assert len(peer.dead_at) == 1
@@ -90,15 +90,15 @@ def test_a_byte_in_each_interval_keeps_it_alive(peer: Peer) -> None:
     assert peer.dead_at == []
 
 
-def test_one_missed_look_is_forgiven(peer: Peer) -> None:
+def test_one_missed_check_does_not_drop_the_peer(peer: Peer) -> None:
     for _ in range(10):
         peer.loop.advance(INTERVAL * 1.9)
         peer.heartbeat.received = True
     assert peer.dead_at == []
 
 
-def test_a_connection_that_is_not_read_is_not_looked_at(peer: Peer) -> None:
-    """While an alarm holds it, only sending goes on."""
+def test_input_is_not_checked_while_reading_is_paused(peer: Peer) -> None:
+    """While an alarm blocks the connection, only sending continues."""
     peer.heartbeat.paused = True
     peer.loop.advance(INTERVAL * 10)
     assert peer.dead_at == []
@@ -108,7 +108,7 @@ def test_a_connection_that_is_not_read_is_not_looked_at(peer: Peer) -> None:
     assert len(peer.dead_at) == 1
 
 
-def test_stopped_it_does_nothing(peer: Peer) -> None:
+def test_after_stop_nothing_is_sent_or_checked(peer: Peer) -> None:
     peer.loop.advance(INTERVAL)
     peer.transport.take()
     peer.heartbeat.stop()
@@ -116,7 +116,7 @@ def test_stopped_it_does_nothing(peer: Peer) -> None:
     assert (peer.beats(), peer.dead_at, peer.loop.pending_timers) == (0, [], 0)
 
 
-def test_the_dead_get_no_more_heartbeats(peer: Peer) -> None:
+def test_no_heartbeats_are_sent_after_a_missed_peer(peer: Peer) -> None:
     peer.loop.advance(INTERVAL * 3)
     peer.transport.take()
     peer.loop.advance(INTERVAL * 3)

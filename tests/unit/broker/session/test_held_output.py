@@ -21,7 +21,7 @@ class Locked(DefinitionsDatabase):
     is_locked = True
 
     def write(self, changes: Changes) -> None:
-        """Write as ever, or fail."""
+        """Write, or fail while locked."""
         if self.is_locked:
             raise sqlite3.OperationalError("database is locked")
         super().write(changes)
@@ -42,10 +42,17 @@ class Broker:
         return self.memory.open(**handshake)
 
     def write(self) -> None:
-        """Try to write, and let time pass until it is tried again."""
+        """Try to write, and process the result."""
         self.broker.gate.write()
         self.calls.get(timeout=30)()
+        self.memory.loop.run()
+
+    def unlock_and_retry(self) -> None:
+        """Unlock the database, advance the time to the retry, and process its result."""
+        self.database.is_locked = False
         self.memory.loop.advance(1)
+        self.calls.get(timeout=30)()
+        self.memory.loop.run()
 
 
 @pytest.fixture
@@ -60,16 +67,14 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 DECLARE = {"queue": "q", "durable": True}
 
 
-def test_an_answer_waits_with_all_that_follows_it(broker: Broker) -> None:
+def test_a_reply_and_all_later_output_wait_for_the_disk(broker: Broker) -> None:
     client = broker.open()
     assert client.call(1, commands.Queue.Declare, **DECLARE) == []
     assert client.call(2, commands.Channel.Open) == []
     assert client.call(1, commands.Queue.Declare, queue="transient", exclusive=True) == []
     broker.write()
     assert client.methods() == []
-    broker.database.is_locked = False
-    broker.calls.get(timeout=30)()
-    broker.memory.loop.run()
+    broker.unlock_and_retry()
     names = [method.queue for method in client.methods() if method.kind is commands.Queue.DeclareOk]
     assert names == ["q", "transient"]
 
@@ -90,20 +95,20 @@ def test_an_answer_waits_with_all_that_follows_it(broker: Broker) -> None:
         (commands.Exchange.Delete, {"exchange": "x"}),
     ],
 )
-def test_whoever_is_told_of_it_waits(broker: Broker, kind: Any, arguments: dict[str, Any]) -> None:
+def test_a_reply_that_depends_on_an_unwritten_definition_waits(
+    broker: Broker, kind: Any, arguments: dict[str, Any]
+) -> None:
     first, second = broker.open(), broker.open()
     first.call(1, commands.Exchange.Declare, exchange="x", exchange_type="direct", durable=True)
     first.call(1, commands.Queue.Declare, **DECLARE)
     assert second.call(1, kind, **arguments) == []
     broker.write()
-    broker.database.is_locked = False
-    broker.calls.get(timeout=30)()
-    broker.memory.loop.run()
+    broker.unlock_and_retry()
     (answer,) = second.methods()
     assert answer.kind not in (commands.Channel.Close, commands.Connection.Close)
 
 
-def test_others_go_on(broker: Broker) -> None:
+def test_other_connections_continue(broker: Broker) -> None:
     broker.database.is_locked = False
     other = broker.open()
     other.call(1, commands.Queue.Declare, queue="old", durable=True)
@@ -121,7 +126,7 @@ def test_others_go_on(broker: Broker) -> None:
         assert len(other.call(1, kind, **arguments)) == 1, arguments
 
 
-def test_heartbeats_go_on(broker: Broker) -> None:
+def test_heartbeats_continue(broker: Broker) -> None:
     client = broker.open(heartbeat=2)
     client.call(1, commands.Queue.Declare, **DECLARE)
     broker.memory.loop.advance(1)
@@ -129,7 +134,7 @@ def test_heartbeats_go_on(broker: Broker) -> None:
     assert {frame.type for frame in client.frames()} == {FRAME_HEARTBEAT}
 
 
-def test_a_turn_that_fails_lets_nothing_out_that_relies_on_it(tmp_path: Path) -> None:
+def test_a_failed_turn_sends_no_output_that_depends_on_it(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
 
     def fail() -> None:

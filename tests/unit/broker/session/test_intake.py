@@ -17,7 +17,7 @@ REQUEUE = method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=
 
 
 def drain(client: MemoryClient, broker: MemoryBroker) -> list[Any]:
-    """Read all that has been written, until nothing more comes; the kinds of methods."""
+    """Read output until there is no more; return the kinds of the methods."""
     client.transport.unread = 0
     client.connection.resume_writing()
     broker.loop.run()
@@ -25,7 +25,9 @@ def drain(client: MemoryClient, broker: MemoryBroker) -> list[Any]:
 
 
 class TestAlarms:
-    def test_a_publisher_is_read_no_more_until_all_is_well(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_reading_from_a_publisher_pauses_until_the_alarm_is_cleared(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
         broker.broker.alarms.set("memory")
         client.call(1, commands.Queue.Declare, queue="still answered")
         client.send(publish(1, "q", b"one"), publish(1, "q", b"two"), method(1, commands.Queue.Declare, queue="late"))
@@ -42,7 +44,7 @@ class TestAlarms:
         assert client.transport.reading
         assert broker.vhost.queues["q"].store.ready_count == 2
 
-    def test_a_client_that_cannot_hear_it_is_not_told(self, broker: MemoryBroker) -> None:
+    def test_a_client_without_the_capability_is_not_notified(self, broker: MemoryBroker) -> None:
         client = broker.open(capabilities=())
         broker.broker.alarms.set("disk")
         client.send(publish(1, "q", b"one"))
@@ -52,14 +54,14 @@ class TestAlarms:
         assert client.frames() == []
         assert client.transport.reading
 
-    def test_consumers_go_on(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_deliveries_continue(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.send(publish(1, "q", b"before"))
         broker.broker.alarms.set("memory")
         consumer = broker.open()
         came = consumer.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
         assert kinds(came) == [commands.Basic.ConsumeOk, commands.Basic.Deliver]
 
-    def test_a_blocked_connection_may_go(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_a_blocked_connection_may_close(self, broker: MemoryBroker, client: MemoryClient) -> None:
         broker.broker.alarms.set("memory")
         client.send(publish(1, "q", b"lost"))
         client.abort()
@@ -68,7 +70,7 @@ class TestAlarms:
         assert broker.vhost.queues["q"].store.ready_count == 0
         assert broker.server.sockets == set()
 
-    def test_a_blocked_connection_is_not_missed(self, broker: MemoryBroker) -> None:
+    def test_a_blocked_connection_misses_no_heartbeats(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=10)
         broker.broker.alarms.set("memory")
         client.send(publish(1, "q", b"x"))
@@ -90,11 +92,11 @@ class TestAlarms:
 class TestClientsThatDoNotRead:
     @pytest.fixture(autouse=True)
     def _message(self, client: MemoryClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A message in the queue, and a limit that is easily reached."""
+        """Publish a message, and lower the output limit."""
         monkeypatch.setattr(output, "_OVERFULL_BYTES", UNREAD_MAX * SIZE)
         client.send(publish(1, "q", bytes(SIZE)))
 
-    def test_answers_in_one_turn_are_bounded(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_replies_in_one_turn_are_bounded(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.feed((GET + REQUEUE) * 200)
         assert not client.transport.reading
         client.connection.pause_writing()
@@ -103,7 +105,7 @@ class TestClientsThatDoNotRead:
         assert len(client.transport.written) < 34 * SIZE
         assert not client.transport.reading
 
-    def test_all_is_answered_once_they_read(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_all_requests_are_answered_once_the_client_reads(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.feed((GET + REQUEUE) * 70)
         client.connection.pause_writing()
         client.transport.unread = 33 * SIZE
@@ -115,7 +117,7 @@ class TestClientsThatDoNotRead:
         assert client.transport.reading
         client.call(1, commands.Basic.Qos)
 
-    def test_answers_of_many_turns_are_bounded(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_replies_of_many_turns_are_bounded(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.connection.pause_writing()
         turns = 0
         while client.transport.reading and turns < 50:
@@ -141,7 +143,7 @@ class TestClientsThatDoNotRead:
         client.feed(method(1, commands.Basic.Qos))
         assert not client.transport.reading
 
-    def test_a_loop_that_takes_everything_at_once_holds_nobody_up(
+    def test_reading_continues_in_the_next_turn_if_the_client_reads_everything(
         self, broker: MemoryBroker, client: MemoryClient
     ) -> None:
         client.feed((GET + REQUEUE) * 100)
@@ -151,7 +153,7 @@ class TestClientsThatDoNotRead:
         assert kinds(client.methods()) == [commands.Basic.GetOk] * 100
 
     @pytest.mark.parametrize("lost", [False, True])
-    def test_they_can_be_closed(self, broker: MemoryBroker, client: MemoryClient, lost: bool) -> None:
+    def test_paused_connections_can_be_closed(self, broker: MemoryBroker, client: MemoryClient, lost: bool) -> None:
         client.feed((GET + REQUEUE) * 100)
         if lost:
             client.abort()
@@ -164,7 +166,7 @@ class TestClientsThatDoNotRead:
         assert broker.server.sockets == set()
         assert broker.vhost.queues["q"].ready_count() == 1
 
-    def test_they_are_not_missed(self, broker: MemoryBroker) -> None:
+    def test_paused_connections_miss_no_heartbeats(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=10)
         client.feed((GET + REQUEUE) * 100)
         client.connection.pause_writing()
@@ -175,7 +177,7 @@ class TestClientsThatDoNotRead:
         broker.loop.advance(31)
         assert client.transport.closed
 
-    def test_an_alarm_beside_it(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_an_alarm_while_output_is_overfull(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.feed((GET + REQUEUE) * 40 + publish(1, "q", b"x"))
         assert not client.transport.reading
         broker.broker.alarms.set("memory")
@@ -205,7 +207,7 @@ class TestDroppedSockets:
         assert client.transport.aborted
         assert broker.server.sockets == set()
 
-    def test_nor_one_that_has_missed_its_heartbeats(self, broker: MemoryBroker) -> None:
+    def test_a_client_that_missed_heartbeats_does_not_keep_its_socket(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=1)
         client.call(1, commands.Queue.Declare, queue="mine", exclusive=True)
         client.transport.unread = SIZE
@@ -215,14 +217,14 @@ class TestDroppedSockets:
         broker.loop.advance(3.1)
         assert broker.server.sockets == set()
 
-    def test_who_reads_to_the_end_gets_everything(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_a_client_that_reads_to_the_end_gets_all_output(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.transport.unread = SIZE
         client.send(method(1, commands.Queue.Declare, queue="x") + frame(METHOD, 1, b"\x00\x63\x00\x63"))
         client.only(commands.Queue.DeclareOk)
         assert client.transport.closed
         assert not client.transport.aborted
 
-    def test_who_has_read_all_is_reset(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_a_client_that_has_read_all_output_is_reset(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.send(method(1, commands.Queue.Declare, queue="x") + frame(METHOD, 1, b"\x00\x63\x00\x63"))
         client.only(commands.Queue.DeclareOk)
         assert client.transport.aborted

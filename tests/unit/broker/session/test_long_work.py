@@ -1,4 +1,4 @@
-"""One event that takes long, or many that come at once: other clients are served in between."""
+"""Long work for one event, or many events in one read: other clients are served in between."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.support.stepping_clock import SteppingClock
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """A broker in which looking at the clock takes a millisecond."""
+    """A broker whose clock advances by a millisecond with each reading."""
     made = MemoryBroker()
     made.broker.turn._clock = SteppingClock()
     return made
 
 
 def step(broker: MemoryBroker) -> None:
-    """One iteration of the loop."""
+    """Run one iteration of the event loop."""
     callbacks, broker.loop._soon = broker.loop._soon, []
     for callback in callbacks:
         callback()
 
 
 def steps_until(broker: MemoryBroker, client: MemoryClient) -> int:
-    """Iterations of the loop until something comes to a client."""
+    """Count the iterations of the event loop until a client receives something."""
     for count in range(1, 2000):
         step(broker)
         if client.transport.written:
@@ -40,7 +40,7 @@ def steps_until(broker: MemoryBroker, client: MemoryClient) -> int:
 
 
 def bind_wild(client: MemoryClient, depth: int) -> None:
-    """Bind the queue q to amq.topic by every pattern of so many words."""
+    """Bind the queue q to amq.topic with every pattern of this many words."""
     for pattern in itertools.product("*#a", repeat=depth):
         client.send(method(1, commands.Queue.Bind, queue="q", exchange="amq.topic", routing_key=".".join(pattern)))
     client.methods()
@@ -49,7 +49,7 @@ def bind_wild(client: MemoryClient, depth: int) -> None:
 class TestARouteThatTakesLong:
     KEY = ".".join("a" * 20 + "b" * 40)
 
-    def test_others_are_served_in_between(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_other_connections_are_served_in_between(self, broker: MemoryBroker, client: MemoryClient) -> None:
         bind_wild(client, 6)
         other = broker.open()
         client.feed(
@@ -64,7 +64,7 @@ class TestARouteThatTakesLong:
         assert client.only(commands.Queue.DeclareOk).message_count == 1
         assert client.transport.reading
 
-    def test_confirms_and_order_are_as_ever(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_confirms_and_order_are_unchanged(self, broker: MemoryBroker, client: MemoryClient) -> None:
         bind_wild(client, 6)
         client.call(1, commands.Confirm.Select)
         keys = [self.KEY, "short", self.KEY + ".c", self.KEY]
@@ -73,7 +73,9 @@ class TestARouteThatTakesLong:
         entries, _ = broker.vhost.queues["q"].store.take(10, 1 << 30)
         assert [message.body for _, message, _ in entries] == [b"0", b"1", b"2", b"3"]
 
-    def test_a_change_meanwhile_is_for_the_next_one(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_a_change_during_the_search_applies_to_the_next_publish(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
         bind_wild(client, 6)
         other = broker.open()
         other.call(1, commands.Queue.Declare, queue="late")
@@ -85,7 +87,7 @@ class TestARouteThatTakesLong:
         # Whether the first one finds it depends on how far the search has come.
         assert broker.vhost.queues["late"].store.ready_count in (1, 2)
 
-    def test_a_client_that_leaves_takes_its_search_along(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_closing_the_connection_cancels_the_search(self, broker: MemoryBroker, client: MemoryClient) -> None:
         bind_wild(client, 6)
         client.feed(publish(1, self.KEY, b"m", exchange="amq.topic"))
         client.abort()
@@ -95,7 +97,7 @@ class TestARouteThatTakesLong:
 
 class TestKeysThatHaveNoSay:
     @pytest.mark.parametrize("exchange", ["amq.headers", "amq.fanout"])
-    def test_a_message_with_thousands_is_looked_at_once(
+    def test_a_message_with_thousands_of_keys_is_searched_once(
         self, broker: MemoryBroker, client: MemoryClient, exchange: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         client.call(1, commands.Queue.Bind, queue="q", exchange=exchange)
@@ -139,7 +141,7 @@ class TestAQueueThatShrinks:
         ],
         ids=["declare", "purge", "delete", "get"],
     )
-    def test_who_asks_waits_and_others_do_not(
+    def test_only_the_requesting_client_waits(
         self, broker: MemoryBroker, client: MemoryClient, asked: bytes, answer: type
     ) -> None:
         client.send(publish(1, "q", b"m") * 10_000)

@@ -1,4 +1,4 @@
-"""A channel with very many outstanding messages: what settles some of them costs no more than these."""
+"""A channel with many unacked messages: settling costs depend only on the number of settled ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def in_time() -> Iterator[None]:
 
 @pytest.fixture
 def client(broker: MemoryBroker) -> MemoryClient:
-    """A client that holds all messages of a queue."""
+    """A client with all messages of a queue unacked."""
     opened = broker.open()
     opened.call(1, commands.Queue.Declare, queue="q")
     opened.call(1, commands.Tx.Select)
@@ -73,7 +73,7 @@ def test_rolling_back_brings_the_lowest_tags_back(client: MemoryClient, channel:
 
 
 def test_tags_far_apart(client: MemoryClient, channel: Channel) -> None:
-    """Deliveries without acknowledgement take tags of their own, so that those outstanding may be few and far apart."""
+    """Deliveries with no-ack use delivery tags, too, so outstanding tags may be far apart."""
     client.send(*(ack(tag) for tag in range(2, _MESSAGES)))
     assert sorted(channel.unacked) == [1, _MESSAGES]
     client.send(ack(_MESSAGES, multiple=True))
@@ -90,10 +90,10 @@ def test_tags_far_apart(client: MemoryClient, channel: Channel) -> None:
     ],
     ids=["channel", "connection", "nack", "recover"],
 )
-def test_all_return_in_their_order(
+def test_all_messages_are_requeued_in_order(
     broker: MemoryBroker, client: MemoryClient, channel: Channel, leave: Callable[[MemoryClient], object]
 ) -> None:
-    """Also those that were acknowledged in a transaction that was rolled back."""
+    """This includes messages acknowledged in a transaction that was rolled back."""
     client.send(ack(7), ack(5), method(1, commands.Tx.Rollback), method(1, commands.Basic.Cancel, consumer_tag="c"))
     with in_time():
         leave(client)
@@ -105,7 +105,7 @@ def test_all_return_in_their_order(
 
 
 @pytest.mark.parametrize("requeue", [False, True])
-def test_many_that_were_got(broker: MemoryBroker, requeue: bool) -> None:
+def test_many_messages_from_basic_get(broker: MemoryBroker, requeue: bool) -> None:
     client = broker.open()
     client.call(1, commands.Queue.Declare, queue="q")
     client.send(publish(1, "q", b"x") * 50_000)

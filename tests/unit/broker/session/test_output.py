@@ -13,7 +13,7 @@ from tests.support.memory_transport import MemoryTransport
 
 
 class FakeChannel:
-    """Has one confirm to send."""
+    """Fake channel with one confirm to send."""
 
     def __init__(self, output: Output, confirm: bytes) -> None:
         self.output = output
@@ -24,7 +24,7 @@ class FakeChannel:
 
 
 class FakeQueue:
-    """Remembers who asked to be served."""
+    """Fake queue that records unblocked consumers."""
 
     def __init__(self) -> None:
         self.unblocked: list[object] = []
@@ -54,13 +54,13 @@ def output(loop: ManualLoop, transport: MemoryTransport) -> Output:
 
 
 def stall(output: Output) -> FakeQueue:
-    """Let a consumer find the output congested."""
+    """Add a stalled consumer to the output."""
     queue = FakeQueue()
     output.stalled.append(cast("ChannelConsumer", FakeConsumer(queue)))
     return queue
 
 
-def test_the_transport_says_when_it_is_full(output: Output, transport: MemoryTransport) -> None:
+def test_the_high_water_mark_is_set_on_the_transport(output: Output, transport: MemoryTransport) -> None:
     assert transport.high_water == 1_048_576
 
 
@@ -80,7 +80,7 @@ def test_a_turn_without_output_writes_nothing(output: Output, transport: MemoryT
     assert (transport.writes, output.wrote) == (0, False)
 
 
-def test_confirms_go_behind_what_was_sent_before(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
+def test_confirms_follow_earlier_output(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
     channel = cast("Channel", FakeChannel(output, b"ack"))
     output.send(b"return ")
     output.confirm(channel)
@@ -90,7 +90,7 @@ def test_confirms_go_behind_what_was_sent_before(output: Output, loop: ManualLoo
     assert output.confirming == set()
 
 
-def test_a_confirm_alone_is_reason_to_write(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
+def test_a_confirm_alone_causes_a_write(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
     output.confirm(cast("Channel", FakeChannel(output, b"ack")))
     loop.run()
     assert transport.take() == b"ack"
@@ -109,7 +109,7 @@ def test_half_a_mebibyte_in_a_turn_makes_consumers_wait_for_the_write(output: Ou
     assert not output.congested, "the count starts again each turn"
 
 
-def test_a_full_socket_makes_them_wait_until_it_has_room(output: Output, loop: ManualLoop) -> None:
+def test_consumers_wait_while_the_write_buffer_is_full(output: Output, loop: ManualLoop) -> None:
     output.pause()
     assert output.congested
     queue = stall(output)
@@ -124,7 +124,7 @@ def test_a_full_socket_makes_them_wait_until_it_has_room(output: Output, loop: M
     assert len(queue.unblocked) == 1
 
 
-def test_a_client_that_reads_nothing_has_to_wait_with_its_requests(
+def test_requests_of_a_client_that_reads_nothing_wait(
     output: Output, loop: ManualLoop, transport: MemoryTransport
 ) -> None:
     resumed: list[bool] = []
@@ -145,7 +145,7 @@ def test_a_client_that_reads_nothing_has_to_wait_with_its_requests(
     assert resumed == [False], "once"
 
 
-def test_what_waits_in_the_transport_counts_with_the_next_write(
+def test_unsent_bytes_in_the_transport_count_at_the_next_write(
     output: Output, loop: ManualLoop, transport: MemoryTransport
 ) -> None:
     output.pause()
@@ -156,7 +156,7 @@ def test_what_waits_in_the_transport_counts_with_the_next_write(
         assert output.overfull is overfull
 
 
-def test_what_must_be_said_is_written_even_to_a_full_socket(
+def test_flush_writes_even_if_the_write_buffer_is_full(
     output: Output, loop: ManualLoop, transport: MemoryTransport
 ) -> None:
     output.pause()
@@ -165,7 +165,7 @@ def test_what_must_be_said_is_written_even_to_a_full_socket(
     assert transport.take() == b"heartbeat"
 
 
-def test_who_stalls_again_waits_for_the_next_write(output: Output, loop: ManualLoop) -> None:
+def test_a_consumer_that_stalls_again_waits_for_the_next_write(output: Output, loop: ManualLoop) -> None:
     output.sent(1_000_000)
     queue = FakeQueue()
     consumer = FakeConsumer(queue)

@@ -1,11 +1,11 @@
-"""What all connections share: looks at the memory that come with the bytes."""
+"""State shared by all connections: memory checks after a number of received bytes."""
 
 from __future__ import annotations
 
 from tests.support.memory_broker import MemoryBroker
 
 
-def test_the_memory_is_looked_at_after_so_many_bytes() -> None:
+def test_memory_is_checked_after_a_number_of_bytes() -> None:
     broker = MemoryBroker()
     server = broker.server
     looks: list[int] = []
@@ -29,7 +29,7 @@ def test_the_memory_is_looked_at_after_so_many_bytes() -> None:
     assert looks == [1200, 11_700]
 
 
-def test_what_clients_send_is_counted() -> None:
+def test_received_bytes_are_counted() -> None:
     broker = MemoryBroker()
     before = broker.server.received
     broker.open()

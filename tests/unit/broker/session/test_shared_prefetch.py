@@ -1,4 +1,4 @@
-"""The limit that consumers share: it holds, nobody waits while there is room, and all have their turn."""
+"""The global prefetch limit is kept, used in full, and shared fairly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.queues import declare, new_vhost, settle
 
 
 class SharingConsumer(Consumer):
-    """A consumer with no limit but the shared one.
+    """A consumer without a prefetch limit except the shared one.
 
     Args:
         queue: The queue consumed from.
@@ -67,13 +67,13 @@ def shared() -> SharedPrefetch:
     return SharedPrefetch()
 
 
-def test_without_a_limit_all_are_served(shared: SharedPrefetch) -> None:
+def test_without_a_limit_all_consumers_are_served(shared: SharedPrefetch) -> None:
     consumer = SharingConsumer(declare(new_vhost(ManualLoop())), "a", shared)
     assert shared.credit(consumer) == UNLIMITED
 
 
 @pytest.mark.parametrize("queue_count", [1, 3])
-def test_consumers_take_turns_in_the_order_in_which_they_came(shared: SharedPrefetch, queue_count: int) -> None:
+def test_consumers_take_turns_in_order_of_arrival(shared: SharedPrefetch, queue_count: int) -> None:
     loop, log = ManualLoop(), list[str]()
     vhost = new_vhost(loop)
     queues = [declare(vhost, f"q{number}") for number in range(queue_count)]
@@ -92,7 +92,7 @@ def test_consumers_take_turns_in_the_order_in_which_they_came(shared: SharedPref
     assert log[1:4] == log[4:7] == log[7:10]
 
 
-def test_who_leaves_is_not_waited_for(shared: SharedPrefetch) -> None:
+def test_a_removed_consumer_does_not_wait(shared: SharedPrefetch) -> None:
     loop, log = ManualLoop(), list[str]()
     queue = declare(new_vhost(loop))
     publish(queue, 20)
@@ -111,7 +111,7 @@ def test_who_leaves_is_not_waited_for(shared: SharedPrefetch) -> None:
 
 
 class SharingMachine(RuleBasedStateMachine):
-    """Consumers of several queues under one limit, with turns that hold several events."""
+    """State machine: consumers of several queues with one limit, and turns with several events."""
 
     @initialize(kinds=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=5))
     def begin(self, kinds: list[tuple[int, bool]]) -> None:
@@ -159,7 +159,7 @@ class SharingMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(10, 30))
     def take_turns(self, count: int) -> None:
-        """Whoever has messages is served about as often as the others, from now on."""
+        """Check that consumers with ready messages are served equally often."""
         acking = [consumer for consumer in self.consumers if not consumer.no_ack]
         if not acking or any(consumer.no_ack for consumer in self.consumers):
             return

@@ -19,7 +19,7 @@ def transport(**extra: Any) -> MemoryTransport:
     "address",
     ["127.0.0.1", "127.0.0.2", "127.255.255.255", "::1", "::ffff:127.0.0.1", "::ffff:127.9.8.7", "::1%lo"],
 )
-def test_this_machine(address: str) -> None:
+def test_loopback_addresses(address: str) -> None:
     assert is_loopback(address)
 
 
@@ -27,7 +27,7 @@ def test_this_machine(address: str) -> None:
     "address",
     ["10.0.0.1", "128.0.0.1", "0.0.0.0", "::", "::2", "fe80::1%eth0", "::ffff:10.0.0.1", "localhost", "", "127.0.0"],
 )
-def test_other_machines(address: str) -> None:
+def test_other_addresses(address: str) -> None:
     assert not is_loopback(address)
 
 
@@ -43,7 +43,7 @@ def test_other_machines(address: str) -> None:
         (None, None, "? -> ?"),
     ],
 )
-def test_a_connection_is_named_by_its_ends(peer: object, own: object, expected: str) -> None:
+def test_a_connection_is_named_by_its_addresses(peer: object, own: object, expected: str) -> None:
     assert connection_name(*endpoints(transport(peername=peer, sockname=own))) == expected
 
 
@@ -55,14 +55,14 @@ def test_a_socket_is_named_likewise() -> None:
     assert socket_name(accepted) == "? -> ?"
 
 
-def test_small_packets_go_out_at_once() -> None:
+def test_tcp_nodelay_is_set() -> None:
     with socket.socket() as sock:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0
         disable_delay(transport(socket=sock))
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
-def test_sockets_that_are_not_tcp_are_left_alone() -> None:
+def test_sockets_other_than_tcp_are_unchanged() -> None:
     disable_delay(transport(socket=None))
     left, right = socket.socketpair(socket.AF_UNIX)
     with left, right:

@@ -1,4 +1,4 @@
-"""Nobody can tell where a turn ends: what arrives at once has the same effect as what arrives piece by piece."""
+"""Input has the same effect whether it arrives in one turn or in several."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Client:
         self.client.frames()
 
     def frames(self, actions: list[tuple[Any, ...]]) -> list[bytes]:
-        """The frames of a number of actions; they may only settle what has been delivered before the first one."""
+        """Return the frames of a number of actions, which settle only messages delivered before the first one."""
         frames = []
         for name, *how in actions:
             if name == "publish":
@@ -77,7 +77,7 @@ class Client:
         return method(1, commands.Basic.Nack, delivery_tag=tag, multiple=multiple, requeue=name == "requeue")
 
     def look(self) -> None:
-        """Note what has come since: messages in order, and what became of each publish."""
+        """Record received messages in order, and the outcome of each publish."""
         for each in self.client.frames():
             if each.type == BODY:
                 self.received[-1] += (each.payload,)
@@ -97,7 +97,7 @@ class Client:
             self.confirms.setdefault(tag, came.kind.name)
 
     def rest(self) -> list[tuple[Any, ...]]:
-        """What is left in both queues, and what is held."""
+        """Return the messages in both queues, and the unacked ones."""
         self.received.clear()
         self.client.send(method(1, commands.Basic.Cancel, consumer_tag="c"))
         gets = [
@@ -110,7 +110,7 @@ class Client:
 
 @settings(max_examples=150)
 @given(ARGUMENTS, st.integers(0, 3), st.lists(st.lists(ACTIONS, min_size=1, max_size=6), max_size=8))
-def test_what_comes_at_once_and_what_comes_piece_by_piece(
+def test_one_read_and_several_reads_have_the_same_effect(
     arguments: dict[str, Any], prefetch: int, bursts: list[list[tuple[Any, ...]]]
 ) -> None:
     at_once, by_piece = Client(arguments, prefetch), Client(arguments, prefetch)

@@ -1,4 +1,4 @@
-"""Messages with headers of their own mean the same in one read as in many."""
+"""Messages with different headers have the same effect in one read as in several."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FAULTS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def messages(kinds: list[tuple[dict[str, Any], int]], routing_key: str, mandatory: bool = False) -> list[bytes]:
-    """The frames of messages with these properties and sizes of body."""
+    """Return the frames of messages with these properties and body sizes."""
     return [
         publish(1, routing_key, b"%03d" % number * size, mandatory=mandatory, message_id=str(number), **given)
         for number, (given, size) in enumerate(kinds)
@@ -59,7 +59,7 @@ def messages(kinds: list[tuple[dict[str, Any], int]], routing_key: str, mandator
 
 
 class Client:
-    """A client with confirms on, the queue q, and a second queue that CC and BCC name."""
+    """A client in confirm mode, the queue q, and a second queue for CC and BCC."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.broker = MemoryBroker()
@@ -75,7 +75,7 @@ class Client:
         self.answers: list[Any] = []
 
     def send(self, *frames: bytes) -> None:
-        """Send frames at once, and note the answers; confirms by number."""
+        """Send frames in one read, and record the replies, with confirms by number."""
         self.client.send(*frames)
         for each in self.client.frames():
             if each.type != METHOD:
@@ -90,11 +90,11 @@ class Client:
                 self.answers.append((came.kind.name, came.arguments))
 
     def is_open(self) -> bool:
-        """Whether the connection lives."""
+        """Whether the connection is open."""
         return not self.client.transport.closed
 
     def contents(self) -> list[Any]:
-        """All that is in both queues: methods, headers and bodies."""
+        """Return the messages in both queues: methods, headers and bodies."""
         self.answers.clear()
         gets = [method(2, commands.Basic.Get, queue=name, no_ack=True) for name in ("q", "other") for _ in range(40)]
         self.send(*gets)
@@ -109,7 +109,7 @@ _PLAIN: Final[dict[str, Any]] = {}
 @settings(max_examples=300)
 @given(_ARGUMENTS, st.lists(_KINDS, max_size=12), st.lists(_FAULTY, max_size=1), st.lists(_KINDS, max_size=4))
 @example({"x-max-length-bytes": 9}, [(_PLAIN, 1), (_PLAIN, 2), (_PLAIN, 3), (_PLAIN, 1)], [], [])
-def test_at_once_and_one_by_one(
+def test_one_read_and_one_read_per_message_have_the_same_effect(
     arguments: dict[str, Any],
     before: list[tuple[dict[str, Any], int]],
     faulty: list[tuple[dict[str, Any], int]],
@@ -141,7 +141,7 @@ def test_without_a_queue(mandatory: bool) -> None:
     assert len(at_once.answers) == (3 * 4 if mandatory else 0)
 
 
-def test_headers_that_say_nothing_to_the_broker_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_without_relevant_properties_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client({})
     frames = messages([({"headers": [("id", "S", str(number))]}, 1 + number % 3) for number in range(20)], "q")
     client.send(*frames[:2])

@@ -1,4 +1,4 @@
-"""What connections and channels keep by names that clients choose goes away again."""
+"""State that connections and channels keep by client-chosen names is bounded and released."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from leveret.broker.session.channel import Channel
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 
-def routes_remembered(client: MemoryClient) -> int:
-    """How many queues the routes of a connection name."""
+def cached_queue_count(client: MemoryClient) -> int:
+    """Return the number of queues in the cached routes of a connection."""
     remembered = client.connection.routes._publishes
     return sum(len(each.memo.queues) for each in remembered)
 
 
 class TestRoutes:
-    def test_those_of_a_deleted_queue_go_with_the_next_publish(
+    def test_routes_of_a_deleted_queue_are_removed_at_the_next_publish(
         self, broker: MemoryBroker, client: MemoryClient
     ) -> None:
         client.send(*(publish(1, f"q{number}") for number in range(100)), publish(1, "q"))
@@ -26,10 +26,10 @@ class TestRoutes:
         client.call(1, commands.Queue.Delete, queue="q")
         client.send(publish(1, "elsewhere"))
         assert len(client.connection.routes._publishes) == 1
-        assert routes_remembered(client) == 0
+        assert cached_queue_count(client) == 0
 
-    def test_very_many_are_not_remembered(self, broker: MemoryBroker, client: MemoryClient) -> None:
-        """Each routing key has a route of its own, which may lead to all the queues of a fanout exchange."""
+    def test_the_cache_is_bounded(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        """Each routing key has its own route, which may have all queues of a fanout exchange."""
         for number in range(100):
             client.send(
                 method(1, commands.Queue.Declare, queue=f"f{number}"),
@@ -38,26 +38,26 @@ class TestRoutes:
         client.methods()
         for number in range(3000):
             client.send(publish(1, str(number), exchange="amq.fanout"))
-            assert routes_remembered(client) <= 100_000
-        assert routes_remembered(client) > 10_000
+            assert cached_queue_count(client) <= 100_000
+        assert cached_queue_count(client) > 10_000
         assert broker.vhost.queues["f0"].store.ready_count == 3000
 
-    def test_the_end_of_a_connection_forgets_them(self, broker: MemoryBroker, client: MemoryClient) -> None:
+    def test_closing_a_connection_clears_the_cache(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.send(publish(1, "q"))
         client.call(1, commands.Queue.Delete, queue="q")
         client.abort()
-        assert routes_remembered(client) == 0
+        assert cached_queue_count(client) == 0
 
 
 class TestGetters:
     def open_channel(self, client: MemoryClient) -> Channel:
         return next(iter(client.connection.channels))
 
-    def test_an_empty_queue_leaves_nothing(self, client: MemoryClient) -> None:
+    def test_get_on_an_empty_queue_leaves_no_holder(self, client: MemoryClient) -> None:
         client.call(1, commands.Basic.Get, queue="q")
         assert self.open_channel(client)._get_holders == {}
 
-    def test_a_settled_message_leaves_nothing(self, client: MemoryClient) -> None:
+    def test_settling_the_last_message_removes_its_holder(self, client: MemoryClient) -> None:
         for settled in (
             method(1, commands.Basic.Ack, delivery_tag=0, multiple=True),
             method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=True),
@@ -68,7 +68,7 @@ class TestGetters:
             client.send(settled)
             assert self.open_channel(client)._get_holders == {}
 
-    def test_one_that_holds_another_message_stays(self, client: MemoryClient) -> None:
+    def test_a_holder_with_another_message_stays(self, client: MemoryClient) -> None:
         client.send(publish(1, "q") * 2, method(1, commands.Basic.Get, queue="q") * 2)
         client.send(method(1, commands.Basic.Ack, delivery_tag=1))
         (holder,) = self.open_channel(client)._get_holders.values()
@@ -83,7 +83,7 @@ def test_users_without_connections_are_not_counted(broker: MemoryBroker, client:
     assert list(broker.broker.user_channels) == []
 
 
-def test_a_deleted_exchange_is_forgotten(broker: MemoryBroker, client: MemoryClient) -> None:
+def test_a_deleted_exchange_is_freed(broker: MemoryBroker, client: MemoryClient) -> None:
     # No other test has one of this name.
     name = "soon forgotten"
     client.call(1, commands.Exchange.Declare, exchange=name, exchange_type="fanout")
