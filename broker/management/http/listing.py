@@ -128,7 +128,7 @@ def read_page(request: web.Request) -> Page | None:
     try:
         number = parse_integer(query["page"])
         size = parse_integer(query["page_size"]) if "page_size" in query else None
-        matches = _filter(query.get("name", ""), query.get("use_regex") == "true")
+        matches = _name_filter(query.get("name", ""), query.get("use_regex") == "true")
     except (ValueError, InvalidPattern):
         raise bad_request("Pagination parameters are invalid") from None
     if number < 1 or (size is not None and not 1 <= size <= _PAGE_SIZE_MAX):
@@ -138,7 +138,7 @@ def read_page(request: web.Request) -> Page | None:
     return Page(number, size or _PAGE_SIZE, matches)
 
 
-def _filter(name: str, is_regex: bool) -> Callable[[str], object]:
+def _name_filter(name: str, is_regex: bool) -> Callable[[str], object]:
     if is_regex:
         return partial(_search, Pattern(_caseless(name)))
     wanted = name.lower()

@@ -64,7 +64,7 @@ class Rates:
         self._now = broker.last_sample or int(time.time()) // STEP * STEP
         self._ranges = _read_ranges(request) if request.query_string else {}
 
-    def show(
+    def add_to(
         self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: SampledCounters, kind: str
     ) -> dict[str, Any]:
         """Add numbers to a document, each with its ``_details``; return the document.
@@ -79,7 +79,7 @@ class Rates:
         history = followed.history
         rates = history.rates(self._now) if history is not None else None
         if kind in self._ranges:
-            return self._show_samples(document, wanted, row, followed, kind)
+            return self._add_samples(document, wanted, row, followed, kind)
         for name, places in wanted.items():
             if len(places) == 1:
                 place = places[0]
@@ -98,7 +98,7 @@ class Rates:
         rates = followed.history.rates(self._now)
         return sum([rates[place] for place in places])
 
-    def _show_samples(
+    def _add_samples(
         self, document: dict[str, Any], wanted: Numbers, row: Sequence[int], followed: SampledCounters, kind: str
     ) -> dict[str, Any]:
         age, increment = self._ranges[kind]
@@ -154,7 +154,7 @@ def message_stats(
     shown: dict[str, Any] = {}
     for group in groups:
         if any(row[place] for places in group.values() for place in places):
-            rates.show(shown, group, row, followed, "msg_rates")
+            rates.add_to(shown, group, row, followed, "msg_rates")
     return shown
 
 

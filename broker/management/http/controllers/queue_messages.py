@@ -67,7 +67,7 @@ class QueueMessages:
             self._access.check(user, vhost.name, "read", "queue", request.match_info["name"])
             queue = _find_queue(vhost, request.match_info["name"])
         except AmqpFault as fault:
-            raise _refusal(fault) from None
+            raise _get_error(fault) from None
         if truncate is not None and truncate < 0:
             raise bad_request(f"truncate must be 0 or more, is {truncate}")
         record = partial(_record, vhost, user, queue, mode == "ack_requeue_false")
@@ -126,7 +126,7 @@ def _find_queue(vhost: VirtualHost, name: str) -> Queue:
     return queue
 
 
-def _refusal(fault: AmqpFault) -> web.HTTPException:
+def _get_error(fault: AmqpFault) -> web.HTTPException:
     """Return the error of a refused get. RabbitMQ uses a connection for it, so its texts differ from others."""
     if fault.code is ReplyCode.ACCESS_REFUSED:
         return not_authorised(fault.text)

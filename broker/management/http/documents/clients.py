@@ -70,7 +70,7 @@ def connection_document(connection: ClientConnection, node: str, rates: Rates, a
     name = properties.get("connection_name")
     if isinstance(name, str):
         document["user_provided_name"] = name
-    return rates.show(document, _DATA, counters.row(), counters, "data_rates")
+    return rates.add_to(document, _DATA, counters.row(), counters, "data_rates")
 
 
 def _encryption(tls: ClientTls | None) -> dict[str, Any]:

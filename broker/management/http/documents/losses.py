@@ -44,7 +44,7 @@ def loss_stats(counters: QueueCounters | ExchangeCounters, rates: Rates, retaine
     row = counters.loss_row(retained)
     if not any(row):
         return {}
-    return rates.show({}, _NUMBERS[type(counters)], row, counters.losses or _NO_HISTORY, "msg_rates")
+    return rates.add_to({}, _NUMBERS[type(counters)], row, counters.losses or _NO_HISTORY, "msg_rates")
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,8 @@ def overview_stats(broker: Broker, census: Census, vhosts: Sequence[str] | None,
     return {
         "statistics_db_event_queue": 0,
         "message_stats": message_stats(rates, _MESSAGES, row, followed),
-        "queue_totals": rates.show({}, _LENGTHS, row, followed, "lengths"),
-        "churn_rates": rates.show({}, _CHURN, churn, statistics, "msg_rates"),
+        "queue_totals": rates.add_to({}, _LENGTHS, row, followed, "lengths"),
+        "churn_rates": rates.add_to({}, _CHURN, churn, statistics, "msg_rates"),
     }
 
 
@@ -141,8 +141,8 @@ def vhost_stats(statistics: VirtualHostStatistics, row: Sequence[int], rates: Ra
         row: The current values.
         rates: Rates of the request.
     """
-    document = rates.show({}, _VHOST_LENGTHS, row, statistics, "lengths")
-    rates.show(document, _VHOST_DATA, row, statistics, "data_rates")
+    document = rates.add_to({}, _VHOST_LENGTHS, row, statistics, "lengths")
+    rates.add_to(document, _VHOST_DATA, row, statistics, "data_rates")
     stats = message_stats(rates, _VHOST_MESSAGES, row, statistics)
     return {**document, "message_stats": stats} if stats else document
 
@@ -231,8 +231,8 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
         document[name] = 0.0 if name.endswith("avg_time") else 0
         document[f"{name}_details"] = {"rate": 0.0}
     row = node.statistics.row(broker.sockets.used, node.disk_free())
-    rates.show(document, _NODE, row, node.statistics, "node_stats")
-    return rates.show(document, _CHURN, churn, broker.statistics, "node_stats")
+    rates.add_to(document, _NODE, row, node.statistics, "node_stats")
+    return rates.add_to(document, _CHURN, churn, broker.statistics, "node_stats")
 
 
 def short_node(node: Node) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         "fill": _fill(queue),
         "storage": _storage(queue, figures),
     }
-    rates.show(document, _LENGTHS, row, counters, "lengths")
+    rates.add_to(document, _LENGTHS, row, counters, "lengths")
     document["messages"] += queue.retained_count
     stats = message_stats(rates, _MESSAGES, row, counters)
     if stats:

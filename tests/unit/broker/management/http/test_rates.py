@@ -40,7 +40,7 @@ def rates(query: str = "") -> Rates:
 
 
 def show(made: Rates, counters: ExchangeCounters) -> dict[str, Any]:
-    return made.show({}, NUMBERS, counters.row(), counters, "msg_rates")
+    return made.add_to({}, NUMBERS, counters.row(), counters, "msg_rates")
 
 
 def test_current_numbers_and_rates_of_the_last_step(counters: ExchangeCounters) -> None:
