@@ -93,6 +93,7 @@ class App:
 
         Raises:
             StartError: An address or the data directory cannot be used.
+            DefinitionsError: A definition is invalid.
         """
         try:
             self._disk = Disk(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
@@ -106,10 +107,12 @@ class App:
             self.accounts,
             self.server.loop.call_soon_threadsafe,
         )
-        found = self._definitions.restore()
+        has_definitions = self._definitions.restore()
         self.broker.storage.delete_unclaimed()
         keeper = self._definitions
-        keeper.record_import(load_definitions(self.settings, self.broker, self.accounts, not found, keeper.imported))
+        keeper.record_import(
+            load_definitions(self.settings, self.broker, self.accounts, not has_definitions, keeper.imported)
+        )
         try:
             keeper.save_now()
         except sqlite3.Error as error:

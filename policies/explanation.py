@@ -134,10 +134,11 @@ def why_not_in_force(policy: Policy, first: Policy | None, resource: str) -> str
         return f"it applies to {policy.apply_to.replace('_', ' ')}"
     if resource != "exchange" and not fits(policy.definition, resource):
         return f"it has a key that does not fit {resource} queues, so none of it applies"
-    return "it is being put in force" if first is None else _beaten(policy, first)
+    return "it is about to take effect" if first is None else _outranked(policy, first)
 
 
-def _beaten(policy: Policy, first: Policy) -> str:
+def _outranked(policy: Policy, first: Policy) -> str:
+    """Return why the policy in force has precedence over this one, in words."""
     if policy.priority < first.priority:
         return f"'{first.name}' has the higher priority ({first.priority:g} against {policy.priority:g})"
     return f"'{first.name}' has the same priority, and of those the smallest name counts"

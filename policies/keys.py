@@ -1,6 +1,6 @@
 """Table of policy keys, used by validation, merging, HTTP API, command line and documentation.
 
-Source: RabbitMQ 3.10.8, observed, and https://www.rabbitmq.com/docs/parameters#policies for what is newer.
+Source: RabbitMQ 3.10.8, observed, and https://www.rabbitmq.com/docs/parameters#policies for newer keys.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Publish:
 
     Args:
         exchange: Name of the exchange; bytes that are not UTF-8 are kept as surrogates.
-        routing_key: Likewise.
+        routing_key: Routing key, decoded in the same way.
         mandatory: The mandatory bit.
         immediate: The immediate bit.
         route: Exchange and routing key as the two encoded short strings.

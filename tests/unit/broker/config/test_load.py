@@ -93,7 +93,7 @@ def test_an_empty_file_is_all_defaults(file: Path, content: str) -> None:
         ("auth_mechanisms: [GSSAPI]", ["auth_mechanisms: ['GSSAPI']", "PLAIN, AMQPLAIN, EXTERNAL"]),
         ("compat: {advertise: RabbitMQ}", ["compat.advertise: 'RabbitMQ'", "like RabbitMQ 3.10.8"]),
         ("{compat.advertise: R 1, compat: {advertise: R 2}}", ["compat.advertise is given twice"]),
-        ("[1, 2]", ["has to be a mapping"]),
+        ("[1, 2]", ["must be a mapping"]),
         ("a: [", ["is not YAML", "line 1"]),
         ("port: 2001-99-99", ["is not YAML"]),
     ],
@@ -101,7 +101,7 @@ def test_an_empty_file_is_all_defaults(file: Path, content: str) -> None:
 def test_what_a_file_may_not_hold(file: Path, content: str, parts: list[str]) -> None:
     file.write_text(content)
     text = refusal(file)
-    assert text.startswith((f"{file}:1: ", f"{file}: has to be a mapping"))
+    assert text.startswith((f"{file}:1: ", f"{file}: must be a mapping"))
     for part in parts:
         assert part in text
 
