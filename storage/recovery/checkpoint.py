@@ -1,4 +1,4 @@
-r"""Checkpoints: what the event log has told up to a position, so that recovery need not hear all of it again.
+r"""Checkpoints: the state of all stores up to a position of the event log, so that recovery reads only later events.
 
     0 8s magic "LVTCKP\x01\n" | 8 u16 header_len = 64 | 10 u16 format = 1 | 12 u32 flags (1 clean) | 16 16s store id
     32 u64 event file | 40 u64 offset in it | 48 i64 created | 56 u32 stores | 60 u32 next qid
@@ -7,7 +7,7 @@ r"""Checkpoints: what the event log has told up to a position, so that recovery 
         dead blocks of u64 first | u64 end
     last u32 crc of all before
 
-Messages and bytes hold only in a clean checkpoint, which is written when the broker stops.
+Messages and bytes are valid only in a clean checkpoint, which is written when the broker stops.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _BITMAP: Final = struct.Struct("<Q512s")
 _RANGE: Final = struct.Struct("<QQ")
 _CRC: Final = struct.Struct("<I")
 _CLEAN: Final = 1
-#: Checkpoints that are kept: a damaged one does no harm.
+#: Number of checkpoints that are kept, in case one is damaged.
 _KEPT: Final = 2
 
 
 class StoreCheckpoint(NamedTuple):
-    """What a checkpoint says of one store.
+    """State of one store in a checkpoint.
 
     Attributes:
         qid: Number of the queue.
         priority: Priority of the store.
-        dead: Which of its messages are dead.
+        dead: Its dead messages.
         next_seq: Number of the next message.
         redelivered_below: Messages with lower numbers may have been delivered before.
-        messages: Living messages.
+        messages: Number of live messages.
         body_bytes: Sum of their body lengths.
     """
 
@@ -58,12 +58,12 @@ class Checkpoint(NamedTuple):
     """A checkpoint.
 
     Attributes:
-        clean: Nothing was done after it; the numbers of messages and bytes hold.
-        store_id: Names the data directory.
-        position: Events from here on are not in it.
+        clean: Whether it was written by a clean shutdown, so that messages and bytes are valid.
+        store_id: ID of the data directory.
+        position: Position in the event log after the last covered event.
         created: Microseconds since 1970.
-        next_qid: No queue has had this number or a higher one.
-        stores: All stores, by qid and priority.
+        next_qid: The next queue number.
+        stores: All stores by qid and priority.
     """
 
     clean: bool
@@ -75,7 +75,7 @@ class Checkpoint(NamedTuple):
 
 
 def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """The contents of a checkpoint's file."""
+    """Encode a checkpoint."""
     parts = [
         _HEADER.pack(
             _MAGIC,
@@ -111,7 +111,7 @@ def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def unpack_checkpoint(octets: bytes) -> Checkpoint | None:
-    """Read a checkpoint; None if it is damaged."""
+    """Decode a checkpoint; return None if it is damaged."""
     if len(octets) < _HEADER.size + 4 or crc32(octets[:-4]) != _CRC.unpack_from(octets, len(octets) - 4)[0]:
         return None
     magic, at, _, flags, store_id, file, offset, created, count, next_qid = _HEADER.unpack_from(octets)
@@ -134,10 +134,10 @@ def unpack_checkpoint(octets: bytes) -> Checkpoint | None:
 
 
 def write_checkpoint(files: Files, directory: str, octets: bytes) -> None:
-    """Write a checkpoint, and remove those that are too old.
+    """Write a checkpoint and remove old ones.
 
     Raises:
-        OSError: It was not written; those before it hold.
+        OSError: It was not written; the previous ones remain.
     """
     numbers = _numbers(files.list_directory(directory))
     replace_file(files, directory, _name(max(numbers, default=0) + 1), octets)
@@ -146,12 +146,12 @@ def write_checkpoint(files: Files, directory: str, octets: bytes) -> None:
 
 
 def read_checkpoints(files: Files, directory: str, damaged: list[str]) -> list[Checkpoint]:
-    """The checkpoints that can be read, newest first; only the one that was written last can be clean.
+    """Return the readable checkpoints, newest first. Only the last written one can be clean.
 
     Args:
         files: The seam to the operating system.
-        directory: Where they are.
-        damaged: The paths of those that cannot be read are added.
+        directory: Path of their directory.
+        damaged: Receives the paths of unreadable checkpoints.
     """
     found: list[Checkpoint] = []
     numbers = _numbers(files.list_directory(directory))

@@ -1,4 +1,4 @@
-"""Writing checkpoints when they are due, and removing the events that nobody needs after that."""
+"""Writes checkpoints when they are due, and removes old event log files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Checkpointer:
         files: The seam to the operating system.
         directory: The data directory.
         events: Its event log.
-        retention: Microseconds that events are kept at least.
+        retention: Minimum retention of events in microseconds.
         clock: Microseconds since 1970.
     """
 
@@ -41,22 +41,22 @@ class Checkpointer:
         self._clock = clock
         self._appended = 0
         self._when = clock()
-        #: Events in files before this one are in both checkpoints that are kept.
+        #: Events in files before this one are covered by both existing checkpoints.
         self._covered = 0
 
     @property
     def due(self) -> bool:
-        """Whether enough has happened since the last one."""
+        """Whether the next checkpoint is due."""
         more = self._events.appended - self._appended
         return more >= _BYTES or (more > 0 and self._clock() - self._when >= _PAUSE_US)
 
     def add(self, group: CommitGroup, stores: Iterable[tuple[int, int, SegmentStore]], clean: bool) -> None:
-        """Have a commit group write a checkpoint.
+        """Add a checkpoint to a commit group.
 
         Args:
             group: The group.
-            stores: All stores of durable queues, after queue and priority.
-            clean: Nothing is done after it.
+            stores: All stores as (queue number, priority, store).
+            clean: Whether this is the last write before a clean shutdown.
         """
         directory, events, now = self._directory, self._events, self._clock()
         found = {
@@ -66,7 +66,7 @@ class Checkpointer:
                 store.log.dead,
                 store.next_seq,
                 store.redelivered_below,
-                # Where messages were lost, how long they were is a guess: the next start had better look.
+                # After losses the lengths are estimates: the next start must measure them.
                 0 if store.lost_count else store.ready_count + store.taken_count + store.leaving.count,
                 store.ready_bytes + store.taken_bytes + store.leaving.body_bytes,
             )
@@ -79,12 +79,12 @@ class Checkpointer:
         self._appended, self._when = events.appended, now
 
     def _write(self, octets: bytes, position: EventPosition, now: int) -> None:
-        """Write a checkpoint, and remove the files of the event log that nobody needs any more."""
+        """Write a checkpoint and remove event log files that are no longer needed."""
         write_checkpoint(self._files, self._directory.checkpoints, octets)
         covered, self._covered = self._covered, position.file
         oldest = 0
         for file, following in pairwise(event_files(self._files, self._directory.events)):
-            # Its events are older than the first one of the file behind it.
+            # Its events are older than the start of the following file.
             if file < covered and following < now - self._retention:
                 self._files.unlink(f"{self._directory.events}/{file_name(file)}")
                 oldest = following

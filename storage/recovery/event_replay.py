@@ -1,4 +1,4 @@
-"""What the event log tells recovery: which messages are dead, and which numbers have been used."""
+"""Replays the event log for recovery: dead messages and used sequence numbers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from leveret.storage.stores.segment_store import StoreState
 
 @dataclass(slots=True)
 class Replayed:
-    """What checkpoint and event log tell.
+    """State from the checkpoint and the event log.
 
     Attributes:
-        states: By qid and priority, as far as they are known from there.
-        deleted: Numbers of queues that have been deleted.
-        last_qid: The highest number of a queue that was spoken of.
-        events: Events behind the checkpoint.
-        latest: The time of the last of them.
+        states: States of stores by qid and priority, as far as known.
+        deleted: Numbers of deleted queues.
+        last_qid: The highest queue number found.
+        events: Number of events after the checkpoint.
+        latest: Time of the last one.
         damage: What was wrong with which file, after how many of its records could not be read.
-        priorities: Those of each queue that are spoken of, by qid.
+        priorities: Priorities found for each queue, by qid.
     """
 
     states: dict[tuple[int, int], StoreState] = field(default_factory=dict)
@@ -37,14 +37,14 @@ class Replayed:
 def replay(
     files: Files, directory: str, store_id: bytes, start: EventPosition, checkpoint: Checkpoint | None
 ) -> Replayed:
-    """Begin with a checkpoint and hear what happened after it.
+    """Apply the events after a checkpoint to its state.
 
     Args:
         files: The seam to the operating system.
         directory: Path of the event log.
         store_id: Names the data directory.
-        start: Where the checkpoint ends.
-        checkpoint: The checkpoint, if there is one.
+        start: Position of the checkpoint.
+        checkpoint: The checkpoint; None if there is none.
     """
     found = Replayed()
     if checkpoint is not None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class DamageReport(NamedTuple):
-    """What was wrong with one file.
+    """Damage of one file.
 
     Attributes:
         path: The file.
@@ -27,7 +27,7 @@ class DamageReport(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery found and did.
+    """Findings and repairs of a recovery.
 
     Attributes:
         queues: Queues found.
@@ -69,12 +69,12 @@ class RecoveryReport:
         self.damage.append(DamageReport(path, what, lost_messages))
 
     def lines(self) -> Iterator[str]:
-        """One line for each damaged file, and one for all that could not be done."""
+        """Iterate over lines: one for each damaged file and each failure."""
         yield from map(str, self.damage)
         yield from self.failures
 
     def summary(self) -> str:
-        """All of it in one line."""
+        """Return a one-line summary."""
         found = f"{self.queues} durable queues with {self.messages} messages ({self.body_bytes} bytes of bodies)"
         if not self.damage and not self.failures:
             return found

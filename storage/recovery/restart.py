@@ -1,4 +1,4 @@
-"""What a data directory holds at the start: checkpoint, events, and the stores of all queues put together again."""
+"""Recovers a data directory at startup: checkpoint, events and the stores of all queues."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.stores.segment_store import StoreState
 
-#: After a crash this many sequence numbers are skipped: what was written and not synced may have used them.
+#: Sequence numbers skipped after a crash, because unsynced messages may have used them.
 _SKIPPED: Final = 1 << 20
 
 
 class RestoredStore(NamedTuple):
-    """What a store is made of.
+    """A recovered store.
 
     Attributes:
-        priority: Its priority within the queue.
-        place: Where its files are.
-        manifest: Its manifest.
-        state: What it holds.
+        priority: Priority within the queue.
+        place: Paths and shared services of the store.
+        manifest: Manifest of the store.
+        state: Recovered state.
     """
 
     priority: int
@@ -41,11 +41,11 @@ class RestoredStore(NamedTuple):
 
 
 class RestoredQueue(NamedTuple):
-    """A durable queue that was found.
+    """A recovered durable queue.
 
     Attributes:
-        record: What is on disk of it beside its messages; its salt is known.
-        stores: Its stores.
+        record: Metadata of the queue, with a salt.
+        stores: Stores of the queue.
     """
 
     record: QueueRecord
@@ -58,12 +58,12 @@ class Restart:
     Args:
         files: The seam to the operating system.
         directory: The data directory.
-        events: Told which messages are lost.
-        make_place: Gives a store its place: of which queue, which priority, and the queue's salt.
-        report: Added to.
+        events: Receives events of lost messages.
+        make_place: Returns the place of a store, given queue number, priority and salt.
+        report: Receives what was found and repaired.
 
     Attributes:
-        latest: The latest time that was found, in microseconds since 1970.
+        latest: The latest time found, in microseconds since 1970.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Restart:
         self.latest = 0
 
     def run(self) -> list[RestoredQueue]:
-        """Find all durable queues, put their stores together again, and clear away what is over."""
+        """Recover all durable queues and their stores; discard all other queues."""
         directory, report = self._directory, self._report
         directory.empty_trash()
         damaged: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Restart:
         return found
 
     def _checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint that can be read."""
+        """Return the newest readable checkpoint."""
         directory, report = self._directory, self._report
         damaged: list[str] = []
         found = [
@@ -125,7 +125,7 @@ class Restart:
         return found[0] if found else None
 
     def _is_unborn(self, record: QueueRecord) -> bool:
-        """Whether the making of a queue was cut short: nothing in its directory is of use."""
+        """Return whether the creation of a queue was interrupted, so that its directory contains nothing useful."""
         names = self._files.list_directory(self._directory.queue_path(record.qid))
         return record.salt is None and all(name.startswith(QUEUE_FILE) for name in names)
 
@@ -139,7 +139,7 @@ class Restart:
             if record.salt:
                 self._attempt(path, partial(directory.mend_queue, record))
         self._report.queues += 1
-        # A priority without a directory may have had messages that were never written: their numbers are used up.
+        # A priority without a directory may have had messages that were never written but have used numbers.
         priorities = {*there, *replayed.priorities.get(record.qid, ())}
         stores = [self._store(record, priority, replayed.states, clean) for priority in sorted(priorities)]
         return RestoredQueue(record, stores)
@@ -167,13 +167,13 @@ class Restart:
 
 
 def commit_recovered(group: CommitGroup, files: Files, redo: RedoLog, threaded: bool) -> None:
-    """Have all synced that recovery has written.
+    """Commit everything that recovery has written.
 
     Args:
-        group: What that is.
+        group: The files to sync.
         files: The seam to the operating system.
         redo: The redo log.
-        threaded: Several threads may sync.
+        threaded: Whether to sync in several threads.
     Raises:
         OSError: A sync failed.
     """

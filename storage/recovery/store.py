@@ -1,4 +1,4 @@
-"""Putting a store together again from its files. It never gives up: it repairs, quarantines and counts."""
+"""Recovers a store from its files. Damage does not stop it: it repairs, quarantines and counts."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def recover_store(
     report: RecoveryReport,
     redo: Mapping[int, bytes],
 ) -> None:
-    """Find out what a store holds.
+    """Recover a store.
 
     Args:
-        place: Where its files are.
-        manifest: Its manifest, not read yet.
-        state: Has what checkpoint and event log tell: which messages are dead, and the lowest possible next number.
-            All else is filled in.
-        events: Told which messages are lost.
-        report: Added to.
-        redo: Records of the redo log by sequence number; segments that lack some of them get them.
+        place: Paths and shared services of the store.
+        manifest: Manifest of the store, not read yet.
+        state: State from checkpoint and event log: dead messages and the lowest possible next number. The other fields
+            are filled in.
+        events: Receives events of lost messages.
+        report: Receives what was found and repaired.
+        redo: Records of the redo log by sequence number, added to segments that lack them.
     Raises:
-        DataDirectoryError: There is no room for that. Nothing is lost.
+        DataDirectoryError: The disk is full. Nothing is lost.
     """
     _Recovery(place, manifest, state, events, report, redo).run()
 
 
-#: A record is padded with so many zeros at most.
+#: Maximum number of padding bytes of a record.
 _PADDING_MAX: Final = 7
 
 
@@ -85,7 +85,7 @@ class _Recovery:
         self.events = events
         self.report = report
         self.redo = redo
-        #: The first numbers of all segments of the durable stream.
+        #: First sequence numbers of all segments of the durable stream.
         self.firsts: list[int] = []
 
     def run(self) -> None:
@@ -117,7 +117,7 @@ class _Recovery:
             self._attempt("MANIFEST", lambda: self.manifest.rewrite(edits))
 
     def _segments(self, contents: ManifestContents) -> list[Segment]:
-        """All segments that have files; those of which the manifest does not know all are read."""
+        """Return all segments with files. Segments without complete metadata in the manifest are read."""
         found: list[Segment] = []
         directory = self.place.directory
         names = self.files.list_directory(directory)
@@ -148,7 +148,7 @@ class _Recovery:
         return found
 
     def _unfinished_copies(self, contents: ManifestContents, names: list[str]) -> set[str]:
-        """What a compaction made that had not been noted yet: its sources are all there."""
+        """Return the names of compaction copies that are not in the manifest yet; their sources still exist."""
         directory = self.place.directory
         known = sorted(
             (edit.first_seq, edit)
@@ -171,7 +171,7 @@ class _Recovery:
         return unfinished
 
     def _note_missing(self, contents: ManifestContents, found: list[Segment]) -> None:
-        """Give up the living messages of sealed segments whose files are gone."""
+        """Record the live messages of sealed segments with missing files as lost."""
         there = {(each.stream, each.first_seq, each.generation) for each in found}
         copies = [each for each in found if each.generation]
         for key, edit in contents.segments.items():
@@ -182,14 +182,14 @@ class _Recovery:
                     and each.last_seq >= edit.first_seq
                     for each in copies
                 ):
-                    # It was copied, and the note of that is damaged. What the copy does not have was dead.
+                    # It was compacted, but that edit is damaged. Messages missing in the copy were dead.
                     continue
                 lost = self._lose(edit.first_seq, edit.last_seq + 1)
                 self.report.missing_segments += bool(lost)
                 self._note(segment_of_edit(edit).name, "is missing or holds no whole record", lost)
 
     def _without_overlaps(self, found: list[Segment]) -> list[Segment]:
-        """In order; of two that hold the same messages the one that was written last."""
+        """Return the segments in order; of two with the same messages, the one of the higher generation."""
         kept: list[Segment] = []
         for segment in sorted(found, key=lambda each: (each.first_seq, each.generation)):
             if kept and kept[-1].last_seq >= segment.first_seq:
@@ -203,7 +203,7 @@ class _Recovery:
         return kept
 
     def _read(self, segment: Segment) -> None:
-        """Read a segment that was not sealed, cut what is behind its last record, and seal it."""
+        """Read an unsealed segment, truncate it after its last valid record, and seal it."""
         path = f"{self.place.directory}/{segment.name}"
         size = self.files.size(path)
         handle = self.files.open(path)
@@ -220,12 +220,12 @@ class _Recovery:
             for header, offset in zip(found.headers, found.offsets, strict=True):
                 segment.data_len = offset
                 segment.note(header.seq, header.arrived, header.expires, header.body_len, header.rec_len)
-            # An empty one is no damage: the process ended before its first write.
+            # An empty file is not damage: the process ended before its first write.
             if octets and unpack_segment_header(octets) is None:
                 self._note(segment.name, "its head is damaged; its records are read all the same")
             self._note_spans(segment, found.damaged)
             if not whole:
-                # Nothing of it is changed: another disk, or another day, may show more.
+                # The file is left unchanged: a later attempt may read more.
                 self.report.failures.append(f"{path}: the disk cannot read all of it")
             elif segment.count or any(octets[found.end :]):
                 self._seal(segment, path, handle, octets, found.end)
@@ -235,7 +235,7 @@ class _Recovery:
             self.files.unlink(path)
 
     def _missing(self, segment: Segment, found: Scan) -> dict[int, bytes]:
-        """The records of the redo log that belong to a segment, live, and are not in it."""
+        """Return live records of the redo log that belong to a segment but are not in it."""
         if not self.redo:
             return {}
         end = next((first for first in self.firsts if first > segment.first_seq), 1 << 64)
@@ -248,7 +248,7 @@ class _Recovery:
         }
 
     def _complete(self, segment: Segment, path: str, octets: bytes, found: Scan, missing: Mapping[int, bytes]) -> int:
-        """Put the records into a segment that it lacks; return a new handle of its file."""
+        """Add missing records to a segment; return a new handle of its file."""
         records = dict(missing)
         for header, offset in zip(found.headers, found.offsets, strict=True):
             records[header.seq] = octets[offset : offset + header.rec_len]
@@ -259,14 +259,14 @@ class _Recovery:
         try:
             replace_file(self.files, self.place.directory, segment.name, whole)
         except OSError as error:
-            # To go on would be to give up messages that the redo log has.
+            # Continuing would lose messages that are in the redo log.
             raise DataDirectoryError(
                 f"{path} cannot be completed from the redo log: {error}; {len(whole)} free bytes are needed for it"
             ) from error
         return self.files.open(path)
 
     def _contents(self, handle: int, size: int) -> tuple[bytes, bool]:
-        """All of a file, and whether all of it could be read."""
+        """Return the contents of a file, and whether all of it could be read."""
         try:
             return self.files.pread(handle, size, 0), True
         except OSError:
@@ -283,7 +283,7 @@ class _Recovery:
                 return
             self.files.truncate(handle, end)
             write_file(self.files, handle, footer, end)
-        # Once the first commit group has synced it the manifest is told. The process may have ended before that.
+        # The manifest is updated after the first commit group has synced the segment.
         segment.sealed = True
         segment.index = None
 
@@ -328,7 +328,7 @@ class _Recovery:
             self.files.close(handle)
 
     def _count(self, segment: Segment) -> None:
-        """Count living messages."""
+        """Count live messages."""
         dead = self.state.dead
         live = dead.count_live(segment.first_seq, segment.last_seq + 1)
         explained = segment.gapless or (segment.settled and live <= segment.count and not self.report.damaged_events)
@@ -340,10 +340,10 @@ class _Recovery:
         self.state.count += live
 
     def _measure(self, sparse: Sequence[Segment]) -> None:
-        """Find out how many bytes the living messages have: it is known, or the heads of records say it.
+        """Determine the body bytes of live messages: known from the checkpoint, or measured from record headers.
 
         Args:
-            sparse: The segments of which some messages live.
+            sparse: Segments with both live and dead messages.
         """
         state = self.state
         if sparse and (state.told is None or state.told[0] != state.count):
@@ -357,11 +357,11 @@ class _Recovery:
             state.told = None
         state.body_bytes = sum(segment.live_bytes for segment in state.segments)
         if sparse and state.told is not None:
-            # How they are shared out is an estimate, what they come to is not.
+            # The distribution over segments is an estimate, but the total is exact.
             state.body_bytes = state.told[1]
 
     def _note_gaps(self, segment: Segment) -> None:
-        """Mark the numbers dead that a segment has no record for: they were transient, or never written."""
+        """Mark numbers without a record in a segment dead: they were transient or never written."""
         path = f"{self.place.directory}/{segment.name}"
         handle = self.files.open(path)
         try:
@@ -372,7 +372,7 @@ class _Recovery:
         damaged = [*found.damaged]
         if found.end < segment.data_len:
             damaged.append((found.headers[-1].seq if found.headers else segment.first_seq - 1, segment.last_seq + 1))
-        # Which of the numbers in them had records cannot be told.
+        # It is unknown which of these numbers had records.
         self._note_spans(segment, damaged)
         at = segment.first_seq
         for header in found.headers:
@@ -393,7 +393,7 @@ class _Recovery:
         self.report.note(f"{self.place.directory}/{name}", what, lost_messages)
 
     def _lose(self, first: int, end: int) -> int:
-        """Note the messages in a range that are not dead as lost; return how many they are."""
+        """Record the live messages in a range as lost; return their number."""
         lost = 0
         for start, stop in [*self.state.dead.live_runs(first, end)]:
             self.events.add(self.place.qid, self.place.priority, start, stop - start, EventKind.LOST, 0, 0, 0)
@@ -416,14 +416,14 @@ class _Recovery:
 
 
 def _op_of(segment: Segment) -> EditOp:
-    """What a manifest may say of a segment."""
+    """Return the kind of manifest edit for a segment."""
     if not segment.synced:
         return EditOp.NEW
     return EditOp.COMPACTED if segment.settled else EditOp.SEAL
 
 
 def salt_of_segments(files: Files, directories: Iterable[str]) -> int:
-    """The salt of a queue whose QUEUE.json is damaged, out of the segments of its stores; 0 if there is none."""
+    """Return the salt of a queue with a damaged QUEUE.json from the segments of its stores; 0 if there are none."""
     paths = [f"{directory}/{name}" for directory in directories for name in files.list_directory(directory)]
     for path in paths:
         if segment_of_name(os.path.basename(path)) is not None:

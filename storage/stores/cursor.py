@@ -1,4 +1,4 @@
-"""The head of a store: taking messages, dropping them, and settling what was taken."""
+"""The head of a store: takes, drops and settles messages."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from leveret.storage.stores.unwritten import Unwritten
 
 _LOG: Final = logging.getLogger("leveret.storage")
 _ALL_BYTES: Final = 1 << 62
-#: Records that one call that drops messages visits at most.
+#: Maximum number of records that one call visits to drop messages.
 _DROP_STEPS: Final = 1024
-#: What a segment costs that is dropped as a whole.
+#: Number of visited records that a completely dropped segment counts for.
 _SEGMENT_STEPS: Final = 16
 
 
 class StoreCursor:
-    """Which messages of a store are ready, where they are, and how they leave. SegmentStore is the whole of it.
+    """The read side of a SegmentStore: which messages are ready, where they are, and how they are settled.
 
     Args:
-        place: Where the files are.
-        events: Told what becomes of messages.
-        durable: Whether the queue is.
-        manifest: The store's.
-        state: What recovery found.
-        persists_transient: Transient messages outlive the process too, as in quorum queues.
+        place: Paths and shared services of the store.
+        events: The event log.
+        durable: Whether the queue is durable.
+        manifest: Manifest of the store; None for a new one.
+        state: State from recovery.
+        persists_transient: Transient messages survive a restart too, as in quorum queues.
 
     Attributes:
-        ready_count: Ready messages.
+        ready_count: Number of ready messages.
         ready_bytes: Their body bytes.
-        next_seq: Number of the next message.
-        taken_count: Messages taken and neither settled nor requeued.
+        next_seq: Sequence number of the next message.
+        taken_count: Number of taken messages.
         taken_bytes: Their body bytes.
-        leaving: Settled messages that live on elsewhere and are not to be forgotten on disk yet.
-        lost_count: Ready messages that could not be read any more.
-        persistent_count: Ready and taken messages that outlive the process.
+        leaving: Moved messages that are not settled on disk yet.
+        lost_count: Number of ready messages that could not be read.
+        persistent_count: Number of ready and taken messages that survive a restart.
         persistent_bytes: Their body bytes.
         log: Its messages on disk.
         ram: Its messages in memory.
@@ -100,7 +100,7 @@ class StoreCursor:
             state.dead,
             persists_transient,
         )
-        #: The first message that has never been taken. From there to _live_until none is dead.
+        #: The first message never taken. None from there to _live_until is dead.
         self._cursor = self._live_until = state.dead.floor
         self._redelivered_below = state.redelivered_below
         self.ram = RamMessages(state.next_seq)
@@ -115,7 +115,7 @@ class StoreCursor:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Number of its queue, and its priority: what its events name."""
+        """Queue number and priority, which identify the store in events."""
         return self._place.qid, self._place.priority
 
     def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
@@ -129,7 +129,7 @@ class StoreCursor:
         return mark_returned(entries) if self._persists_transient else entries, body_bytes - left
 
     def take_expired(self, now: int, count: int) -> list[Entry]:
-        """Take messages from the head as long as they have expired."""
+        """Take expired messages from the head."""
         entries: list[Entry] = []
         while len(entries) < count:
             head = self.peek()
@@ -139,28 +139,28 @@ class StoreCursor:
         return mark_returned(entries) if self._persists_transient else entries
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
-        """Forget messages at the head for good without reading them; not more than one turn has time for.
+        """Remove messages from the head permanently without reading them; a limited number per call.
 
         Args:
-            count: At most this many, 1 or more.
-            body_bytes: No further one once the dropped bodies have reached this many bytes.
-            kind: Why.
+            count: Maximum number of messages, at least 1.
+            body_bytes: Stop when the bodies dropped have reached this many bytes.
+            kind: The reason.
         Returns:
-            How many they were, and the sum of their body lengths.
+            The number of messages dropped and the sum of their body lengths.
         """
         return self._drop(count, body_bytes, kind, 0)
 
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Forget messages at the head for good as long as they have expired; see drop().
+        """Remove expired messages from the head permanently; see drop().
 
         Args:
             now: Microseconds since 1970.
-            count: At most this many, 1 or more.
+            count: Maximum number of messages, at least 1.
         """
         return self._drop(count, _ALL_BYTES, EventKind.EXPIRED, now)
 
     def peek(self) -> Message | None:
-        """The message at the head, without taking it."""
+        """Return the message at the head without taking it."""
         while self.ready_count:
             seq, end = self._head()
             if seq == self.ram.first_seq and not self._requeued:
@@ -172,13 +172,13 @@ class StoreCursor:
         return None
 
     def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
-        """Forget taken messages for good.
+        """Remove taken messages permanently.
 
-        Those that are on disk and live on elsewhere are `leaving` until forget_left().
+        Moved messages on disk are `leaving` until forget_left().
 
         Args:
-            entries: In any order, best in that of their numbers.
-            kind: Why, for the event log.
+            entries: Entries in any order; fastest in order of sequence number.
+            kind: The reason, for the event log.
             flags: DEAD_LETTERED, or 0.
         """
         if not entries:
@@ -201,10 +201,10 @@ class StoreCursor:
         self._note_dirty()
 
     def forget_left(self, runs: int) -> None:
-        """Forget messages on disk that have left: their copies are safe.
+        """Settle moved messages on disk after their copies have been synced.
 
         Args:
-            runs: How many of the oldest runs of them; a store that was closed has none left.
+            runs: Number of oldest runs; a closed store has none.
         """
         leaving = self.leaving
         for _ in range(min(runs, len(leaving))):
@@ -212,7 +212,7 @@ class StoreCursor:
             self._bury(run, kind, flags, ())
             self._note_dirty()
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _drop(self, count: int, body_bytes: int, kind: EventKind, expired_at: int) -> tuple[int, int]:
         dropped, left, steps = 0, body_bytes, _DROP_STEPS
@@ -227,10 +227,10 @@ class StoreCursor:
     def _drop_run(
         self, count: int, steps: int, body_bytes: int, kind: EventKind, expired_at: int
     ) -> tuple[int, int, int]:
-        """Drop messages whose numbers follow each other.
+        """Drop messages with consecutive numbers.
 
         Returns:
-            How many, their bytes, and what that has cost: the number of records that were looked at, about.
+            Their number, their bytes, and the approximate number of records visited.
         """
         seq, end = self._head()
         again = bool(self._requeued)
@@ -263,19 +263,19 @@ class StoreCursor:
         return found.length, found.body_bytes, min(_SEGMENT_STEPS, found.length) if found.whole else found.length
 
     def _leave(self, end: int, count: int, body_bytes: int) -> None:
-        """Note that messages at the head are not ready any more."""
+        """Count messages at the head as no longer ready."""
         if self._requeued:
             self._requeued.drop_below(end)
         else:
             self._cursor = end
         self.ready_count -= count
-        # Where messages were lost, the bytes of the others are known about only, until none is left.
+        # After losses ready_bytes is an estimate until no message is left.
         self.ready_bytes = max(0, self.ready_bytes - body_bytes) if self.ready_count else 0
 
     def _take_run(self, count: int, body_bytes: int, expired_at: int) -> tuple[list[Entry], int]:
-        """Take messages whose numbers follow each other, and count their bytes.
+        """Take messages with consecutive numbers; return them and their bytes.
 
-        There are none if those at the head turn out to be lost.
+        Empty if the messages at the head are lost.
         """
         self._used = True
         ram = self.ram
@@ -294,18 +294,18 @@ class StoreCursor:
         return entries, taken_bytes
 
     def _head(self) -> tuple[int, int]:
-        """The ready messages at the head, as (first, end) of a range; there must be one."""
+        """Return the range of ready messages at the head as (first, end). There must be one."""
         if self._requeued:
             return self._requeued.first()
         if self._cursor == self.ram.first_seq:
-            # None of those in the window is dead.
+            # No message in the window is dead.
             return self._cursor, self.next_seq
         if self._cursor >= self._live_until:
             self._cursor, self._live_until = next(self.log.dead.live_runs(self._cursor, self.next_seq))
         return self._cursor, self._live_until
 
     def _read(self, seq: int, count: int, body_bytes: int, expired_at: int) -> tuple[list[Entry], int]:
-        """Read from the head, which is not in the window, and count the bytes; none if the message is lost."""
+        """Read messages from the head, which is not in the window; return them and their bytes. Empty if lost."""
         again = bool(self._requeued)
         redelivered = again or seq < self._redelivered_below
         if not again:
@@ -318,18 +318,18 @@ class StoreCursor:
         return entries, read
 
     def _lose(self, first: int, end: int) -> None:
-        """Give up the messages at the head that cannot be read.
+        """Record unreadable messages at the head as lost.
 
         Args:
-            first: The first of them.
-            end: The end of the ready range it is in.
+            first: Number of the first one.
+            end: End of its ready range.
         """
         if not self._requeued:
             end = min(end, self.ram.first_seq)
         end = self.log.next_seq(first, self.ram.next_kept(first, end), bool(self._requeued))
         count = end - first
         if not count:
-            # It is there, but the way to it was damaged; now the reader stands before it.
+            # The message is readable, but a record before it was damaged; the reader is now positioned at it.
             return
         self.ready_count -= count
         body_bytes = min(self.ready_bytes, count * self.log.mean_body(first)) if self.ready_count else self.ready_bytes
@@ -349,14 +349,14 @@ class StoreCursor:
         self._note_dirty()
 
     def _count_out(self, run: SettledRun) -> None:
-        """A run of taken messages is not in the queue any more."""
+        """Subtract a settled run from the counts of taken messages."""
         self.taken_bytes -= run.body_bytes
         if run.durable:
             self.persistent_count -= run.end - run.first
             self.persistent_bytes = max(0, self.persistent_bytes - run.body_bytes)
 
     def _bury(self, run: SettledRun, kind: EventKind, flags: int, entries: Sequence[Entry]) -> None:
-        """Mark a run dead and note why."""
+        """Mark a run dead and log the reason."""
         first, count, body_bytes = run.first, run.end - run.first, run.body_bytes
         if run.redelivered:
             flags |= REDELIVERED_ONCE
@@ -369,25 +369,25 @@ class StoreCursor:
         self._add_event(first, count, kind, run.wait // 1000, body_bytes, flags)
 
     def _note_empty(self) -> None:
-        """Nothing lives any more. Bytes are shared out by number where messages were lost, so that some may be left."""
+        """Reset the byte counts of an empty store. Estimates after losses may have left a remainder."""
         self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
 
     def _count_persistent(self) -> None:
-        """Count again what outlives the process, after more has gone than was looked at."""
+        """Recount persistent messages after messages were removed without being read."""
         unwritten = self._unwritten.arrivals(self.log.dead)
         self.persistent_count = max(0, self.log.persistent_count - self.leaving.count) + len(unwritten)
         everything = self.ready_count + self.taken_count
-        # Bytes are not known message by message; they are shared out by number where there are others too.
+        # Single lengths are unknown, so bytes are distributed in proportion to the counts.
         self.persistent_bytes = (self.ready_bytes + self.taken_bytes) * self.persistent_count // max(1, everything)
 
     def _add_event(self, seq: int, length: int, kind: EventKind, wait_ms: int, body_bytes: int, flags: int = 0) -> None:
         self._events.add(self._place.qid, self._place.priority, seq, length, kind, wait_ms, flags, body_bytes)
 
     def _longest_wait(self) -> int:
-        """Milliseconds that the oldest message has waited, about."""
+        """Return the approximate wait of the oldest message in milliseconds."""
         oldest = self.log.oldest or self.ram.oldest_arrival()
         return (self._place.clock() - oldest) // 1000 if oldest else 0
 
     def _note_dirty(self) -> None:
-        """There is something to flush or to sync."""
+        """Register the store for a flush or sync."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Messages of a store that live on elsewhere, and stay in its files until they are safe there."""
+"""Moved messages, which stay in their old store's files until their copies are synced."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from leveret.storage.stores.settlement import SettledRun
 
 
 def lives_on(kind: EventKind, flags: int) -> bool:
-    """Whether messages that leave a store for this reason are in another one, or in the same one under new numbers."""
+    """Return whether messages settled for this reason have copies, elsewhere or under new numbers."""
     return bool(flags & DEAD_LETTERED) or kind in (EventKind.RETURNED, EventKind.MOVED)
 
 
 class Leaving:
-    """Runs of settled messages, in the order in which they were settled.
+    """Runs of moved messages, in the order in which they were settled.
 
-    To whoever uses the store they are gone. On disk they are forgotten once their copies are there.
+    They are gone for users of the store. On disk they are settled after their copies have been synced.
 
     Attributes:
-        count: Messages.
+        count: Number of messages.
         body_bytes: Sum of their body lengths.
-        uncovered: Runs, the last ones, whose copies no commit group has yet.
+        uncovered: Number of newest runs whose copies are in no commit group yet.
     """
 
     __slots__ = ("_runs", "body_bytes", "count", "uncovered")
@@ -37,9 +37,9 @@ class Leaving:
         """Add a run.
 
         Args:
-            run: Messages that are in the files of the durable stream.
-            kind: Why they leave.
-            flags: As in the event log.
+            run: Messages in the files of the durable stream.
+            kind: The reason.
+            flags: Event flags.
         """
         self._runs.append((run, kind, flags))
         self.count += run.end - run.first
@@ -47,18 +47,18 @@ class Leaving:
         self.uncovered += 1
 
     def cover(self) -> int:
-        """The copies of all of them are in a commit group; return of how many runs that is said for the first time."""
+        """Mark all runs as covered by a commit group; return how many of them were not covered before."""
         covered, self.uncovered = self.uncovered, 0
         return covered
 
     def pop(self) -> tuple[SettledRun, EventKind, int]:
-        """Remove the oldest run; there must be one."""
+        """Remove and return the oldest run. There must be one."""
         run, kind, flags = self._runs.popleft()
         self.count -= run.end - run.first
         self.body_bytes -= run.body_bytes
         return run, kind, flags
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all runs."""
         self._runs.clear()
         self.count = self.body_bytes = self.uncovered = 0

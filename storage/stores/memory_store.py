@@ -1,4 +1,4 @@
-"""A store that keeps everything in memory."""
+"""A message store in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 
-#: Messages that one call drops at most.
+#: Maximum number of messages dropped by one call.
 _DROP_MAX: Final = 4096
 
 
@@ -20,13 +20,13 @@ def _newest_first(entry: Entry) -> int:
 
 
 class MemoryStore:
-    """Ready messages in a deque. It implements MessageStore.
+    """A deque of ready messages. Implements MessageStore.
 
-    A message that never left the deque needs no sequence number of its own: it is that of the head plus its
-    place. Only requeued messages carry theirs; they are older than all in the deque.
+    Messages in the deque have no explicit sequence number: it is that of the head plus their position. Only requeued
+    messages have one; they are older than all messages in the deque.
 
     Attributes:
-        taken_count: Messages taken and neither settled nor requeued.
+        taken_count: Number of taken messages.
     """
 
     __slots__ = ("_fresh", "_largest", "_next_seq", "_requeued", "ready_bytes", "ready_count", "taken_count")
@@ -36,7 +36,7 @@ class MemoryStore:
         self.ready_bytes = 0
         self.taken_count = 0
         self._fresh: deque[Message] = deque()
-        #: Length of the longest body that was ever appended.
+        #: Length of the longest body ever appended.
         self._largest = 0
         #: Sequence number of the head of the deque.
         self._next_seq = 1
@@ -44,7 +44,7 @@ class MemoryStore:
         self._requeued: list[Entry] = []
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
-        """Put messages at the tail."""
+        """Append messages at the tail."""
         self._fresh.extend(messages)
         largest = len(messages[0].body) if longest is None else longest
         if largest > self._largest:
@@ -74,7 +74,7 @@ class MemoryStore:
         count = min(count, len(fresh))
         seq = self._next_seq
         if count * self._largest <= body_bytes:
-            # The bytes cannot be what ends it.
+            # The byte limit cannot be reached.
             pop = fresh.popleft
             taken = [(number, pop(), False) for number in range(seq, seq + count)]
             self._next_seq = seq + count
@@ -91,7 +91,7 @@ class MemoryStore:
         return taken_bytes
 
     def take_expired(self, now: int, count: int) -> list[Entry]:
-        """Take messages from the head as long as they have expired."""
+        """Take expired messages from the head."""
         entries: list[Entry] = []
         requeued, fresh = self._requeued, self._fresh
         while requeued and len(entries) < count and 0 < requeued[-1][1].expires_at <= now:
@@ -107,55 +107,55 @@ class MemoryStore:
         return entries
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
-        """Forget messages at the head for good; not more than one turn has time for."""
+        """Remove messages from the head permanently."""
         entries, dropped_bytes = self.take(min(count, _DROP_MAX), body_bytes)
         self.settle(entries, kind)
         return len(entries), dropped_bytes
 
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Forget messages at the head for good as long as they have expired."""
+        """Remove expired messages from the head permanently."""
         bytes_before = self.ready_bytes
         entries = self.take_expired(now, min(count, _DROP_MAX))
         self.settle(entries, EventKind.EXPIRED)
         return len(entries), bytes_before - self.ready_bytes
 
     def peek(self) -> Message | None:
-        """The message at the head, without taking it."""
+        """Return the message at the head without taking it."""
         if self._requeued:
             return self._requeued[-1][1]
         return self._fresh[0] if self._fresh else None
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put taken messages back where they were; they count as delivered before."""
+        """Return taken messages to their positions, marked as redelivered."""
         requeued = self._requeued
         back: list[Entry] = [(seq, message, True) for seq, message, _ in entries]
         if len(back) == 1:
             insort(requeued, back[0], key=_newest_first)
         else:
             requeued += back
-            # Both halves are runs already as a rule, which sort() merges in linear time.
+            # Usually both halves are sorted, and sort() merges them in linear time.
             requeued.sort(key=_newest_first)
         self.ready_count += len(back)
         self.taken_count -= len(back)
         self.ready_bytes += sum(len(message.body) for _, message, _ in back)
 
     def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
-        """Forget taken messages for good: nothing is kept of them here."""
+        """Remove taken messages permanently."""
         self.taken_count -= len(entries)
 
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
-        """Note what became of other messages: nothing is kept of that here."""
+        """Do nothing: there is no event log."""
 
     def hand_over(self) -> tuple[int, Sequence[Message], Sequence[Entry]]:
-        """What another store needs to take the place of this one.
+        """Return the contents for a store that replaces this one.
 
         Returns:
-            The number of the first message that was never taken, those messages, and the requeued ones.
+            The number of the first message never taken, the messages from there on, and the requeued ones.
         """
         return self._next_seq, self._fresh, self._requeued
 
     def purge(self) -> int:
-        """Forget all ready messages; return how many they were."""
+        """Remove all ready messages; return their number."""
         purged = self.ready_count
         self._next_seq += len(self._fresh)
         self._fresh.clear()
@@ -164,5 +164,5 @@ class MemoryStore:
         return purged
 
     def close(self) -> None:
-        """Forget everything."""
+        """Discard all contents."""
         self.purge()

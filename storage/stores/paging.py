@@ -1,4 +1,4 @@
-"""Moving messages of a store between memory and disk."""
+"""Pages messages of a store out to disk and preloads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import Arrival
 from leveret.storage.stores.ram_messages import RamMessages
 
-#: Bytes that are preloaded at once.
+#: Bytes preloaded per call.
 _PRELOAD_BYTES: Final = 256 << 10
 #: A content header without properties.
 _BARE_HEADER_BYTES: Final = 14
@@ -19,15 +19,15 @@ _EXPIRES_ANY: Final = 0
 
 
 def page_out(ram: RamMessages, log: MessageLog, body_bytes: int, may_spill: bool) -> None:
-    """Let the oldest messages of the window leave memory, and write those that are not on disk.
+    """Page out the oldest messages of the window: write those that are not on disk, then remove them from memory.
 
     Args:
         ram: The store's messages in memory.
         log: Its messages on disk; those of the durable stream have been written.
-        body_bytes: About this many bytes.
-        may_spill: There may be messages for the spill stream.
+        body_bytes: Approximate number of body bytes to page out.
+        may_spill: Whether there may be messages for the spill stream.
     Raises:
-        OSError: Not all could be written; those stay.
+        OSError: Not all could be written; the rest stay in memory.
     """
     if ram.window_bytes <= body_bytes and not may_spill:
         ram.drop_oldest(len(ram.window))
@@ -46,7 +46,7 @@ def page_out(ram: RamMessages, log: MessageLog, body_bytes: int, may_spill: bool
 
 
 def _to_spill(ram: RamMessages, log: MessageLog, messages: Sequence[Message]) -> list[Arrival]:
-    """Those of the messages at the head of the window that go to the spill stream."""
+    """Return the messages at the head of the window that belong to the spill stream."""
     batch: list[Arrival] = []
     arrived = same_until = 0
     for seq, message in enumerate(messages, ram.first_seq):
@@ -58,16 +58,16 @@ def _to_spill(ram: RamMessages, log: MessageLog, messages: Sequence[Message]) ->
 
 
 def preload(ram: RamMessages, log: MessageLog, seq: int, count: int, below: int) -> tuple[int, int]:
-    """Bring messages from disk to memory ahead of their turn.
+    """Preload messages from disk into memory.
 
     Args:
         ram: The store's messages in memory.
         log: Its messages on disk.
-        seq: The first to look at.
-        count: How many to look at, at most.
-        below: Only messages shorter than this, in bytes, and in bytes with their properties.
+        seq: Number of the first message to check.
+        count: Maximum number of messages to check.
+        below: Only messages whose body, and body with properties, are shorter than this many bytes.
     Returns:
-        How far that came, as the number behind the last, and how many were looked at; 0 if there is nothing more.
+        The number after the last message checked, and the number of messages checked; 0 if there are no more.
     """
     first, end = next(log.dead.live_runs(seq, ram.first_seq), (0, 0))
     entries = log.read_run(first, min(count, end - first), _PRELOAD_BYTES, _EXPIRES_ANY, False, True) if end else []

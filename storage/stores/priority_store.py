@@ -1,4 +1,4 @@
-"""A store that hands out messages of higher priority first."""
+"""A message store that delivers messages of higher priority first."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from leveret.storage.message import Message
 
 
 class PriorityStore:
-    """One store a priority that has been used. It implements MessageStore.
+    """One store per used priority. Implements MessageStore.
 
-    The head is the oldest message of the highest priority: it is consumed, dropped and expires first. What is ready is
-    what the stores say: a store that finds messages damaged gives them up whenever it looks at them.
+    The head is the oldest message of the highest priority: it is consumed, dropped and expires first. Ready counts are
+    always read from the stores, because a store may remove damaged messages on any read.
 
     Args:
-        max_priority: Messages of higher priority count as of this one, 1..255.
-        make_store: Makes the store of one priority.
-        levels: Stores that there are already, by priority.
+        max_priority: Maximum priority, 1..255; higher ones are reduced to it.
+        make_store: Creates the store of a priority.
+        levels: Existing stores by priority.
 
     Attributes:
-        levels: The store of each priority that has been used.
+        levels: Stores by used priority.
     """
 
     __slots__ = ("_make_store", "_max_priority", "_used", "levels")
@@ -35,7 +35,7 @@ class PriorityStore:
         self._max_priority = max_priority
         self._make_store = make_store
         self.levels = dict(levels or {})
-        #: Bit n is set if priority n may have ready messages; where it is not, there are none.
+        #: Bit n is set if priority n may have ready messages.
         self._used = sum(1 << level for level, store in self.levels.items() if store.ready_count)
 
     @property
@@ -49,7 +49,7 @@ class PriorityStore:
         return sum([store.ready_bytes for store in self.levels.values()]) if self._used else 0
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
-        """Put messages at the tail of their priority, which all of them share."""
+        """Append messages, all of the same priority, at the tail of that priority."""
         self._append(self._level(messages[0]), messages, body_bytes, longest)
 
     def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
@@ -72,7 +72,7 @@ class PriorityStore:
         return entries
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
-        """Forget messages at the head for good; not more than one turn has time for."""
+        """Remove messages from the head permanently."""
         dropped, left = 0, body_bytes
         while dropped < count and left > 0 and (store := self._head()) is not None:
             part, part_bytes = store.drop(count - dropped, left, kind)
@@ -82,7 +82,7 @@ class PriorityStore:
         return dropped, body_bytes - left
 
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Forget messages at the head for good as long as they have expired."""
+        """Remove expired messages from the head permanently."""
         dropped = dropped_bytes = 0
         while dropped < count and (store := self._head()) is not None:
             part, part_bytes = store.drop_expired(now, count - dropped)
@@ -92,7 +92,7 @@ class PriorityStore:
         return dropped, dropped_bytes
 
     def peek(self) -> Message | None:
-        """The message at the head, without taking it."""
+        """Return the message at the head without taking it."""
         while (store := self._head()) is not None:
             message = store.peek()
             if message is not None:
@@ -100,31 +100,31 @@ class PriorityStore:
         return None
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put taken messages back where they were."""
+        """Return taken messages to their positions."""
         for level, group in self._by_level(entries).items():
             self.levels[level].requeue(group)
             self._used |= 1 << level
 
     def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
-        """Forget taken messages for good."""
+        """Remove taken messages permanently."""
         for level, group in self._by_level(entries).items():
             self.levels[level].settle(group, kind, flags)
 
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
-        """Note what became of messages that are not in the store, without their priority."""
+        """Log an event about messages that are not in the store."""
         level = min(self.levels, default=0)
         if level not in self.levels:
             self.levels[level] = self._make_store(level)
         self.levels[level].note(kind, count, body_bytes, flags)
 
     def purge(self) -> int:
-        """Forget all ready messages; return how many they were."""
+        """Remove all ready messages; return their number."""
         purged = sum(store.purge() for store in self.levels.values())
         self._used = 0
         return purged
 
     def close(self) -> None:
-        """Forget everything."""
+        """Discard all contents."""
         for store in self.levels.values():
             store.close()
         self._used = 0
@@ -139,7 +139,7 @@ class PriorityStore:
         return min(message.envelope.priority, self._max_priority)
 
     def _head(self) -> MessageStore | None:
-        """The store of the highest priority that has ready messages."""
+        """Return the store of the highest priority with ready messages."""
         while self._used:
             level = self._used.bit_length() - 1
             store = self.levels[level]

@@ -1,4 +1,4 @@
-"""The messages of a store that are in memory: the newest ones, and single ones before them."""
+"""In-memory messages of a store: the window of newest messages, and single older ones."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.stored_message import StoredMessage
 
-#: Times of arrival that are kept at most; beyond that they become coarser.
+#: Maximum number of arrival times; beyond that they become coarser.
 _ARRIVALS_MAX: Final = 8192
 #: So many numbers of messages that have left may be among those that are looked up, and as many as are kept.
 _STALE_MAX: Final = 64
 
 
 class RamMessages:
-    """Messages by number.
+    """In-memory messages by sequence number.
 
-    The *window* are all messages from some number on that have never been taken, in a deque without numbers: it
-    ends where the queue ends. Before it, single messages are kept by number: such as have returned, or were fetched
-    from the disk ahead of their turn. All of them are ready; what is taken leaves.
+    The *window* is a deque of the newest messages, none of which has ever been taken; it ends at the queue's tail.
+    Before it, single messages are kept by number: requeued or preloaded ones. All of them are ready; taken messages
+    are removed.
 
     Attributes:
         window: The window.
-        first_seq: Number of its first message; that of the next message while it is empty.
-        window_bytes: Bytes of its bodies.
-        held_bytes: Bytes of the bodies of all messages here.
+        first_seq: Number of its first message, or of the next message while it is empty.
+        window_bytes: Body bytes of the window.
+        held_bytes: Body bytes of all messages in memory.
     """
 
     __slots__ = (
@@ -50,12 +50,12 @@ class RamMessages:
         self.window: deque[Message] = deque()
         self.first_seq = next_seq
         self.window_bytes = self.held_bytes = 0
-        #: Length of the longest body that was ever appended.
+        #: Length of the longest body ever appended.
         self._largest = 0
         self._kept: dict[int, Message] = {}
-        #: A heap of their numbers, and of some that have left; those go when they get to its top.
+        #: A heap of their numbers and of some removed ones, which are deleted when they reach the top.
         self._kept_order: list[int] = []
-        #: When messages came that were not read from the disk: from that number on, at that time.
+        #: Arrival times of messages that were not read from disk, each valid from a number on.
         self._arrival_seqs = array("Q")
         self._arrivals = array("q")
 
@@ -65,12 +65,12 @@ class RamMessages:
     def append(
         self, seq: int, messages: Sequence[Message], arrived: int, body_bytes: int, longest: int | None = None
     ) -> None:
-        """Put messages at the end of the window.
+        """Append messages to the window.
 
         Args:
-            seq: Number of the first.
-            messages: In order.
-            arrived: When they came, in microseconds.
+            seq: Sequence number of the first message.
+            messages: Messages in order.
+            arrived: Arrival in microseconds since 1970.
             body_bytes: Sum of their body lengths.
             longest: Length of the longest body; None if all have one length.
         """
@@ -87,18 +87,18 @@ class RamMessages:
             self._arrival_seqs.append(seq)
             arrivals.append(arrived)
             if len(arrivals) > _ARRIVALS_MAX:
-                # Every second one of the older half: what has waited long is known less exactly.
+                # Remove every second time of the older half, so that long waits are less exact.
                 del self._arrival_seqs[1 : _ARRIVALS_MAX // 2 : 2], arrivals[1 : _ARRIVALS_MAX // 2 : 2]
 
     def arrival(self, seq: int) -> tuple[int, int]:
-        """When a message came that was appended here, and the number up to which all came then (not included)."""
+        """Return the arrival of an appended message, and the end of the numbers with the same arrival."""
         at = bisect_right(self._arrival_seqs, seq)
         if not at:
             return 0, seq + 1
         return self._arrivals[at - 1], self._arrival_seqs[at] if at < len(self._arrivals) else 1 << 63
 
     def forget_arrivals(self) -> None:
-        """Nothing that was appended here lives any more."""
+        """Discard arrival times: no appended message is live."""
         if len(self._arrivals) > 1:
             del self._arrival_seqs[:], self._arrivals[:]
 
@@ -108,16 +108,16 @@ class RamMessages:
         """Take from the head of the window.
 
         Args:
-            count: At most this many.
-            body_bytes: No further one once their bodies have reached this many bytes; more than 0.
+            count: Maximum number of messages.
+            body_bytes: Stop when their bodies have reached this many bytes; more than 0.
         Returns:
-            What was taken, and its body bytes.
+            The entries and their body bytes.
         """
         window, seq = self.window, self.first_seq
         count = min(count, len(window))
         pop = window.popleft
         if count * self._largest <= body_bytes:
-            # The bytes cannot be what ends it.
+            # The byte limit cannot be reached.
             entries: list[Entry] = [(number, pop(), False) for number in range(seq, seq + count)]
             taken = sum([len(entry[1].body) for entry in entries])
         else:
@@ -132,7 +132,7 @@ class RamMessages:
         return entries, taken
 
     def take_expired(self, now: int, count: int) -> tuple[list[Entry], int]:
-        """Take from the head of the window as long as messages have expired; see take()."""
+        """Take expired messages from the head of the window; see take()."""
         window, seq = self.window, self.first_seq
         entries: list[Entry] = []
         while window and len(entries) < count and 0 < window[0].expires_at <= now:
@@ -143,7 +143,7 @@ class RamMessages:
         return entries, taken
 
     def oldest(self, body_bytes: int) -> list[Message]:
-        """The head of the window, as much as has this many bytes."""
+        """Return messages with this many bytes at the head of the window."""
         if self.window_bytes <= body_bytes:
             return list(self.window)
         count = 0
@@ -155,7 +155,7 @@ class RamMessages:
         return list(islice(self.window, count))
 
     def drop_oldest(self, count: int) -> None:
-        """Have messages at the head of the window leave memory; they are on disk."""
+        """Remove messages on disk from the head of the window."""
         window = self.window
         if count == len(window):
             dropped = self.window_bytes
@@ -172,7 +172,7 @@ class RamMessages:
     # --- before the window --------------------------------------------------------------------------------------------
 
     def keep(self, seq: int, message: Message) -> None:
-        """Keep a ready message that stands before the window."""
+        """Add a ready message before the window."""
         if seq not in self._kept:
             heappush(self._kept_order, seq)
             if len(self._kept_order) > 2 * len(self._kept) + _STALE_MAX:
@@ -184,7 +184,7 @@ class RamMessages:
     def kept_run(
         self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool
     ) -> tuple[list[Entry], int]:
-        """Kept messages whose numbers follow each other; see SegmentReader.read_run()."""
+        """Return kept messages with consecutive numbers; see SegmentReader.read_run()."""
         entries: list[Entry] = []
         taken = 0
         kept = self._kept
@@ -200,7 +200,7 @@ class RamMessages:
         return entries, taken
 
     def drop_kept(self, entries: Iterable[Entry]) -> None:
-        """Keep messages no longer that have been taken."""
+        """Remove taken messages."""
         kept = self._kept
         if kept:
             for seq, message, _ in entries:
@@ -208,11 +208,11 @@ class RamMessages:
                     self.held_bytes -= len(message.body)
 
     def next_kept(self, seq: int, end: int) -> int:
-        """The lowest number from `seq` on that is kept; `end` if there is none below it.
+        """Return the lowest kept number from `seq` on; `end` if there is none below it.
 
         Args:
-            seq: Where it begins: the head of the queue, as nothing is kept before it; elsewhere it takes long.
-            end: Where the search ends.
+            seq: First number to check; fast only at the head of the queue, before which nothing is kept.
+            end: End of the search, excluded.
         """
         kept, order = self._kept, self._kept_order
         while order and order[0] not in kept:
@@ -222,14 +222,14 @@ class RamMessages:
         return min(end, order[0]) if order else end
 
     def drop_stored(self, is_stored: Callable[[int, Message], bool]) -> None:
-        """Keep only what is not on disk."""
+        """Remove kept messages that are on disk."""
         if self._kept:
             self._kept = {seq: each for seq, each in self._kept.items() if not is_stored(seq, each)}
             self._kept_order = sorted(self._kept)
             self.held_bytes = self.window_bytes + sum(len(each.body) for each in self._kept.values())
 
     def clear(self, next_seq: int) -> None:
-        """Forget all messages."""
+        """Remove all messages."""
         self.window.clear()
         self._kept.clear()
         self._kept_order.clear()
@@ -237,7 +237,7 @@ class RamMessages:
         self.window_bytes = self.held_bytes = 0
 
     def oldest_arrival(self) -> int:
-        """When the first message of the window came; 0 if there is none."""
+        """Return the arrival of the first message of the window; 0 if it is empty."""
         if not self.window:
             return 0
         head = self.window[0]

@@ -1,4 +1,4 @@
-"""A store that hands out returned messages first, in the order in which they came back."""
+"""A message store that delivers returned messages first, in the order of their return."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
 from leveret.storage.stores.priority_store import PriorityStore
 
-#: Levels of messages that have not come back, and of those that have. On disk they are priorities.
+#: Levels of new messages and of returned ones. On disk they are priorities.
 _FRESH: Final = 0
 _RETURNED: Final = 1
-#: Added to the sequence numbers of returned messages, so that each says where it belongs.
+#: Added to the sequence numbers of returned messages to distinguish them.
 _FIRST_RETURNED: Final = 1 << 62
 
 
 class ReturnsStore(PriorityStore):
-    """Two stores, of which that of the returned messages is served first. It implements MessageStore.
+    """A store of returned messages, served first, and one of all others. Implements MessageStore.
 
     Args:
-        make_store: Makes the store of a level, 0 or 1.
-        levels: Stores that there are already, by level.
+        make_store: Creates the store of a level, 0 or 1.
+        levels: Existing stores by level.
     """
 
     __slots__ = ()
@@ -37,10 +37,10 @@ class ReturnsStore(PriorityStore):
         super().__init__(_RETURNED, make, found)
 
     def append_returned(self, messages: Sequence[Message], body_bytes: int) -> None:
-        """Put messages behind those that have come back before, and in front of all others.
+        """Append messages after earlier returned ones, before all others.
 
         Args:
-            messages: In order; all with one envelope and with bodies of one length.
+            messages: Messages in order, with the same envelope and body length.
             body_bytes: Sum of their body lengths.
         """
         self._append(_RETURNED, messages, body_bytes)
@@ -56,13 +56,13 @@ class ReturnsStore(PriorityStore):
 
 
 class Returned:
-    """The store of the returned messages, whose sequence numbers are beyond all others. It implements MessageStore.
+    """The store of returned messages, with sequence numbers above all others. Implements MessageStore.
 
     Args:
-        store: Keeps them.
+        store: The wrapped store.
 
     Attributes:
-        store: Keeps them.
+        store: The wrapped store.
     """
 
     __slots__ = ("store",)
@@ -98,31 +98,31 @@ class Returned:
         return self.store.drop(count, body_bytes, kind)
 
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:
-        """Forget messages at the head for good that have expired."""
+        """Remove expired messages from the head permanently."""
         return self.store.drop_expired(now, count)
 
     def peek(self) -> Message | None:
-        """The message at the head, without taking it."""
+        """Return the message at the head without taking it."""
         return self.store.peek()
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put taken messages back where they were."""
+        """Return taken messages to their positions."""
         self.store.requeue(_untagged(entries))
 
     def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
-        """Forget taken messages for good."""
+        """Remove taken messages permanently."""
         self.store.settle(_untagged(entries), kind, flags)
 
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
-        """Note what became of messages that are not in the store."""
+        """Log an event about messages that are not in the store."""
         self.store.note(kind, count, body_bytes, flags)
 
     def purge(self) -> int:
-        """Forget all ready messages; return how many they were."""
+        """Remove all ready messages; return their number."""
         return self.store.purge()
 
     def close(self) -> None:
-        """Forget everything."""
+        """Discard all contents."""
         self.store.close()
 
 

@@ -1,4 +1,4 @@
-"""A store that keeps its messages on disk."""
+"""A message store on disk."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from leveret.storage.stores.state import StoreState
 
 __all__ = ["SegmentStore", "StoreState"]
 
-#: Bytes that are paged out at once, so that a turn stays short; more only where more comes in.
+#: Bytes paged out per flush, so that a turn stays short; more only if more bytes arrive.
 _PAGE_OUT_BYTES: Final = 1 << 20
 
 
 class SegmentStore(StoreCursor):
-    """Ready messages in segment files, and no object in memory for any of them. It implements MessageStore.
+    """Ready messages in segment files, without an object in memory for each. Implements MessageStore.
 
-    What has been appended is written by flush(), but for what was settled before. Persistent messages of a durable
-    queue go to the durable stream, all others to the spill stream, which does not outlive the process.
+    flush() writes appended messages that have not been settled before. Persistent messages of a durable queue go to the
+    durable stream, all others to the spill stream, which is deleted at the next start.
 
-    There are two modes. A lazy store keeps no ready message in memory once it is written. Else the newest messages
-    stay in memory until they are taken or paged out, and transient ones are written only then.
+    In the default mode, the newest messages stay in memory until they are taken or paged out, and transient ones are
+    written only when paged out. A lazy store keeps no ready message in memory after it has been written.
 
     Args:
-        place: Where the files are.
-        events: Told what becomes of messages.
-        durable: Whether the queue is.
-        on_dirty: Called with the store when it has something to flush or to sync, once until it is flushed.
-        manifest: The store's.
-        state: What recovery found.
-        persists_transient: Transient messages outlive the process too, as in quorum queues.
+        place: Paths and shared services of the store.
+        events: The event log.
+        durable: Whether the queue is durable.
+        on_dirty: Called with the store when there is data to flush or sync, once per flush.
+        manifest: Manifest of the store; None for a new one.
+        state: State from recovery; None for a new store.
+        persists_transient: Transient messages survive a restart too, as in quorum queues.
 
     Attributes:
         lazy: Whether it is lazy; see set_lazy().
-        noted: There are events of messages that never were in it.
+        noted: Whether there are events of messages that were never in the store.
     """
 
     __slots__ = ("_appended_bytes", "_dirty", "_drop_active", "_may_spill", "_on_dirty", "_paging", "lazy", "noted")
@@ -64,18 +64,18 @@ class SegmentStore(StoreCursor):
         self._on_dirty = on_dirty
         self._dirty = self.noted = False
         self.lazy = True
-        #: Nothing lives in the segment that is written to, and nothing is about to.
+        #: The active segment has no live messages and may be dropped.
         self._drop_active = False
-        #: There may be messages in the window that go to the spill stream if they are paged out.
+        #: The window may contain messages that page_out() writes to the spill stream.
         self._may_spill = False
-        #: Bytes that are to be paged out; all there is in the lazy mode.
+        #: Bytes to page out; everything in the lazy mode.
         self._paging = 0
         self._appended_bytes = 0
 
     # --- MessageStore -------------------------------------------------------------------------------------------------
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
-        """Put messages at the tail."""
+        """Append messages at the tail."""
         arrived = self._place.clock()
         seq, count = self.next_seq, len(messages)
         self.ram.append(seq, messages, arrived, body_bytes, longest)
@@ -94,13 +94,13 @@ class SegmentStore(StoreCursor):
         self._note_dirty()
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        """Put taken messages back where they were; they count as delivered before."""
+        """Return taken messages to their positions, marked as redelivered."""
         for first, end in _runs(sorted([entry[0] for entry in entries])):
             self._requeued.add(first, end)
             self._add_event(first, end - first, EventKind.REQUEUE, 0, 0)
         self._note_dirty()
         body_bytes = sum([len(entry[1].body) for entry in entries])
-        # What was read from the disk is read again: a lost consumer may have had a million of them.
+        # Messages read from disk are read again: a closed consumer may have had a million of them.
         for seq, message, _ in [entry for entry in entries if not isinstance(entry[1], StoredMessage)]:
             if not self.lazy or not self._is_stored(seq, message):
                 self.ram.keep(seq, message)
@@ -110,18 +110,18 @@ class SegmentStore(StoreCursor):
         self.taken_bytes -= body_bytes
 
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
-        """Note what became of messages that are not in the store."""
+        """Log an event about messages that are not in the store."""
         self.noted = True
         self._add_event(0, count, kind, 0, body_bytes, flags)
         self._note_dirty()
 
     def adopt(self, messages: Sequence[Message], requeued: Sequence[Entry], taken_count: int) -> None:
-        """Take the place of another store of a queue that does not outlive the process, before anything else.
+        """Take over the contents of another store of a non-durable queue. Must be the first call.
 
         Args:
-            messages: Those that were never taken.
-            requeued: Those that were and have returned; their numbers are below this store's first one.
-            taken_count: How many were taken and have not returned.
+            messages: Messages never taken.
+            requeued: Requeued messages; their numbers are below this store's first one.
+            taken_count: Number of taken messages.
         """
         for size, run in groupby(messages, key=_body_length):
             batch = list(run)
@@ -130,12 +130,12 @@ class SegmentStore(StoreCursor):
         self.requeue(requeued)
 
     def purge(self) -> int:
-        """Forget all ready messages; return how many they were."""
+        """Remove all ready messages; return their number."""
         purged, body_bytes = self.ready_count, self.ready_bytes
         wait, left = self._longest_wait(), purged
         returned, head = [*self._requeued], self._cursor
         for first, end in chain(returned, self.log.dead.live_runs(head, self.next_seq)):
-            # What the bytes of each range are is not known; they are shared out by number.
+            # The bytes of each range are unknown, so they are distributed in proportion to the counts.
             part = body_bytes * (end - first) // max(1, left)
             self._add_event(first, end - first, EventKind.PURGED, wait, part)
             left, body_bytes = left - (end - first), body_bytes - part
@@ -144,7 +144,7 @@ class SegmentStore(StoreCursor):
         return purged
 
     def close(self) -> None:
-        """Forget everything: the queue is gone."""
+        """Discard all contents: the queue has been deleted."""
         count, body_bytes = self.ready_count + self.taken_count, self.ready_bytes + self.taken_bytes
         if count:
             self._add_event(self.log.dead.floor, count, EventKind.QUEUE_DELETED, self._longest_wait(), body_bytes)
@@ -155,13 +155,13 @@ class SegmentStore(StoreCursor):
         self.taken_count = self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
         self._note_dirty()
 
-    # --- the end of a turn, and longer spans --------------------------------------------------------------------------
+    # --- end of a turn and periodic work ------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what has been appended since the last time, in one write as a rule.
+        """Write messages appended since the last call, usually with one write call.
 
         Raises:
-            OSError: Not all was written. What was not is kept and can be taken; the next flush tries again.
+            OSError: Not all messages were written. The rest can still be taken; the next flush retries.
         """
         self._dirty = False
         appended, self._appended_bytes = self._appended_bytes, 0
@@ -172,7 +172,7 @@ class SegmentStore(StoreCursor):
                 self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
         except OSError:
             self._paging = 0
-            # The caller calls again without being asked: there may be no room for long.
+            # The engine retries by itself, so on_dirty need not be called.
             self._dirty = True
             raise
         if self.ram.window and (self.lazy or self._paging):
@@ -180,27 +180,27 @@ class SegmentStore(StoreCursor):
 
     @property
     def has_dead_segments(self) -> bool:
-        """Whether there may be something for tidy()."""
+        """Whether there may be segments for tidy() to drop."""
         return self._drop_active or self.log.has_dead
 
     def tidy(self) -> bool:
-        """Give up the segments without a living message.
+        """Drop segments without live messages.
 
-        To be called once the events of what was settled have been written, and the messages that took their places.
+        Called after the events of settled messages, and the copies of moved ones, have been written.
 
         Returns:
-            False if there was no room to note it, so that it is to be called again.
+            False if the disk was too full to update the manifest; call it again later.
         """
         done = self.log.drop_dead(keep_active=not self._drop_active)
         self._drop_active = self._drop_active and not done
         return done
 
     def collect(self, group: CommitGroup) -> None:
-        """Have what was written synced by a commit group, and files moved away that are no longer needed."""
+        """Add written files to a commit group, and moves of dropped files to the trash."""
         self.log.collect(group)
 
     def idle(self) -> bool:
-        """Give back files and memory if nothing was read since the last call; tell whether nothing is kept."""
+        """Release files and buffers if nothing was read since the last call; return whether nothing is kept."""
         if not self._used:
             self.log.release()
         if not self.ready_count and not self.taken_count and self._is_worth_dropping():
@@ -211,11 +211,11 @@ class SegmentStore(StoreCursor):
         return idle
 
     def _is_worth_dropping(self) -> bool:
-        """Whether the segment that is written to is long, or left alone: in use, the next message needs one again."""
+        """Return whether dropping the active segment is worthwhile: it is long, or the store is idle."""
         return not self._used or self.log.size > self._place.segment_bytes >> 4
 
     def shut(self) -> None:
-        """Close all files; messages stay. What has been appended must have been flushed."""
+        """Close all files and keep the messages. Appended messages must have been flushed."""
         self.log.close()
 
     @property
@@ -226,8 +226,8 @@ class SegmentStore(StoreCursor):
     def set_lazy(self, lazy: bool) -> None:
         """Change the mode.
 
-        What a store that becomes lazy has in memory is written by the next flushes, in parts. One that ceases to be
-        leaves on disk what is there; see preload().
+        When a store becomes lazy, the next flushes write its messages in parts. When it is no longer lazy, messages stay
+        on disk; see preload().
         """
         if lazy and not self.lazy:
             self.lazy = True
@@ -236,21 +236,21 @@ class SegmentStore(StoreCursor):
         self.lazy = lazy
 
     def page_out(self, body_bytes: int) -> None:
-        """Have this many bytes of bodies leave memory with the next flushes, the oldest first."""
+        """Let the next flushes page out this many bytes of bodies, oldest first."""
         self._drop_kept()
         self._paging = min(body_bytes, self.ram.window_bytes)
         if self._paging:
             self._note_dirty()
 
     def preload(self, seq: int, count: int, below: int) -> tuple[int, int]:
-        """Bring some messages at the head from disk to memory, ahead of their turn.
+        """Preload messages near the head from disk into memory.
 
         Args:
-            seq: Where to go on; 0 to begin.
-            count: How many messages to look at, at most.
-            below: Only messages shorter than this, in bytes, and in bytes with their properties.
+            seq: Number from which to continue; 0 to begin.
+            count: Maximum number of messages to check.
+            below: Only messages whose body, and body with properties, are shorter than this many bytes.
         Returns:
-            Where to go on, and how many were looked at; none if there is nothing more.
+            The number to continue from, and the number of messages checked; 0 if there are no more.
         """
         seq = max(seq, self._cursor)
         return (seq, 0) if self.lazy or seq >= self.ram.first_seq else preload(self.ram, self.log, seq, count, below)
@@ -260,7 +260,7 @@ class SegmentStore(StoreCursor):
         """The priority of its messages, 0..255; 0 in a queue without priorities."""
         return self._place.priority
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internal -----------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
         """Write the durable stream."""
@@ -289,14 +289,14 @@ class SegmentStore(StoreCursor):
         self.ram.drop_stored(self._is_stored)
 
     def _is_stored(self, seq: int, message: Message) -> bool:
-        """Whether a message can be read from disk."""
+        """Return whether a message can be read from disk."""
         if isinstance(message, StoredMessage):
             return True
         durable = self._durable and (self._persists_transient or message.envelope.persistent)
         return durable and seq < self._unwritten.first_seq(self.next_seq)
 
     def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Have all ready messages gone.
+        """Remove all ready messages.
 
         Args:
             ranges: Their numbers.
@@ -321,7 +321,7 @@ def _body_length(message: Message) -> int:
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ascending numbers as (first, end) of runs; ends are not inside."""
+    """Group ascending numbers into runs, as (first, end), ends excluded."""
     if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):
         yield numbers[0], numbers[-1] + 1
         return

@@ -1,4 +1,4 @@
-"""Settled messages as runs, each of which is one event and one stretch of dead numbers."""
+"""Groups settled messages into runs; each run is one event and one range of dead numbers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from leveret.storage.message import Message
 from leveret.storage.stored_message import StoredMessage
 from leveret.storage.stores.ram_messages import RamMessages
 
-#: A run is cut where waits differ by more than this, in microseconds, and by more than a tenth.
+#: A run ends where waits differ by more than this, in microseconds, and by more than a tenth.
 _WAIT_STEP: Final = 100_000
 
 
 class SettledRun(NamedTuple):
-    """Messages whose numbers follow each other and that are alike.
+    """Settled messages with consecutive numbers and equal attributes.
 
     Attributes:
-        first: Number of the first.
-        end: The number behind the last.
-        durable: They outlive the process.
-        stored: They are on disk.
-        redelivered: They had been delivered before.
-        wait: The longest of their waits, in microseconds.
+        first: Sequence number of the first message.
+        end: Sequence number after the last message.
+        durable: Whether they survive a restart.
+        stored: Whether they are on disk.
+        redelivered: Whether they had been delivered before.
+        wait: Longest time that one of them waited, in microseconds.
         body_bytes: Sum of their body lengths.
     """
 
@@ -39,21 +39,21 @@ class SettledRun(NamedTuple):
 def settled_runs(
     entries: Sequence[Entry], now: int, ram: RamMessages, durable: bool, persists_transient: bool, unwritten: int
 ) -> Iterator[SettledRun]:
-    """Divide entries into runs.
+    """Group entries into runs.
 
     Args:
-        entries: Not empty; best in the order of their numbers.
-        now: Microseconds.
-        ram: Knows when messages came that were not read from the disk.
-        durable: Persistent messages outlive the process.
-        persists_transient: All do.
-        unwritten: Messages of the durable stream from this number on are not on disk yet.
+        entries: Entries, not empty; the runs are longest in order of sequence number.
+        now: Microseconds since 1970.
+        ram: Provides the arrival of messages that were not read from disk.
+        durable: Whether persistent messages survive a restart.
+        persists_transient: Whether all messages survive a restart.
+        unwritten: First number of the durable stream that is not on disk yet.
     """
     first = end = run_bytes = shortest = longest = 0
     like = True, False, False
-    # When messages with numbers in this range came.
+    # Arrival of the messages with numbers in this range.
     same_from = same_until = arrived = 0
-    # The message before, if those that are still in memory as it is only continue its run; up to which number.
+    # The previous message, if it was in memory; numbers below `until` with the same envelope extend its run.
     before: Message | None = None
     until = 0
     for seq, message, redelivered in entries:
@@ -95,5 +95,5 @@ def settled_runs(
 
 
 def _are_close(wait: int, shortest: int, longest: int) -> bool:
-    """Whether a message may share a record of the event log with others that waited about as long."""
+    """Return whether a wait is close enough to share an event with a run."""
     return max(longest, wait) - min(shortest, wait) <= max(_WAIT_STEP, longest // 10)

@@ -1,4 +1,4 @@
-"""What a store begins with."""
+"""The initial state of a store."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from leveret.storage.segments.segment import Segment
 
 @dataclass(slots=True)
 class StoreState:
-    """What recovery knows of a store; as it is made, that of a new one.
+    """Recovered state of a store; the defaults are those of a new store.
 
     Attributes:
         segments: Sealed segments of the durable stream, in order.
-        dead: All numbers below next_seq that have no living message.
-        next_seq: Number of the next message.
+        dead: All numbers below next_seq without a live message.
+        next_seq: Sequence number of the next message.
         redelivered_below: Messages with lower numbers may have been delivered before.
-        count: Living messages, all of them ready.
+        count: Number of live messages, all of them ready.
         body_bytes: Sum of their body lengths.
-        told: What count and body_bytes are if nothing has been done since it was said; None if that is not known.
+        told: Count and body bytes from a clean checkpoint; None if unknown.
     """
 
     segments: list[Segment] = field(default_factory=list)

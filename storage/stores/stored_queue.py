@@ -1,4 +1,4 @@
-"""A queue's part of a storage engine."""
+"""A queue of the storage engine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from leveret.storage.stores.segment_store import SegmentStore
 
 @dataclass(slots=True)
 class StoredQueue:
-    """A queue as the storage engine knows it.
+    """A queue of the storage engine.
 
     Attributes:
-        qid: Its number.
-        durable: Whether it outlives the process.
-        attributes: What the broker wants to find again.
-        stores: By priority.
+        qid: Number of the queue.
+        durable: Whether it survives a restart.
+        attributes: Metadata of the broker.
+        stores: Stores by priority.
     """
 
     qid: int
@@ -27,5 +27,5 @@ class StoredQueue:
 
     @property
     def persists_transient(self) -> bool:
-        """Whether transient messages outlive the process too; one of the attributes, as it is kept with them."""
+        """Whether transient messages survive a restart too; stored as an attribute."""
         return bool(self.attributes.get("persists_transient"))

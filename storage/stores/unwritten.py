@@ -1,4 +1,4 @@
-"""Messages that are in memory only and belong on the disk."""
+"""Messages in memory that must be written to disk."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from leveret.storage.segments.segment import Arrival
 
 
 class Unwritten:
-    """What the next flush of a store writes to its durable stream.
+    """Messages that the next flush writes to the durable stream.
 
     Attributes:
-        has_gaps: Some of it may have been settled since.
+        has_gaps: Whether some of them may have been settled since.
     """
 
     __slots__ = ("_batches", "has_gaps")
 
     def __init__(self) -> None:
-        #: Number of the first, messages, when they came.
+        #: Sequence number of the first message, messages, arrival.
         self._batches: list[tuple[int, Sequence[Message], int]] = []
         self.has_gaps = False
 
@@ -30,27 +30,27 @@ class Unwritten:
         """Add messages.
 
         Args:
-            seq: Number of the first.
-            messages: In order.
-            arrived: When they came, in microseconds.
+            seq: Sequence number of the first message.
+            messages: Messages in order.
+            arrived: Arrival in microseconds since 1970.
         """
         self._batches.append((seq, messages, arrived))
 
     def first_seq(self, next_seq: int) -> int:
-        """The lowest number in it; `next_seq`, that of the next message, if it is empty."""
+        """Return the lowest sequence number; `next_seq` if it is empty."""
         return self._batches[0][0] if self._batches else next_seq
 
     def arrivals(self, dead: DeadSet) -> list[Arrival]:
-        """All of it that is not dead, in order."""
+        """Return the messages that are not dead, in order."""
         return [each for each in self._each() if each[0] not in dead] if self.has_gaps else [*self._each()]
 
     def replace(self, arrivals: Sequence[Arrival]) -> None:
-        """Have only these left."""
+        """Replace the contents."""
         self._batches = [(seq, [message], arrived) for seq, message, arrived in arrivals]
         self.has_gaps = False
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all messages."""
         self._batches.clear()
         self.has_gaps = False
 
