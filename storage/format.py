@@ -91,7 +91,7 @@ _PADDING: Final = tuple(bytes(-length % 8) for length in range(8))
 
 
 class Stream(IntEnum):
-    """Which messages a segment holds."""
+    """Kind of messages in a segment."""
 
     DURABLE = 0
     #: Transient messages; the file is deleted at the next start.

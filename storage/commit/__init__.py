@@ -1,1 +1,1 @@
-"""What has to be on the disk before promises may be kept."""
+"""Commits: syncs written data before waiting callbacks such as confirms are called."""

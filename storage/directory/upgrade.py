@@ -2,7 +2,7 @@
 
 A migration yields the changed files. Their old contents are first copied to `backup/format-N/`. The new contents are
 prepared in a directory of their own. Then a journal is written atomically, which commits the upgrade. After a crash
-before the journal, the directory is unchanged. After a crash behind it, the next start completes the upgrade by copying
+before the journal, the directory is unchanged. After a crash later on, the next start completes the upgrade by copying
 the prepared files again. FORMAT is replaced first, so that an older version refuses a partly upgraded directory.
 """
 

@@ -21,7 +21,7 @@ class Replayed:
         last_qid: The highest queue number found.
         events: Number of events after the checkpoint.
         latest: Time of the last one.
-        damage: What was wrong with which file, after how many of its records could not be read.
+        damage: Number of unreadable records and description of the damage, by path.
         priorities: Priorities found for each queue, by qid.
     """
 

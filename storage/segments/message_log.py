@@ -99,7 +99,7 @@ class MessageLog:
             stream: Where all of them go.
             batch: In the order of their numbers.
         Returns:
-            What went wrong, if not all were written; was_written() tells which were.
+            The error if not all were written, see was_written(); None otherwise.
         """
         try:
             self._chain(stream).append(batch)

@@ -312,7 +312,7 @@ class _SnapshotAttempt:
             request.events and wanted is not None and any(wanted(each.vhost, each.name) for each in deleted.values())
         )
         if not there and request.described is not None:
-            known = ", ".join(sorted({name.name for name in names.values()})[:10]) or "none at all"
+            known = ", ".join(sorted({name.name for name in names.values()})[:10]) or "none"
             raise NoSuchQueueError(f"{self.path} has no queue {request.described}; queues there: {known}")
         return found
 

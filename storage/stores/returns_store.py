@@ -94,7 +94,7 @@ class Returned:
         return _tagged(self.store.take_expired(now, count))
 
     def drop(self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN) -> tuple[int, int]:
-        """Forget messages at the head for good."""
+        """Remove messages from the head permanently."""
         return self.store.drop(count, body_bytes, kind)
 
     def drop_expired(self, now: int, count: int) -> tuple[int, int]:

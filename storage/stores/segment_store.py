@@ -226,8 +226,8 @@ class SegmentStore(StoreCursor):
     def set_lazy(self, lazy: bool) -> None:
         """Change the mode.
 
-        When a store becomes lazy, the next flushes write its messages in parts. When it is no longer lazy, messages stay
-        on disk; see preload().
+        When a store becomes lazy, the next flushes write its messages in parts. When it is no longer lazy, messages
+        stay on disk; see preload().
         """
         if lazy and not self.lazy:
             self.lazy = True
