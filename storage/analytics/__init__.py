@@ -1,4 +1,4 @@
-"""Spark over a data directory: `register(spark)`, then `spark.read.format("leveret").load(directory)`."""
+"""Spark data source over a data directory: `register(spark)`, then `spark.read.format("leveret").load(directory)`."""
 
 from __future__ import annotations
 

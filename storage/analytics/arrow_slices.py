@@ -1,4 +1,4 @@
-"""Arrow arrays out of pieces of a file, made in bulk: no Python object for any row."""
+"""Builds Arrow arrays from slices of a file in bulk, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from leveret.storage.analytics.record_rows import Positions
 
 
 def binary_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Pieces of a file as an array of binary.
+    """Return slices of a file as a binary array.
 
-    The file is taken for one array in which wanted pieces and what lies between them take turns; Arrow then copies
+    The whole file becomes one Arrow array in which slices and the bytes between them alternate. Arrow then copies
     every second element.
 
     Args:
-        octets: The file; under 2 GiB.
-        starts: Of the pieces, which are in order and do not overlap.
-        ends: Theirs.
-        valid: Which of them are there; the others become null.
+        octets: The file; less than 2 GiB.
+        starts: Start offsets of the slices, ascending; slices do not overlap.
+        ends: End offsets of the slices.
+        valid: False for elements that become null; None if all are valid.
     """
     count = len(starts)
     if not count:
@@ -36,21 +36,21 @@ def binary_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.
 
 
 def text_slices(octets: bytes, starts: Positions, ends: Positions, valid: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Pieces of a file as an array of strings; what is no UTF-8 in them is replaced."""
+    """Return slices of a file as a string array; invalid UTF-8 is replaced."""
     found = binary_slices(octets, starts, ends, valid)
     try:
         return found.cast(pa.string())
     except pa.ArrowInvalid:
-        return by_value(found, pa.string(), lambda piece: piece.decode("utf-8", "replace"))
+        return convert_distinct(found, pa.string(), lambda piece: piece.decode("utf-8", "replace"))
 
 
-def by_value(pieces: Any, kind: Any, convert: Callable[[bytes], Any]) -> Any:
-    """Convert each distinct value once.
+def convert_distinct(pieces: Any, kind: Any, convert: Callable[[bytes], Any]) -> Any:
+    """Convert an array, calling `convert` once per distinct value.
 
     Args:
-        pieces: An array of binary.
+        pieces: A binary array.
         kind: The Arrow type of the result.
-        convert: Makes a value of it.
+        convert: Converts one value.
     """
     encoded = pieces.dictionary_encode()
     values = [convert(piece) for piece in encoded.dictionary.to_pylist()]
@@ -58,11 +58,11 @@ def by_value(pieces: Any, kind: Any, convert: Callable[[bytes], Any]) -> Any:
 
 
 def constant(value: Any, kind: Any, count: int) -> Any:
-    """The same value over and over."""
+    """Return an array that repeats one value."""
     return pa.repeat(pa.scalar(value, kind), count)
 
 
 def times(microseconds: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Microseconds since 1970 as an array of timestamps."""
+    """Return microseconds since 1970 as a timestamp array."""
     mask = None if valid is None else ~valid
     return pa.array(microseconds, pa.int64(), mask=mask).cast(pa.timestamp("us", tz="UTC"))

@@ -1,4 +1,4 @@
-"""A query on one of the tables: snapshot, partitions, and what each task reads."""
+"""Batch reader of the data source: takes a snapshot, divides it into partitions and reads them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from leveret.storage.analytics.moments import shared, take
 from leveret.storage.analytics.options import Options
-from leveret.storage.analytics.partitions import event_partitions, message_partitions, place_of, queue_partitions
+from leveret.storage.analytics.partitions import event_partitions, locate_snapshot, message_partitions, queue_partitions
 from leveret.storage.analytics.pruning import Pruning
+from leveret.storage.analytics.query_snapshots import load_shared_snapshot, take_query_snapshot
 from leveret.storage.analytics.table_reading import read_partition
 from leveret.storage.snapshots.snapshot import Snapshot
 
 
 class LeveretReader(DataSourceReader):
-    """Reads a table at one moment.
+    """Reads a table from a snapshot.
 
     Args:
-        options: What is asked for.
+        options: Options of the data source.
         columns: Names of the columns, in order.
-        session: A directory in which the snapshot is noted for the process that renews it; empty for none.
+        session: Directory in which the snapshot is recorded for the process that renews its lease; empty for none.
     """
 
     def __init__(self, options: Options, columns: Sequence[str], session: str = "") -> None:
@@ -31,29 +31,29 @@ class LeveretReader(DataSourceReader):
         self._pruning = Pruning(limits=options.limits)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Take a snapshot and divide it.
+        """Take a snapshot and divide it into partitions.
 
         Raises:
-            DataDirectoryError: It is not a data directory, or was written by a newer version.
-            SnapshotError: No snapshot can be taken, or there is no such queue.
+            DataDirectoryError: The path is not a data directory, or a newer version wrote it.
+            SnapshotError: No snapshot can be taken, or the queue does not exist.
         """
         options, limits = self._options, self._pruning.limits
         snapshot = self._take()
-        place = place_of(snapshot, options.path, self._session)
+        location = locate_snapshot(snapshot, options.path, self._session)
         found: list[InputPartition]
         if options.table == "messages":
-            found = list(message_partitions(snapshot, place, limits, options.segments_per_partition))
+            found = list(message_partitions(snapshot, location, limits, options.segments_per_partition))
         elif options.table == "events":
-            found = list(event_partitions(snapshot, place, limits, self._wanted(snapshot)))
+            found = list(event_partitions(snapshot, location, limits, self._wanted(snapshot)))
         else:
-            found = list(queue_partitions(snapshot, place))
+            found = list(queue_partitions(snapshot, location))
         if not found and not options.snapshot:
             snapshot.close()
-        # Spark asks for one partition at least.
+        # Spark needs at least one partition.
         return found or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches of a partition."""
+        """Yield the record batches of a partition."""
         if type(partition) is InputPartition:
             return iter(())
         return read_partition(partition, self._options.table, self._columns, self._options.fail_fast)
@@ -62,12 +62,12 @@ class LeveretReader(DataSourceReader):
         options = self._options
         described = options.described if not self._pruning.names else None
         if options.snapshot:
-            return shared(options, self._wants, described, self._session)
+            return load_shared_snapshot(options, self._wants, described, self._session)
         events = options.table == "events"
-        return take(options, self._wants, described, not events, events, self._session)
+        return take_query_snapshot(options, self._wants, described, not events, events, self._session)
 
     def _wanted(self, snapshot: Snapshot) -> frozenset[int] | None:
-        """Numbers of the queues whose events are wanted; None if those of all are."""
+        """Return the ids of the queues whose events are selected; None for all queues."""
         if self._options.vhost is None and self._options.queue is None and not self._pruning.names:
             return None
         return frozenset(qid for qid, name in snapshot.names.items() if self._wants(name.vhost, name.name))
@@ -77,8 +77,8 @@ class LeveretReader(DataSourceReader):
 
 
 class PushdownReader(LeveretReader):
-    """Reads a table at one moment, and of it only what the conditions of the query leave."""
+    """Reads a table from a snapshot and skips data that the query's conditions exclude."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take over conditions on queue, number and time."""
-        return self._pruning.take_over(self._options.table, filters)
+        """Apply the conditions on queue, sequence number and time; return the others."""
+        return self._pruning.apply(self._options.table, filters)

@@ -1,4 +1,4 @@
-"""Charts of the report, as HTML fragments; the script that draws them is in the page itself."""
+"""Charts of the report as HTML fragments; the page embeds the script that draws them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from leveret.storage.analytics.result_output import Rows
 _COLOURS: Final = ("#2f6690", "#d1495b", "#edae49", "#5b8e7d", "#7d5ba6", "#8d6a4f", "#3a7ca5", "#6c757d")
 #: More lines or colours than this cannot be told apart.
 SERIES_MAX: Final = 8
-#: The lines of more series than this are named once each.
+#: With more series than this, the legend has one entry per series instead of one per line.
 _NAMED_MAX: Final = 3
-#: What is not among them.
+#: Colour of the sum of all further series.
 _OTHERS_COLOUR: Final = "#b8c0c8"
-#: Points of a line at least.
+#: With fewer times than this, bars are drawn instead of lines.
 _LINE_TIMES_MIN: Final = 4
 
 
 def script() -> str:
-    """The library that draws charts, to be put into a page once."""
+    """Return the chart library as a script element; a page needs it once."""
     return f"<script>{get_plotlyjs()}</script>"
 
 
 def bars_over_time(
     rows: Rows, time: str, value: str, series: Callable[[Mapping[str, Any]], str], unit: str, step: timedelta
 ) -> str:
-    """Stacked bars, a colour a series.
+    """Return a chart of stacked bars, one colour per series.
 
     Args:
         rows: The data.
         time: Column of the times.
         value: Column of the values.
-        series: Which series a row belongs to.
-        unit: Title of the values' axis.
-        step: From one time to the next.
+        series: Returns the name of a row's series.
+        unit: Title of the value axis.
+        step: Time span of one bar.
     """
     figure = go.Figure()
     names = largest(rows, value, series)
@@ -63,30 +63,31 @@ def lines_over_time(
     step: timedelta,
     sums: bool = False,
 ) -> str:
-    """Lines, a colour a series and a dash a value column; bars where it is about a few times only.
+    """Return a line chart with one colour per series and one dash per value column; bars for few times.
 
     Args:
         rows: The data.
         time: Column of the times.
-        values: Columns of the values with what to call them; the first is drawn solid.
-        series: Which series a row belongs to.
-        unit: Title of the values' axis.
-        step: From one time to the next.
-        sums: Whether the values are counts: times of which there is no row have 0, and small series are put together.
-            Otherwise lines are broken there, and small series are left out.
+        values: Labels of the value columns, by column; the first column is drawn solid.
+        series: Returns the name of a row's series.
+        unit: Title of the value axis.
+        step: Time span between two points.
+        sums: True if values are counts: times without a row are 0, and small series are added up. Otherwise lines
+            are interrupted there, and small series are omitted.
     """
     figure = go.Figure()
     dashes = ("solid", "dot", "dash")
-    # Between two points there is no line to be seen; bars, of which the second ones are hatched.
-    seen = {row[time] for row in rows}
-    few = len(seen) < _LINE_TIMES_MIN
-    every = [] if few else [min(seen) + number * step for number in range((max(seen) - min(seen)) // step + 1)]
+    # A line of two or three points is hard to see. Bars are used instead, hatched for further value columns.
+    present = {row[time] for row in rows}
+    few = len(present) < _LINE_TIMES_MIN
+    steps = 0 if few else (max(present) - min(present)) // step + 1
+    all_times = [min(present) + number * step for number in range(steps)]
     names = largest(rows, next(iter(values)), series)
     for (value, what), dash in zip(values.items(), dashes, strict=False):
         for name, points in _series(rows, time, value, series, names, sums):
-            times, heights = zip(*_filled(points, 0 if sums else None, every), strict=True)
+            times, heights = zip(*_filled(points, 0 if sums else None, all_times), strict=True)
             colour = _colour(name, names)
-            # Of many series the legend names each once; a click hides all that it has.
+            # With many series the legend has one entry per series; a click hides all lines of it.
             legend = {"legendgroup": name, "showlegend": dash == "solid" or len(names) <= _NAMED_MAX}
             if few:
                 pattern = "" if dash == "solid" else "/"
@@ -95,46 +96,46 @@ def lines_over_time(
                 figure.add_bar(x=texts, y=heights, name=f"{label(name)}: {what}", marker=marker, **legend)
                 continue
             line = {"dash": dash, "color": colour}
-            # A point between two gaps has no line to either side.
+            # A point between two gaps has no line on either side, so markers are needed.
             mode = "lines" if sums else "lines+markers"
             title = f"{label(name)}: {what}"
             figure.add_scatter(x=times, y=heights, name=title, mode=mode, line=line, marker_size=4, **legend)
     if few:
         figure.update_xaxes(type="category", categoryorder="category ascending")
     else:
-        _show_times(figure, seen, step)
+        _show_times(figure, present, step)
     return _fragment(figure, unit)
 
 
 def horizontal_bars(rows: Rows, name: Callable[[Mapping[str, Any]], str], value: str, unit: str) -> str:
-    """One bar a row, the first at the top.
+    """Return a chart with one bar per row, the first at the top.
 
     Args:
         rows: The data.
-        name: What to write beside a bar.
+        name: Returns the label of a row's bar.
         value: Column of the values.
-        unit: Title of the values' axis.
+        unit: Title of the value axis.
     """
     names = [name(row) for row in rows]
     places = list(range(len(names)))
     full = [html.escape(each) for each in names]
     bars = go.Bar(x=[row[value] for row in rows], y=places, orientation="h", hovertext=full, hoverinfo="x+text")
     figure = go.Figure(bars)
-    # By place, as different names may be shortened to the same.
+    # Bars are placed by index, because different names may have the same shortened label.
     figure.update_yaxes(autorange="reversed", tickvals=places, ticktext=[label(each, 40) for each in names])
     figure.update_xaxes(title=unit)
     return _fragment(figure, "", height=120 + 26 * len(names))
 
 
 def curves(rows: Rows, x: str, y: str, series: Callable[[Mapping[str, Any]], str], titles: tuple[str, str]) -> str:
-    """A line a series over numbers; the largest ones.
+    """Return a chart with one line per series over a numeric axis; only the largest series are drawn.
 
     Args:
         rows: The data.
         x: Column of the horizontal axis.
         y: Column of the vertical axis.
-        series: Which series a row belongs to.
-        titles: Of both axes.
+        series: Returns the name of a row's series.
+        titles: Titles of the horizontal and the vertical axis.
     """
     figure = go.Figure()
     for name, points in _series(rows, x, y, series, largest(rows, y, series), sums=False):
@@ -145,11 +146,11 @@ def curves(rows: Rows, x: str, y: str, series: Callable[[Mapping[str, Any]], str
 
 
 def label(name: str, longest: int = 60) -> str:
-    """A name as a chart shows it: short enough to leave room for the chart, and never taken for HTML.
+    """Return a name as a chart label: shortened and escaped for HTML.
 
     Args:
-        name: The name, of which the end is kept: there stands why.
-        longest: Characters, at most.
+        name: The name. The middle is cut out, because the end has the reason.
+        longest: Maximum length in characters.
     """
     if len(name) > longest:
         name = f"{name[: longest // 3]}…{name[longest // 3 + 1 - longest :]}"
@@ -161,12 +162,12 @@ def _colour(name: str, names: Sequence[str]) -> str:
 
 
 def largest(rows: Rows, y: str, series: Callable[[Mapping[str, Any]], str]) -> list[str]:
-    """Names of the series that a chart shows, the largest first.
+    """Return the names of the series that a chart shows, the largest first.
 
     Args:
         rows: The data.
         y: Column of the values.
-        series: Which series a row belongs to.
+        series: Returns the name of a row's series.
     """
     totals: dict[str, float] = {}
     for row in rows:
@@ -177,30 +178,30 @@ def largest(rows: Rows, y: str, series: Callable[[Mapping[str, Any]], str]) -> l
 def _series(
     rows: Rows, x: str, y: str, series: Callable[[Mapping[str, Any]], str], names: Sequence[str], sums: bool
 ) -> Iterable[tuple[str, dict[Any, float]]]:
-    """Values by series and place; of the others the sums, or nothing where sums make no sense."""
+    """Return points by series; further series are added up, or omitted where sums make no sense."""
     found: dict[str, dict[Any, float]] = {name: {} for name in names}
     others = {series(row) for row in rows}.difference(names)
-    rest = f"{len(others)} others"
+    others_name = f"{len(others)} others"
     for row in rows:
         name = series(row)
         if name in others:
             if not sums:
                 continue
-            name = rest
+            name = others_name
         points = found.setdefault(name, {})
         points[row[x]] = points.get(row[x], 0) + (row[y] or 0)
     return found.items()
 
 
 def _filled(
-    points: Mapping[datetime, float], empty: float | None, every: Sequence[datetime]
+    points: Mapping[datetime, float], empty: float | None, all_times: Sequence[datetime]
 ) -> list[tuple[datetime, float | None]]:
-    """The points of a line in order, with something at each time, or as they are if there is none to fill."""
-    return [(time, points.get(time, empty)) for time in every] if every else sorted(points.items())
+    """Return the points of a line in order, with `empty` at missing times; unfilled if `all_times` is empty."""
+    return [(time, points.get(time, empty)) for time in all_times] if all_times else sorted(points.items())
 
 
 def _show_times(figure: Any, times: set[datetime], step: timedelta) -> None:
-    """Have an axis of times that is not cut finer than what it shows."""
+    """Format the time axis; for a short range, place ticks no finer than one step."""
     if not times:
         return
     first, last = min(times), max(times)
@@ -213,7 +214,7 @@ def _fragment(figure: Any, y_title: str, height: int = 340) -> str:
     figure.update_layout(
         template="plotly_white",
         colorway=_COLOURS,
-        # The legend takes its room from the chart.
+        # The legend takes height from the chart, so a long legend makes the figure higher.
         height=height + 12 * max(0, sum(each.showlegend is not False for each in figure.data) - 4),
         margin={"l": 60, "r": 20, "t": 20, "b": 50},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "traceorder": "normal"},

@@ -1,4 +1,4 @@
-"""The tables and their columns, by name and Spark type."""
+"""Tables of the data source and their columns, by name and Spark type."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 from leveret.protocol.properties import FLAGS
 
 _TYPES: Final = {"delivery_mode": "int", "priority": "int", "timestamp": "timestamp"}
-#: Properties of a message with their Spark types, in the order of the wire. Headers are columns of their own.
+#: Spark types of the message properties, in wire order. Headers have separate columns.
 PROPERTIES: Final = {name: _TYPES.get(name, "string") for _, name in FLAGS if name != "headers"}
 
-#: What is made of the headers.
+#: Columns that are computed from the headers.
 HEADERS: Final[dict[str, str]] = {
     "headers": "map<string,string>",
     "headers_json": "string",
@@ -85,5 +85,5 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 
 
 def schema_of(table: str) -> str:
-    """The schema of a table in Spark's notation."""
+    """Return the schema of a table as a Spark DDL string."""
     return ", ".join(f"`{name}` {kind}" for name, kind in TABLES[table].items())

@@ -36,21 +36,21 @@ from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import SnapshotError
 
 _JAVA_MINIMUM: Final = 17
-#: Errors of the data source reach the caller inside of Spark's, with a Java stack behind them.
+#: Errors of the data source are raised inside Spark errors, followed by a Java stack trace.
 _OURS: Final = re.compile(
     r"(?:DataDirectoryError|SnapshotError|NoSuchQueueError|AnalyticsError|OptionError|DamagedRecordError): (.+)"
 )
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
-#: Suffixes of the files that workers import packages from: PySpark's own, and wheels, which are zip files too.
+#: Suffixes of files from which workers can import packages: PySpark's list, and wheels, which are zip files too.
 _PACKED: Final = (*SparkContext.PACKAGE_EXTENSIONS, ".whl")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
 _HOW_TO_SHIP: Final = (
-    "leveret is sent to them by --py-files with its wheel (made by pip wheel --no-deps), others have to be installed "
-    "there, or sent in an environment by --archives"
+    "send leveret to them with --py-files and its wheel (made by pip wheel --no-deps); install other packages there, "
+    "or send an environment with --archives"
 )
-#: What Py4J quotes of Java.
+#: A Java exception as Py4J quotes it.
 _RAISED_IN_JAVA: Final = re.compile(r"^: (?:\w+\.)*(\w+: .+)", re.MULTILINE)
-#: The last line of a traceback in Python, wherever Spark quotes it.
+#: The last line of a Python traceback that Spark quotes.
 _RAISED: Final = re.compile(r"^(?:[a-z_]+\.)*[A-Z]\w*(?:Error|Exception): .+", re.MULTILINE)
 
 
@@ -58,13 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a job.
 
     Args:
-        arguments: Those of the command line by default.
+        arguments: Command-line arguments; None for those of the process.
     Returns:
-        The exit status: 0, 1 if it failed, 2 if the arguments are wrong.
+        The exit status: 0 for success, 1 for failure, 2 for wrong arguments, 130 after SIGINT.
     """
     options = _parser().parse_args(arguments)
     try:
-        with _ended_by_sigterm():
+        with _exit_on_sigterm():
             check_java()
             return _run(options)
     except AnalyticsError as error:
@@ -75,8 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end a job as it ends one that fails: what it holds of the data directory is given up."""
+def _exit_on_sigterm() -> Iterator[None]:
+    """Make SIGTERM raise SystemExit, so that the job releases its snapshots."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -88,17 +88,17 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def check_java() -> None:
-    """Make sure that Spark can start.
+    """Check that a Java version that Spark supports is installed.
 
     Raises:
-        AnalyticsError: There is no Java, or it is too old.
+        AnalyticsError: Java is missing or too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     wanted = f"install a JDK {_JAVA_MINIMUM} or newer, and set JAVA_HOME if it is not on the path"
     if java is None or not os.path.exists(java):
-        where = f"JAVA_HOME is {home}, but there is no bin/java in it" if home else "there is no Java here"
-        raise AnalyticsError(f"Spark needs Java, and {where}; {wanted}")
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java command was found"
+        raise AnalyticsError(f"Spark needs Java: {where}; {wanted}")
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.SubprocessError) as error:
@@ -108,15 +108,15 @@ def check_java() -> None:
         raise AnalyticsError(f"{java} is Java {version[1]}, which is too old for Spark; {wanted}")
 
 
-def reason_of(error: Exception) -> str:
-    """What is wrong, in a line, out of what Spark makes of it."""
+def error_summary(error: Exception) -> str:
+    """Return the cause of a Spark error in one line."""
     text = str(error)
     found = _OURS.search(text)
     if found is not None:
         return found[1]
     missing = _NO_MODULE.search(text)
     if missing is not None:
-        return f"the workers do not have the Python package {missing[1]}; {_HOW_TO_SHIP}"
+        return f"the workers lack the Python package {missing[1]}; {_HOW_TO_SHIP}"
     raised = _RAISED.findall(text) or _RAISED_IN_JAVA.findall(text)
     return str(raised[-1] if raised else text.strip().splitlines()[0])
 
@@ -124,31 +124,33 @@ def reason_of(error: Exception) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="leveret-analytics",
-        description="Reads a data directory of Leveret with Spark, while the broker runs or not, and consumes nothing.",
+        description="Run Spark jobs over a data directory of Leveret. The broker may be running; nothing is consumed.",
         epilog="jobs:\n" + "\n".join(f"  {name:<12} {text}" for name, text in SUMMARIES.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("job", choices=list(JOBS), metavar="JOB", help="what to do; see below")
+    parser.add_argument("job", choices=list(JOBS), metavar="JOB", help="the job to run; see below")
     parser.add_argument("--data-dir", required=True, help="the broker's data directory, or the URI of a copy")
-    parser.add_argument("--as-of", help="a moment in the past: 2026-01-31T12:00:00Z, or seconds since 1970")
-    parser.add_argument("--vhost", help="virtual host; * and ? stand for anything")
-    parser.add_argument("--queue", help="name of the queue; * and ? stand for anything")
-    parser.add_argument("--output", metavar="DIR", help="write files into this directory")
+    parser.add_argument("--as-of", help="time in the past to show: 2026-01-31T12:00:00Z, or seconds since 1970")
+    parser.add_argument("--vhost", help="virtual host; wildcards * and ? are allowed")
+    parser.add_argument("--queue", help="name of the queue; wildcards * and ? are allowed")
+    parser.add_argument("--output", metavar="DIR", help="write files to this directory")
     parser.add_argument(
-        "--format", choices=("table", "json", "csv", "parquet", "html"), help="table by default; html for report"
+        "--format",
+        choices=("table", "json", "csv", "parquet", "html"),
+        help="output format (default: table; html for the job report)",
     )
-    parser.add_argument("--master", type=_master, help="Spark's master; local[*] by default, or what spark-submit says")
+    parser.add_argument("--master", type=_master, help="Spark master (default: local[*], or that of spark-submit)")
     parser.add_argument("--py-files", help="packages for the workers of a cluster, separated by commas")
-    parser.add_argument("--archives", help="environments for the workers of a cluster, as of spark-submit")
-    parser.add_argument("--query", help="of the job sql")
-    parser.add_argument("--hours", help="of the job capacity: how far to look back, 24 by default")
-    parser.add_argument("--max-length", help="of the job capacity: limits to try, separated by commas")
+    parser.add_argument("--archives", help="environments for the workers of a cluster, as for spark-submit")
+    parser.add_argument("--query", help="job sql: the query")
+    parser.add_argument("--hours", help="job capacity: hours of history to replay (default: 24)")
+    parser.add_argument("--max-length", help="job capacity: limits to try, separated by commas")
     return parser
 
 
 def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is none of local[*], spark://HOST:PORT, k8s://URL and yarn")
+        raise argparse.ArgumentTypeError(f"'{text}' is not local[*], spark://HOST:PORT, k8s://URL or yarn")
     return text
 
 
@@ -174,7 +176,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if damaged:
             sys.stderr.write(f"leveret-analytics: {damaged} damaged records were skipped\n")
     except (PySparkException, Py4JError) as error:
-        raise AnalyticsError(reason_of(error)) from error
+        raise AnalyticsError(error_summary(error)) from error
     except (DataDirectoryError, SnapshotError, DamagedRecordError, OSError) as error:
         raise AnalyticsError(str(error)) from error
     finally:
@@ -186,7 +188,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOptions) -> None:
     form = arguments.format or ("html" if arguments.job == "report" else "table")
     if form == "parquet" and options.output is None:
-        raise AnalyticsError("Parquet is written to files; say where: --output DIR")
+        raise AnalyticsError("Parquet is written to files; name a directory with --output DIR")
     if options.output is not None and "://" not in options.output:
         _make_output(options.output)
     texts: list[str] = []
@@ -199,7 +201,7 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
             if options.output is not None and arguments.job != "export":
                 paths = write_results(results, form, options.output)
             else:
-                # What a program reads is one result; people are shown all.
+                # Machine-readable formats have one result on stdout; the table format shows all.
                 shown = list(results.items()) if form == "table" else list(results.items())[:1]
                 for name, frame in shown:
                     title = f"{name}\n" if len(shown) > 1 else ""
@@ -210,25 +212,25 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
 
 
 def _print(text: str) -> None:
-    """Write a result in UTF-8; the reader may stop early."""
+    """Write a result to stdout in UTF-8; a closed pipe is not an error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Or else Python would complain when it ends.
+        # Otherwise the interpreter reports the broken pipe when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _make_output(directory: str) -> None:
-    """Find out before the work is done that its result cannot be written."""
+    """Create the output directory and check that it is writable, before the job runs."""
     try:
         os.makedirs(directory, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        raise AnalyticsError(f"nothing can be written to {directory}: {error.strerror}") from error
+        raise AnalyticsError(f"cannot write to {directory}: {error.strerror}") from error
 
 
 def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], paths: list[str]) -> None:
@@ -244,9 +246,9 @@ def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], pa
 
 def _start(master: str, py_files: str | None, archives: str | None) -> SparkSession:
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    # What is wrong with a query is said once, in a line.
+    # The error is reported in one line by main(), so PySpark must not log it as well.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    # Workers on this machine run what this program runs on.
+    # Local workers use the Python of this process.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
         os.environ.setdefault("SPARK_HOME", os.path.dirname(pyspark.__file__))
@@ -276,7 +278,7 @@ def _start(master: str, py_files: str | None, archives: str | None) -> SparkSess
             spark.sparkContext.addPyFile(path)
         return spark
     except Py4JError as error:
-        # It has given up on the master, and says so in its own log only.
+        # If the master does not answer, Spark logs the reason and stops the context.
         if "stopped SparkContext" in str(error):
             raise AnalyticsError(f"Spark does not start: no master answers at {master}") from error
         raise AnalyticsError(f"Spark does not start: {' '.join(str(error).splitlines()[:2])}") from error

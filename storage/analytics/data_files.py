@@ -1,4 +1,4 @@
-"""Where a data directory is: on this machine, or on any file system that PyArrow or fsspec knows."""
+"""File access to a data directory: local, or on any file system that PyArrow or fsspec supports."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from leveret.storage.disk.files import DiskFiles
 
 
 class LocalFiles(DiskFiles):
-    """Files of this machine."""
+    """Local files."""
 
     def read_part(self, path: str, start: int, size: int) -> bytes:
-        """Some bytes of a file; fewer where it ends.
+        """Return a range of a file; shorter if the file ends earlier.
 
         Args:
-            path: Which file.
-            start: Where to begin, in bytes.
-            size: How many.
+            path: Path of the file.
+            start: Offset in bytes.
+            size: Length in bytes.
         Raises:
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: The file does not exist.
         """
         with open(path, "rb") as file:
             file.seek(start)
@@ -31,10 +31,10 @@ class LocalFiles(DiskFiles):
 
 
 class RemoteFiles(LocalFiles):
-    """The reading half of a file seam, for copies of data directories elsewhere. Nothing writes there.
+    """Read-only file access to a copy of a data directory on another file system.
 
     Args:
-        system: A file system of PyArrow.
+        system: A PyArrow file system.
     """
 
     def __init__(self, system: Any) -> None:
@@ -42,7 +42,7 @@ class RemoteFiles(LocalFiles):
         self._system = system
 
     def read_all(self, path: str) -> bytes | None:
-        """The contents of a file; None if there is no such file."""
+        """Return the contents of a file; None if it does not exist."""
         try:
             with self._system.open_input_stream(path) as stream:
                 found: bytes = stream.read()
@@ -51,39 +51,39 @@ class RemoteFiles(LocalFiles):
             return None
 
     def read_part(self, path: str, start: int, size: int) -> bytes:
-        """Some bytes of a file; fewer where it ends."""
+        """Return a range of a file; shorter if the file ends earlier."""
         with self._system.open_input_file(path) as file:
             length = min(size, file.size() - start)
             found: bytes = file.read_at(length, start) if length > 0 else b""
             return found
 
     def size(self, path: str) -> int:
-        """The length of a file in bytes."""
+        """Return the size of a file in bytes."""
         found = self._system.get_file_info(path)
         if found.type != fs.FileType.File:
             raise FileNotFoundError(path)
         return int(found.size)
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none if there is no such directory."""
+        """Return the sorted names in a directory; an empty list if it does not exist."""
         selector = fs.FileSelector(path, allow_not_found=True)
         return sorted(each.base_name for each in self._system.get_file_info(selector))
 
 
-def absolute(location: str) -> str:
-    """A path that does not depend on where a process was started; URIs as they are."""
+def absolute_location(location: str) -> str:
+    """Return the absolute path of a location; URIs are returned unchanged."""
     return location if "://" in location else os.path.abspath(location)
 
 
 def open_files(location: str) -> tuple[RemoteFiles | None, str]:
-    """Find out how to read a data directory.
+    """Return the file system and the path of a data directory.
 
     Args:
-        location: A path, or a URI.
+        location: A path or a URI.
     Returns:
-        How to read it, None for a directory of this machine; and its path there.
+        The file access, None for a local directory; and the path on that file system.
     Raises:
-        AnalyticsError: Nothing here knows such a URI.
+        AnalyticsError: Neither PyArrow nor fsspec supports the URI.
     """
     if "://" not in location:
         return None, location
@@ -97,5 +97,5 @@ def open_files(location: str) -> tuple[RemoteFiles | None, str]:
 
         made, path = fsspec.core.url_to_fs(location)
     except (ImportError, ValueError) as error:
-        raise AnalyticsError(f"{location} cannot be reached: {refused}; {error}") from error
+        raise AnalyticsError(f"cannot open {location}: {refused}; {error}") from error
     return RemoteFiles(fs.PyFileSystem(fs.FSSpecHandler(made))), str(path).rstrip("/")

@@ -1,11 +1,11 @@
-"""What can be wrong with how the tables are asked for."""
+"""Errors of the data source and the jobs."""
 
 from __future__ import annotations
 
 
 class AnalyticsError(Exception):
-    """Nothing can be read; the text says why and what to do."""
+    """A query or job cannot run; the text has the reason and a remedy."""
 
 
 class OptionError(AnalyticsError):
-    """An option has no meaning."""
+    """An option is unknown, invalid or not applicable."""

@@ -1,4 +1,4 @@
-"""A file of the event log as an Arrow record batch."""
+"""Converts a part of the event log to an Arrow record batch."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _KINDS: Final = {kind.value: kind.name.lower() for kind in EventKind}
 
 
 class EventRows(NamedTuple):
-    """Events that are wanted.
+    """Selected events.
 
     Attributes:
-        events: As in the file.
+        events: The events as a structured array with the file's fields.
         damage: Records that could not be read.
     """
 
@@ -45,13 +45,13 @@ class EventRows(NamedTuple):
 
 
 def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limits: RowLimits) -> EventRows:
-    """Read events; ticks are left out.
+    """Select events from a part of the event log; ticks are omitted.
 
     Args:
-        octets: A part of a file behind its head, from one event on.
+        octets: A part of a file after its header, starting at an event.
         salt: Checksum of the store id.
-        wanted: Numbers of the queues; None for all, and for events that no queue has.
-        limits: When they happened; sequence numbers do not matter.
+        wanted: Queue ids; None for all events, including those without a queue.
+        limits: Time limits; sequence numbers are ignored.
     """
     count = len(octets) // EVENT_BYTES
     events = np.frombuffer(octets, _EVENT, count)
@@ -68,12 +68,12 @@ def select_events(octets: bytes, salt: int, wanted: frozenset[int] | None, limit
 
 
 def event_batch(events: npt.NDArray[Any], columns: Sequence[str], names: Mapping[int, QueueName]) -> Any:
-    """Make a record batch.
+    """Return events as a record batch.
 
     Args:
-        events: Which.
+        events: The events.
         columns: Names of the columns, in order.
-        names: What the queues are called; those that are gone have no name any more.
+        names: Queue names by queue id; deleted queues are missing.
     """
     arrays = []
     for name in columns:
@@ -118,7 +118,7 @@ _COLUMNS: Final[dict[str, Callable[[npt.NDArray[Any]], Any]]] = {
 
 
 def _make_table() -> npt.NDArray[np.uint32]:
-    """What crc32() does with a byte."""
+    """Return the lookup table of CRC-32, one entry per byte."""
     return np.array([crc32(bytes([byte]), 0xFFFFFFFF) ^ 0xFFFFFFFF for byte in range(256)], np.uint32)
 
 
@@ -126,7 +126,7 @@ _TABLE: Final = _make_table()
 
 
 def _checksums(octets: bytes, count: int) -> npt.NDArray[np.uint32]:
-    """crc32() of the first 36 bytes of each record, of all records at the same time."""
+    """Return the CRC-32 of the first 36 bytes of each record, computed for all records at once."""
     records = np.frombuffer(octets, np.uint8, count * EVENT_BYTES).reshape(count, EVENT_BYTES)
     crc = np.full(count, 0xFFFFFFFF, np.uint32)
     for column in range(EVENT_BYTES - 4):

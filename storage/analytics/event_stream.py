@@ -1,4 +1,4 @@
-"""Events as a stream: the event log is one already, and is kept for days."""
+"""Streaming source of events: reads the event log, which the broker keeps for days."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.options import Options
-from leveret.storage.analytics.partitions import EventsPartition, event_partitions, place_of
+from leveret.storage.analytics.partitions import EventsPartition, event_partitions, locate_snapshot
 from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.event_log import EventPosition
@@ -15,35 +15,37 @@ from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot,
 
 
 class EventStream:
-    """What has happened since an offset, which is a place in the event log.
+    """Reads events after an offset, which is a position in the event log.
 
     Args:
-        options: What is asked for.
+        options: Options of the data source.
+    Raises:
+        AnalyticsError: The data directory is not local.
     """
 
     def __init__(self, options: Options) -> None:
         if "://" in options.path:
-            raise AnalyticsError("streams read a data directory of this machine, or of a file system mounted here")
+            raise AnalyticsError("streams need a data directory on a local or mounted file system")
         self._options = options
-        #: Where the last batch is to end; None if there is always a next one.
+        #: Offset at which the last batch ends; None for an endless stream.
         self._target: dict[str, Any] | None = None
 
-    def end_here(self) -> None:
-        """Batches from now on have nothing that happened after this."""
+    def stop_at_latest(self) -> None:
+        """Limit the stream to the events that exist now."""
         self._target = _to_json(self._take().cut.position)
 
     def first(self) -> dict[str, Any]:
-        """The offset to begin with."""
+        """Return the start offset of a new query."""
         if not self._options.latest:
             return {"file": 0, "offset": 0}
         return _to_json(self._take().cut.position)
 
     def advance(self, start: dict[str, Any], limit: int) -> dict[str, Any]:
-        """Find out up to where a batch goes.
+        """Return the end offset of the next batch.
 
         Args:
-            start: Where it begins.
-            limit: How many events it has at most; 0 for any number.
+            start: Start offset of the batch.
+            limit: Maximum number of events; 0 for no limit.
         """
         end = self._take()
         target = self._target or _to_json(end.cut.position)
@@ -63,10 +65,10 @@ class EventStream:
         return max(start, min(at, target, key=_position), key=_position)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[EventsPartition]:
-        """What lies between two offsets.
+        """Yield the partitions between two offsets.
 
         Raises:
-            AnalyticsError: Some of it is gone.
+            AnalyticsError: Event files in between have been deleted, and failOnDataLoss is true.
         """
         if start == end:
             return
@@ -74,9 +76,9 @@ class EventStream:
         oldest = snapshot.events[0].file if snapshot.events else end["file"]
         if self._options.fail_on_data_loss and oldest > start["file"] > 0:
             raise AnalyticsError(
-                f"events from {start['file']} to {oldest} (microseconds since 1970) are gone: the query did not run "
-                "for longer than the broker keeps events. Start it with a new checkpoint directory, or with the "
-                "option failOnDataLoss=false to go on with those that are left"
+                f"events from {start['file']} to {oldest} (microseconds since 1970) are gone: the query was stopped "
+                "for longer than the broker keeps events. Start it with a new checkpoint directory, or set the "
+                "option failOnDataLoss=false to continue with the remaining events"
             )
         views = [
             EventFileView(view.path, view.file, end["offset"] if view.file == end["file"] else view.end, view.until)
@@ -85,7 +87,7 @@ class EventStream:
         ]
         snapshot.events[:] = views
         for part in event_partitions(
-            snapshot, place_of(snapshot, self._options.path), RowLimits(), self._wanted(snapshot)
+            snapshot, locate_snapshot(snapshot, self._options.path), RowLimits(), self._wanted(snapshot)
         ):
             first = start["offset"] if part.view.file == start["file"] else 0
             if part.view.end > first:
@@ -93,10 +95,10 @@ class EventStream:
                 yield part
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept."""
+        """Do nothing: a stream of events holds no snapshot."""
 
     def stop(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: a stream of events holds no snapshot."""
 
     def _take(self) -> Snapshot:
         options = self._options

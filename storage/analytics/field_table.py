@@ -1,4 +1,4 @@
-"""Header tables: AMQP field tables as text and as JSON that keeps the types."""
+"""Converts AMQP field tables to text and to JSON that keeps the types."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class TypedValue(NamedTuple):
     """A value of a field table.
 
     Attributes:
-        kind: Its type by the name that AMQP 0-9-1 clients know it by, such as `int64` or `longstr`.
-        value: Tables as dict of TypedValue, arrays as list of TypedValue.
+        kind: Name of the type as AMQP 0-9-1 clients use it, such as `int64` or `longstr`.
+        value: The value; a dict of TypedValue for a table, a list of TypedValue for an array.
     """
 
     kind: str
@@ -33,9 +33,9 @@ def decode_table(octets: bytes) -> dict[str, TypedValue] | None:
     """Decode a field table.
 
     Args:
-        octets: What follows its length.
+        octets: The table without its length prefix.
     Returns:
-        None if it is malformed. If a name occurs twice, the first value counts.
+        The values by name; None if the table is malformed. If a name occurs twice, the first value is used.
     """
     try:
         return _table(decode(octets, MAX_STORED_DEPTH))
@@ -43,25 +43,25 @@ def decode_table(octets: bytes) -> dict[str, TypedValue] | None:
         return None
 
 
-def plain(value: TypedValue) -> Any:
-    """Return a value without its type, as JSON has it; bytes that are not text are base64."""
+def untyped(value: TypedValue) -> Any:
+    """Return a value without type names, ready for JSON; bytes that are not UTF-8 are base64."""
     if value.kind == "table":
-        return {name: plain(each) for name, each in value.value.items()}
+        return {name: untyped(each) for name, each in value.value.items()}
     if value.kind == "array":
-        return [plain(each) for each in value.value]
+        return [untyped(each) for each in value.value]
     return value.value
 
 
 def as_text(value: TypedValue) -> str | None:
-    """Return a value as one text; None for void."""
-    found = plain(value)
+    """Return a value as a string; None for void."""
+    found = untyped(value)
     if found is None or isinstance(found, str):
         return found
     return json.dumps(found, ensure_ascii=False)
 
 
 def as_json(table: dict[str, TypedValue]) -> str:
-    """Return a table as JSON: each value is an object of `type` and `value`."""
+    """Return a table as JSON; each value is an object with `type` and `value`."""
     return json.dumps({name: _typed(value) for name, value in table.items()}, ensure_ascii=False)
 
 
@@ -77,7 +77,7 @@ def _typed(value: TypedValue) -> dict[str, Any]:
 def _table(table: FieldTable) -> dict[str, TypedValue]:
     found: dict[str, TypedValue] = {}
     for key, value in table:
-        # Surrogates stand for bytes that are not UTF-8; Spark has no use for them.
+        # Surrogates represent bytes that are not UTF-8; Spark strings cannot contain them.
         name = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         if name not in found:
             found[name] = _value(value)
@@ -92,7 +92,7 @@ def _value(field: FieldValue) -> TypedValue:
         value = [_value(each) for each in value]
     elif kind == "D":
         scale, unscaled = value
-        # The specification has it signed, RabbitMQ reads it unsigned.
+        # Decimals are signed by the specification; RabbitMQ reads them as unsigned.
         value = (unscaled - (1 << 32) if unscaled >> 31 else unscaled) / 10**scale
     elif kind == "S":
         try:

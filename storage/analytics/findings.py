@@ -1,4 +1,4 @@
-"""What stands out in the results of the jobs, in sentences for people."""
+"""Summarizes notable results of the jobs in sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from leveret.storage.analytics.report_page import duration_text
 from leveret.storage.analytics.result_output import Rows
 
-#: What to call the kinds of events that are a loss.
+#: Descriptions of the event kinds that lose messages.
 _REASONS: Final = {
     "maxlen": "dropped (queue too long)",
     "maxlen_bytes": "dropped (too many bytes)",
@@ -24,63 +24,63 @@ _REASONS: Final = {
     "purged": "purged",
 }
 _DEAD_LETTERED: Final = "+dead_letter"
-#: More sentences of a kind than this are not read.
+#: Maximum number of sentences of each kind.
 _SENTENCES_MAX: Final = 3
 
 
 def reason_text(reason: str) -> str:
-    """A reason as the job `overflow` names it, in words."""
+    """Return the description of a reason of the job `overflow`."""
     kind = reason.removesuffix(_DEAD_LETTERED)
     text = _REASONS.get(kind, kind.replace("_", " "))
     return f"{text}, dead-lettered" if kind != reason else text
 
 
 def queue_text(row: Mapping[str, Any]) -> str:
-    """A queue's name; with its virtual host where that is not the usual one."""
+    """Return a queue's name; prefixed with the virtual host unless that is `/`."""
     if row["queue"] is None:
         return "(no queue)" if str(row.get("reason", "")).startswith("unroutable") else "(deleted queue)"
     return str(row["queue"]) if row["vhost"] == "/" else f"{row['vhost']}: {row['queue']}"
 
 
 def findings(rows: Mapping[str, Rows], moment: datetime) -> list[str]:
-    """What to read before everything else.
+    """Return the most notable results as sentences.
 
     Args:
-        rows: Results by name, as the job `report` has them.
-        moment: Of when they tell.
+        rows: Results by name, as the job `report` makes them.
+        moment: Time that the results describe.
     """
     return [*_losses(rows), *_growth(rows), *_oldest(rows, moment), *_dead_letters(rows)]
 
 
 def _losses(rows: Mapping[str, Rows]) -> list[str]:
     lost: dict[tuple[str, str], int] = {}
-    came: dict[str, int] = {}
+    arrived: dict[str, int] = {}
     for row in rows["overflow"]:
         key = queue_text(row), str(row["reason"])
         lost[key] = lost.get(key, 0) + row["messages"]
     for row in rows["throughput"]:
-        came[queue_text(row)] = came.get(queue_text(row), 0) + row["messages_in"]
+        arrived[queue_text(row)] = arrived.get(queue_text(row), 0) + row["messages_in"]
     found: list[str] = []
     for (queue, reason), count in sorted(lost.items(), key=lambda item: -item[1])[:_SENTENCES_MAX]:
-        # Those that were refused never came.
-        total = came.get(queue, 0) + (count if reason.startswith("refused") else 0)
-        share = f", {100 * count / total:.0f} % of what it was sent" if total >= count else ""
+        # Refused messages are not counted as arrivals.
+        total = arrived.get(queue, 0) + (count if reason.startswith("refused") else 0)
+        share = f", {100 * count / total:.0f} % of the messages sent to it" if total >= count else ""
         found.append(f"{queue}: {count:,} messages were {reason_text(reason)}{share}.")
     return found
 
 
 def _growth(rows: Mapping[str, Rows]) -> list[str]:
-    """Queues to which far more came than went, in all that is known."""
+    """Report queues with more than twice as many arrivals as departures."""
     moves: dict[str, list[int]] = {}
     for row in rows["throughput"]:
         sums = moves.setdefault(queue_text(row), [0, 0])
         sums[0] += row["messages_in"]
         sums[1] += row["messages_out"]
-    growing = [(came - went, queue, went) for queue, (came, went) in moves.items() if came > 2 * went]
+    growing = [(count_in - out, queue, out) for queue, (count_in, out) in moves.items() if count_in > 2 * out]
     return [
-        f"{queue}: {more:,} more messages came than went"
-        + ("; nothing has left it so far." if not went else "; it is hardly being drained.")
-        for more, queue, went in sorted(growing, reverse=True)[:_SENTENCES_MAX]
+        f"{queue}: {more:,} more messages arrived than left"
+        + ("; no message has left it so far." if not out else "; consumers do not keep up.")
+        for more, queue, out in sorted(growing, reverse=True)[:_SENTENCES_MAX]
         if more >= 1000
     ]
 
@@ -88,15 +88,15 @@ def _growth(rows: Mapping[str, Rows]) -> list[str]:
 def _oldest(rows: Mapping[str, Rows], moment: datetime) -> list[str]:
     waiting = [row for row in rows["queues"] if row["oldest_at"] is not None]
     if not waiting:
-        return ["Nothing waits."]
+        return ["No message is waiting."]
     row = min(waiting, key=lambda each: each["oldest_at"])
     age = duration_text((moment - row["oldest_at"]).total_seconds())
-    return [f"{queue_text(row)}: has the oldest message, which has waited for {age}."]
+    return [f"{queue_text(row)}: has the oldest message, waiting for {age}."]
 
 
 def _dead_letters(rows: Mapping[str, Rows]) -> list[str]:
     return [
-        f"{queue_text(row)}: {row['messages']:,} dead letters wait, from {row['origin_queue']}"
+        f"{queue_text(row)}: {row['messages']:,} dead letters waiting, from {row['origin_queue']}"
         + (f" ({reason_text(row['reason'])})." if row["reason"] else ".")
         for row in rows["deadletters"][:_SENTENCES_MAX]
     ]

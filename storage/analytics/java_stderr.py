@@ -1,4 +1,4 @@
-"""Java's standard error, for programs under spark-submit, which mixes that of Python into the standard output."""
+"""Writes to Java's standard error; needed under spark-submit, which redirects Python's stderr to stdout."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from py4j.protocol import Py4JError
 
 
 class JavaStderr(io.TextIOBase):
-    """Takes the place of sys.stderr.
+    """Replacement for sys.stderr that writes to Java's System.err.
 
     Args:
-        jvm: What Spark runs in.
+        jvm: Py4J view of Spark's JVM.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -21,7 +21,7 @@ class JavaStderr(io.TextIOBase):
         self._stream = jvm.java.lang.System.err
 
     def write(self, text: str) -> int:
-        """Write to Java's; to Python's own if Java has gone."""
+        """Write a text to Java's stderr; to Python's stderr if the JVM has ended."""
         try:
             self._stream.print(text)
             self._stream.flush()

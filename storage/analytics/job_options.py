@@ -1,4 +1,4 @@
-"""What all jobs are told, and how they get at the tables."""
+"""Options common to all jobs, and access to the tables."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.storage.analytics.columns import TABLES
-from leveret.storage.analytics.data_files import absolute
+from leveret.storage.analytics.data_files import absolute_location
 from leveret.storage.analytics.options import parse_time
 from leveret.storage.analytics.session import register
 
-#: What a job makes: data frames by name, the one that it is about first.
+#: Results of a job: data frames by name, the main one first.
 Results: TypeAlias = dict[str, DataFrame]
 
 
-#: Time spans to count by, in seconds.
+#: Lengths of the time spans in seconds, by name.
 _GRAINS: Final = {"minute": 60, "hour": 3600, "day": 86_400}
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What a job is told.
+    """Options of a job.
 
     Attributes:
-        data_dir: The data directory, or its URI.
-        as_of: A moment in the past, as in ISO 8601; None for the latest.
-        vhost: Virtual host, `*` and `?` standing for anything; None for all.
-        queue: Name of the queue, likewise.
-        output: A directory to write to; None if there is none.
-        values: What is said to one job alone, such as `query` or `max_length`.
-        snapshot: As of Session.snapshot(), for tables of one moment; None for a moment for each table.
-        grain: How long the time spans are that are counted by: `minute`, `hour` or `day`.
+        data_dir: Path or URI of the data directory.
+        as_of: Time in the past to show, in ISO 8601 or seconds since 1970; None for the latest state.
+        vhost: Virtual host, with wildcards `*` and `?`; None for all.
+        queue: Name of the queue, with wildcards `*` and `?`; None for all.
+        output: Directory to write to; None for none.
+        values: Options of a single job, such as `query` or `max_length`.
+        snapshot: Result of Session.snapshot(), shared by all tables; None for a separate snapshot per table.
+        grain: Time span by which results are grouped: `minute`, `hour` or `day`.
     """
 
     data_dir: str
@@ -49,54 +49,54 @@ class JobOptions:
 
     @property
     def location(self) -> str:
-        """The data directory as a path that works from other directories too."""
-        return absolute(self.data_dir)
+        """Absolute path or URI of the data directory."""
+        return absolute_location(self.data_dir)
 
     @property
     def source_options(self) -> dict[str, str]:
-        """The same for the data source."""
+        """Options of the data source that select the same data."""
         named = {"asOf": self.as_of, "vhost": self.vhost, "queue": self.queue, "snapshot": self.snapshot}
         return {name: value for name, value in named.items() if value is not None}
 
     @property
     def moment(self) -> int:
-        """The current time for the job: ages are counted up to then, in microseconds since 1970.
+        """Time up to which ages are calculated, in microseconds since 1970: now, or `as_of`.
 
-        What waits grows older also while nothing happens, or no broker runs.
+        Waiting messages also age while nothing happens or the broker is stopped.
         """
         now = time.time_ns() // 1000
         return now if self.as_of is None else min(now, parse_time(self.as_of))
 
     def span(self, at: str) -> Column:
-        """The beginning of the time span that a time is in, in UTC; called `minute`, as that is the rule.
+        """Return the start of a time's span in UTC, as column `minute` whatever the grain is.
 
         Args:
-            at: Name of the column.
+            at: Name of the column with the time.
         """
         seconds = _GRAINS[self.grain]
         return f.timestamp_seconds(f.floor(f.unix_micros(at) / (seconds * 1_000_000)) * seconds).alias("minute")
 
     def age(self, since: str) -> Column:
-        """Seconds from the time in a column to the moment.
+        """Return the seconds from the time in a column until `moment`.
 
         Args:
             since: Name of the column.
         """
         return f.greatest(f.lit(0.0), (f.lit(self.moment) - f.unix_micros(since)) / 1_000_000)
 
-    def at_one_moment(self, spark: SparkSession) -> JobOptions:
-        """The same with a snapshot, so that all tables show the same moment."""
+    def with_snapshot(self, spark: SparkSession) -> JobOptions:
+        """Return these options with a snapshot, so that all tables show the same moment."""
         if self.snapshot is not None:
             return self
         return replace(self, snapshot=register(spark).snapshot(self.location, **self.source_options))
 
     def table(self, spark: SparkSession, table: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
-        """One of the tables, of which only some columns are read.
+        """Return a table as a data frame.
 
         Args:
             spark: The session.
-            table: Its name.
-            columns: Names of the columns; all if there are none.
+            table: Name of the table.
+            columns: Names of the columns to read; empty for all.
             options: Further options of the data source.
         """
         register(spark)

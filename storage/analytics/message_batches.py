@@ -1,4 +1,4 @@
-"""Messages of one segment as an Arrow record batch that has the columns asked for and decodes no others."""
+"""Converts the messages of a segment to an Arrow record batch; only the selected columns are decoded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from leveret.storage.analytics.arrow_slices import binary_slices, constant, text_slices, times
 from leveret.storage.analytics.columns import HEADERS, PROPERTIES
-from leveret.storage.analytics.field_table import TypedValue, as_json, as_text, decode_table, plain
+from leveret.storage.analytics.field_table import TypedValue, as_json, as_text, decode_table, untyped
 from leveret.storage.analytics.property_slices import property_column, property_slices
-from leveret.storage.analytics.record_rows import Positions, RecordRows, inside
+from leveret.storage.analytics.record_rows import Positions, RecordRows, in_ranges
 from leveret.storage.format import PERSISTENT
 
 _STRINGS: Final = pa.map_(pa.string(), pa.string())
@@ -21,11 +21,11 @@ _COUNT_MAX: Final = (1 << 63) - 1
 
 
 class Label(NamedTuple):
-    """What all messages of a queue have in common.
+    """Name of a queue, which all its messages share.
 
     Attributes:
-        vhost: Its virtual host.
-        queue: Its name.
+        vhost: Virtual host of the queue.
+        queue: Name of the queue.
     """
 
     vhost: str
@@ -33,13 +33,13 @@ class Label(NamedTuple):
 
 
 def message_batch(rows: RecordRows, columns: Sequence[str], label: Label, delivered: array[int]) -> Any:
-    """Make a record batch.
+    """Return messages as a record batch.
 
     Args:
         rows: The messages.
         columns: Names of the columns, in order.
-        label: Of their queue.
-        delivered: Ranges of numbers that had been delivered before.
+        label: Name of their queue.
+        delivered: Ranges of sequence numbers of redelivered messages; see in_ranges().
     """
     names = frozenset(columns)
     slices = property_slices(rows, _properties(names))
@@ -58,7 +58,7 @@ def message_batch(rows: RecordRows, columns: Sequence[str], label: Label, delive
         elif name == "queue":
             arrays.append(constant(label.queue, pa.string(), len(rows.at)))
         elif name == "redelivered":
-            arrays.append(pa.array(inside(rows.seq, delivered)))
+            arrays.append(pa.array(in_ranges(rows.seq, delivered)))
         else:
             arrays.append(_PLAIN[name](rows))
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
@@ -70,7 +70,7 @@ def _properties(names: frozenset[str]) -> frozenset[str]:
 
 
 class _HeaderColumns:
-    """Columns that are made of header tables, each distinct table decoded once."""
+    """Columns computed from header tables; each distinct table is decoded once."""
 
     def __init__(self, pieces: Any) -> None:
         encoded = pieces.dictionary_encode()
@@ -89,14 +89,14 @@ def _map_of(table: dict[str, TypedValue]) -> list[tuple[str, str | None]]:
 
 
 def _deaths(table: dict[str, TypedValue]) -> list[dict[str, Any]]:
-    """Entries of x-death, the latest first."""
-    found = plain(table["x-death"]) if "x-death" in table else []
+    """Return the entries of x-death, the latest first."""
+    found = untyped(table["x-death"]) if "x-death" in table else []
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _death_count(table: dict[str, TypedValue]) -> int:
     counts = (each.get("count", 1) for each in _deaths(table))
-    # Publishers may claim what they like; a column has 63 bits.
+    # A publisher can set any counts; their sum must fit into a bigint.
     return min(sum(count for count in counts if isinstance(count, int) and count > 0), _COUNT_MAX)
 
 

@@ -1,8 +1,8 @@
-"""Messages as a stream: each that was written to a file, once, in the order of its queue.
+"""Streaming source of messages: yields each message that was written to a file once, in the order of its queue.
 
-An offset says for each store of a queue and each of its streams which number is next, and names the snapshot whose
-segments hold what lies before it. That snapshot outlives the process, so that a batch that has to be repeated after a
-crash reads the same files, whatever has become of the queue.
+An offset has the next sequence number for each store of a queue and each stream of that store. It also names the
+snapshot with the segments of the batch that ends there. That snapshot outlives the process: a batch that is repeated
+after a crash reads the same files, even if the queue has changed or was deleted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.message_batches import Label
 from leveret.storage.analytics.options import STREAM_TIMEOUT, Options
-from leveret.storage.analytics.partitions import MessagesPartition, Place, SegmentPart, group_parts
-from leveret.storage.analytics.pinned_segments import keep_for, load_parts, save_parts
+from leveret.storage.analytics.partitions import MessagesPartition, SegmentPart, SnapshotLocation, group_parts
+from leveret.storage.analytics.pinned_segments import load_parts, save_parts, set_lease_timeout
 from leveret.storage.analytics.record_rows import RowLimits, select_rows
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import Stream
@@ -33,56 +33,58 @@ _NUMBERS_MAX: Final = (1 << 63) - 1
 
 
 class MessageStream:
-    """What has come since an offset.
+    """Reads messages after an offset.
 
     Args:
-        options: What is asked for.
+        options: Options of the data source.
     Raises:
-        DataDirectoryError: It is not a data directory, or was written by a newer version.
-        AnalyticsError: It is not on this machine.
+        DataDirectoryError: The path is not a data directory, or a newer version wrote it.
+        AnalyticsError: The data directory is not local.
     """
 
     def __init__(self, options: Options) -> None:
         if "://" in options.path:
-            raise AnalyticsError("streams read a data directory of this machine, or of a file system mounted here")
+            raise AnalyticsError("streams need a data directory on a local or mounted file system")
         self._options = options
         self._path = options.path.rstrip("/")
         self._store_id = read_directory_format(DiskFiles(), self._path).store_id
-        #: The snapshot of the last offset that may not have been written down anywhere.
-        self._tentative = ""
-        #: Where the last batch is to end, by chain; None if there is always a next one.
+        #: Snapshot of the last offset, which Spark may not have saved in its checkpoint.
+        self._unsaved = ""
+        #: Next sequence number at the end of the last batch, by chain; None for an endless stream.
         self._target: dict[str, int] | None = None
 
     def first(self) -> dict[str, Any]:
-        """The offset to begin with."""
+        """Return the start offset of a new query."""
         if not self._options.latest:
             return {"snapshot": "", "next": {}}
         return {"snapshot": "", "next": self._ends()}
 
-    def end_here(self) -> None:
-        """Batches from now on have nothing that came after this."""
+    def stop_at_latest(self) -> None:
+        """Limit the stream to the messages that exist now."""
         self._target = self._ends()
 
     def advance(self, start: dict[str, Any], limit: int) -> dict[str, Any]:
-        """Find out up to where a batch goes, and keep what it is to read.
+        """Return the end offset of the next batch, and keep a snapshot of its segments.
 
         Args:
-            start: Where it begins.
-            limit: How many messages it has at most; 0 for any number.
+            start: Start offset of the batch.
+            limit: Maximum number of messages; 0 for no limit.
         Returns:
-            `start` itself if nothing has come.
+            The end offset; `start` itself if there are no new messages.
+        Raises:
+            AnalyticsError: The snapshot cannot make hard links.
         """
-        self._forget(self._tentative)
-        self._tentative = ""
-        # A caller that asks for what follows has stored what came before.
-        self._forget(start["snapshot"])
+        self._release(self._unsaved)
+        self._unsaved = ""
+        # Spark asks for the next batch only after it has stored the previous one.
+        self._release(start["snapshot"])
         snapshot = self._take()
         if snapshot.lease is None:
-            raise AnalyticsError(f"streams make hard links in {self._path}/{SNAPSHOTS}, which is not allowed here")
+            raise AnalyticsError(f"streams need to make hard links in {self._path}/{SNAPSHOTS}, which is not allowed")
         offset: dict[str, int] = dict(start["next"])
         parts: list[SegmentPart] = []
         chains = _chains(snapshot)
-        # Where a batch has no room for all, each begins with another one.
+        # With a limit, each batch starts at a different chain, so that all chains are read in turn.
         turn = int(start["snapshot"][:8] or "0", 16) % max(1, len(chains))
         left = limit
         for at, chain in enumerate(chains[turn:] + chains[:turn]):
@@ -94,21 +96,21 @@ class MessageStream:
             count, end = self._measure(snapshot, chain, first, share, stop)
             left -= count
             if end > first and count:
-                # Both, so that it is known of both that neither is told by the other.
-                offset = chain.without_change(offset) | {chain.key: end}
+                # Set the numbers of both streams: next_in() must no longer derive one from the other.
+                offset = chain.with_both_streams(offset) | {chain.key: end}
                 parts += _parts(chain, first, end)
         if not parts:
             snapshot.close()
             return start
         save_parts(snapshot.lease.path, snapshot.cut.time, parts)
-        self._tentative = snapshot.lease.path.rpartition("/")[2]
-        return {"snapshot": self._tentative, "next": offset}
+        self._unsaved = snapshot.lease.path.rpartition("/")[2]
+        return {"snapshot": self._unsaved, "next": offset}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[MessagesPartition]:
-        """What lies between two offsets.
+        """Yield the partitions between two offsets.
 
         Raises:
-            AnalyticsError: The segments are gone.
+            AnalyticsError: The snapshot of the batch is gone, and failOnDataLoss is true.
         """
         if start["next"] == end["next"]:
             return
@@ -117,27 +119,27 @@ class MessageStream:
         if found is None:
             if self._options.fail_on_data_loss:
                 raise AnalyticsError(
-                    f"{directory} is gone, which kept the messages of a batch that has to be repeated: the query did "
-                    "not run for long, or the disk was short. Start it with a new checkpoint directory, or with the "
-                    "option failOnDataLoss=false to go on with those that are left; leaseSeconds says how long they "
-                    "are kept"
+                    f"{directory} is gone, which kept the messages of a batch that must be repeated: the query was "
+                    "stopped for too long, or the disk was nearly full. Start it with a new checkpoint directory, or "
+                    "set the option failOnDataLoss=false to continue with the remaining messages; leaseSeconds is how "
+                    "long they are kept"
                 )
-            found = self._take_again(start, end)
+            found = self._remaining_parts(start, end)
         else:
-            keep_for(directory, self._options.lease_seconds or STREAM_TIMEOUT)
+            set_lease_timeout(directory, self._options.lease_seconds or STREAM_TIMEOUT)
             SnapshotLease(directory).renew()
-            self._tentative = ""
-        place, parts = found
+            self._unsaved = ""
+        location, parts = found
         for group in group_parts(parts, self._options.segments_per_partition):
-            yield MessagesPartition(place, group)
+            yield MessagesPartition(location, group)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Give up what a batch has read that need not be repeated."""
-        self._forget(end["snapshot"])
+        """Release the snapshot of a batch that is stored and will not be repeated."""
+        self._release(end["snapshot"])
 
     def stop(self) -> None:
-        """Give up what no batch will read."""
-        self._forget(self._tentative)
+        """Release the snapshot that no saved offset names."""
+        self._release(self._unsaved)
 
     def _take(self) -> Snapshot:
         options = self._options
@@ -146,29 +148,32 @@ class MessageStream:
             Request(dead_too=True, wanted=options.wants, described=options.described, purpose="analytics, stream"),
         )
 
-    def _take_again(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Place, list[SegmentPart]]:
+    def _remaining_parts(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> tuple[SnapshotLocation, list[SegmentPart]]:
+        """Take a new snapshot and return what it still has of a batch."""
         snapshot = self._take()
         parts: list[SegmentPart] = []
         for chain in _chains(snapshot):
             if chain.next_in(end["next"]) > chain.next_in(start["next"]):
                 parts += _parts(chain, chain.next_in(start["next"]), chain.next_in(end["next"]))
         lease = snapshot.lease.path if snapshot.lease is not None else ""
-        return Place(self._path, lease, snapshot.cut.time, self._store_id, lease), parts
+        return SnapshotLocation(self._path, lease, snapshot.cut.time, self._store_id, lease), parts
 
     def _ends(self) -> dict[str, int]:
-        """The number behind the last message of each chain."""
+        """Return the number after the last message of each chain."""
         with self._take() as snapshot:
             return {each.key: self._measure(snapshot, each, 0, 0, _NUMBERS_MAX)[1] for each in _chains(snapshot)}
 
     def _measure(self, snapshot: Snapshot, chain: _Chain, first: int, share: int, stop: int) -> tuple[int, int]:
-        """How many messages there are from a number on, and the number behind them.
+        """Return the count of messages of a chain in a range, and the number after the last of them.
 
         Args:
-            snapshot: What there is.
-            chain: In which chain.
-            first: The number to begin with.
-            share: At most this many; 0 for any number.
-            stop: Only lower numbers.
+            snapshot: The snapshot.
+            chain: The chain.
+            first: First sequence number.
+            share: Maximum count; 0 for no limit.
+            stop: End of the range, exclusive.
         """
         count, end = 0, first
         for view in chain.segments:
@@ -182,30 +187,30 @@ class MessageStream:
             if whole and view.records <= room and len(view.live) == 2 and view.live_numbers >= view.records:
                 count, end = count + view.records, max(end, view.last_seq + 1)
                 continue
-            seqs = self._numbers(snapshot, view, first, stop)[:room]
+            seqs = self._read_seqs(snapshot, view, first, stop)[:room]
             if seqs:
                 count, end = count + len(seqs), max(end, seqs[-1] + 1)
         return count, end
 
-    def _numbers(self, snapshot: Snapshot, view: SegmentView, first: int, stop: int) -> list[int]:
+    def _read_seqs(self, snapshot: Snapshot, view: SegmentView, first: int, stop: int) -> list[int]:
         with open(view.path, "rb") as file:
             octets = file.read()
         rows = select_rows(octets, view, snapshot.cut.time, RowLimits(first, stop - 1), view.live)
-        numbers: list[int] = rows.seq.tolist()
-        return numbers
+        seqs: list[int] = rows.seq.tolist()
+        return seqs
 
     def _directory(self, name: str) -> str:
         return f"{self._path}/{SNAPSHOTS}/{name}"
 
-    def _forget(self, name: str) -> None:
+    def _release(self, name: str) -> None:
         if name and name.isalnum():
             SnapshotLease(self._directory(name)).release()
 
 
 class _Chain(NamedTuple):
-    """The segments of one stream of a store, in which numbers only grow.
+    """The segments of one stream of a store, in which sequence numbers ascend.
 
-    What is in memory only may be written, to the spill stream, long after durable messages with higher numbers.
+    Streams are read separately, because a message may be spilled long after durable messages with higher numbers.
     """
 
     queue: QueueView
@@ -214,21 +219,21 @@ class _Chain(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What offsets call it."""
+        """Key of this chain in offsets."""
         return self._key(self.stream)
 
     @property
     def segments(self) -> list[SegmentView]:
-        """In order."""
+        """Segments of the chain, in order."""
         found = (view for view in self.store.segments if view.stream == self.stream)
         return sorted(found, key=lambda view: view.first_seq)
 
     def next_in(self, offset: Mapping[str, int]) -> int:
-        """The number at which an offset stands; older ones have one number for both streams."""
+        """Return the next number in an offset; offsets of older versions have one number for both streams."""
         return offset.get(self.key, offset.get(self._key(Stream.DURABLE), 0))
 
-    def without_change(self, offset: dict[str, int]) -> dict[str, int]:
-        """The same offset, with a number for each stream."""
+    def with_both_streams(self, offset: dict[str, int]) -> dict[str, int]:
+        """Return an equal offset that has a number for each stream."""
         both = (self._replace(stream=stream) for stream in Stream)
         return offset | {each.key: each.next_in(offset) for each in both}
 

@@ -34,7 +34,7 @@ _NAMES: Final = (
     "pushdown",
     "snapshot",
 )
-#: Options that have a meaning for some tables only.
+#: Tables to which an option applies, for options that do not apply to all.
 _LIMITED: Final = {
     "since": ("messages", "events"),
     "until": ("messages", "events"),
@@ -44,31 +44,30 @@ _LIMITED: Final = {
 _NUMBERS_MAX: Final = (1 << 63) - 1
 #: The year 10000.
 _SECONDS_MAX: Final = 253_402_300_800
-#: Seconds that the segments of a stream's last batch are kept when its query is not running.
+#: Seconds that the segments of a stream's last batch are kept while its query is not running.
 STREAM_TIMEOUT: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for.
+    """Parsed options of the data source.
 
     Attributes:
-        path: The data directory, or its URI.
-        table: One of the tables.
-        vhost: Virtual host: its name, or a pattern in which `*`, `?` and `[…]` stand for anything; None for all.
-        queue: Name of the queue, likewise.
-        as_of: Microseconds since 1970; None for the latest moment there is.
-        fail_fast: Fail at a damaged record instead of counting it.
-        segments_per_partition: How many segments one task reads, if they are large.
-        max_records: How many records a batch of a stream has at most; 0 for any number.
-        latest: Whether a stream begins with what comes after its start.
-        fail_on_data_loss: Whether a stream fails where what it has to read is gone.
-        limits: Only messages that came, and events that happened, within these times; only messages of these numbers.
-        pushdown: Whether conditions of the query decide what is read. Only for data frames that are used for one query:
-            Spark up to 4.3 plans a data frame's next query without conditions as it has planned the last one with them.
-        lease_seconds: How long a snapshot is kept when nobody reads it.
-        snapshot: What Session.snapshot() returned, for queries that are to see the same moment; empty for a moment of
-            the query's own.
+        path: Path or URI of the data directory.
+        table: Name of the table.
+        vhost: Virtual host: its name, or a pattern with `*`, `?` and `[…]`; None for all.
+        queue: Name of the queue, or a pattern with `*`, `?` and `[…]`; None for all.
+        as_of: Time to show, in microseconds since 1970; None for the latest.
+        fail_fast: Fail at a damaged record instead of skipping and counting it.
+        segments_per_partition: Number of full segments that one task reads.
+        max_records: Maximum number of records in a batch of a stream; 0 for no limit.
+        latest: Whether a stream starts at the latest record instead of the earliest.
+        fail_on_data_loss: Whether a stream fails if records have been deleted before it has read them.
+        limits: Limits on the time of messages and events, and on the sequence numbers of messages.
+        pushdown: Whether the query's conditions restrict what is read. Only for data frames used in a single query:
+            Spark up to 4.3 applies them also to the next query on the same data frame if that has no conditions.
+        lease_seconds: Seconds that an unused snapshot is kept; 0 for the default.
+        snapshot: Result of Session.snapshot(), for queries that see the same moment; empty for a snapshot per query.
     """
 
     path: str
@@ -87,51 +86,51 @@ class Options:
     snapshot: str = ""
 
     def wants(self, vhost: str, queue: str) -> bool:
-        """Tell whether a queue is asked for."""
-        return _fits(vhost, self.vhost) and _fits(queue, self.queue)
+        """Return whether a queue is selected."""
+        return _matches(vhost, self.vhost) and _matches(queue, self.queue)
 
     def for_stream(self) -> Options:
-        """The same, once it is clear that all of it has a meaning for a stream.
+        """Check that the options apply to a stream, and return them.
 
         Raises:
-            OptionError: The table does not grow, or an option has no meaning for a stream.
+            OptionError: The table cannot be streamed, or an option does not apply to streams.
         """
         if self.table not in ("messages", "events"):
-            raise OptionError(f"table {self.table} is not a stream; messages and events are")
+            raise OptionError(f"table {self.table} cannot be read as a stream; messages and events can")
         if self.as_of is not None or self.snapshot or self.limits != RowLimits():
             raise OptionError(
-                "asOf, snapshot, since, until, firstSeq and lastSeq have no meaning for a stream, which reads what "
-                "comes; startingOffsets says where it begins"
+                "asOf, snapshot, since, until, firstSeq and lastSeq do not apply to streams; startingOffsets sets "
+                "where a stream starts"
             )
         return self
 
     @property
     def described(self) -> str | None:
-        """The queue that has to be there; None if there need be none."""
+        """Description of the queue that must exist; None if the options name no single queue."""
         if self.queue is None or not _WILD.isdisjoint(self.queue):
             return None
         return f"'{self.queue}'" + (f" in virtual host '{self.vhost}'" if self.vhost is not None else "")
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
-    """Read what was given to `spark.read.option()`; names are not case-sensitive.
+def parse_options(raw: Mapping[str, str]) -> Options:
+    """Parse the options of `spark.read.option()`; names are not case-sensitive.
 
     Raises:
-        OptionError: An option has no meaning.
+        OptionError: An option is unknown, invalid or not applicable.
     """
-    found = {name.lower(): str(value) for name, value in given.items()}
+    found = {name.lower(): str(value) for name, value in raw.items()}
     for name in found:
         if name not in _NAMES:
-            raise OptionError(f"there is no option '{name}'; there are {', '.join(_NAMES)}")
+            raise OptionError(f"unknown option '{name}'; the options are {', '.join(_NAMES)}")
     if not found.get("path"):
         raise OptionError("name the data directory: .load('/var/lib/leveret')")
     table = found.get("table", "messages")
     if table not in TABLES:
-        raise OptionError(f"there is no table '{table}'; there are {', '.join(TABLES)}")
+        raise OptionError(f"unknown table '{table}'; the tables are {', '.join(TABLES)}")
     for name in sorted(found.keys() & _LIMITED.keys()):
         if table not in _LIMITED[name]:
             raise OptionError(
-                f"option '{name}' has no meaning for table {table}; it has for {', '.join(_LIMITED[name])}"
+                f"option '{name}' does not apply to table {table}, only to {' and '.join(_LIMITED[name])}"
             )
     return Options(
         _local_path(found["path"]),
@@ -152,15 +151,15 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def parse_time(text: str) -> int:
-    """A time as text, in microseconds since 1970.
+    """Parse a time; return microseconds since 1970.
 
     Args:
-        text: As in ISO 8601, in UTC if it does not say otherwise; or seconds since 1970.
+        text: A time in ISO 8601, in UTC unless it has an offset; or seconds since 1970.
     Raises:
-        OptionError: It is neither.
+        OptionError: The text is neither.
     """
     try:
-        # A float would lose microseconds.
+        # A float would round the microseconds.
         seconds = Decimal(text)
     except InvalidOperation:
         seconds = Decimal("NaN")
@@ -173,15 +172,15 @@ def parse_time(text: str) -> int:
 
 
 def microseconds(moment: datetime) -> int:
-    """A time in microseconds since 1970; UTC if it does not say otherwise."""
+    """Return a time in microseconds since 1970; a time without a zone is UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _fits(name: str, wanted: str | None) -> bool:
-    """Whether a name is the one that is wanted, or fits a pattern; names may look like patterns."""
+def _matches(name: str, wanted: str | None) -> bool:
+    """Return whether a name equals or matches a pattern; names themselves may contain wildcards."""
     return wanted is None or name == wanted or fnmatchcase(name, wanted)
 
 
@@ -202,7 +201,7 @@ def _local_path(path: str) -> str:
 def _choice(found: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     value = found.get(name, choices[0]).lower()
     if value not in choices:
-        raise OptionError(f"option '{name}' is one of {', '.join(choices)}, not '{value}'")
+        raise OptionError(f"option '{name}' must be one of {', '.join(choices)}, not '{value}'")
     return value
 
 
@@ -212,5 +211,5 @@ def _number(found: Mapping[str, str], name: str, default: int, least: int) -> in
     except ValueError:
         value = least - 1
     if value < least:
-        raise OptionError(f"option '{name}' is a whole number from {least} on, not '{found[name]}'")
+        raise OptionError(f"option '{name}' must be an integer of at least {least}, not '{found[name]}'")
     return min(value, _NUMBERS_MAX)

@@ -1,4 +1,4 @@
-"""What tasks read: parts of a snapshot that can be sent to another machine."""
+"""Divides a snapshot into partitions that can be sent to workers."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from leveret.storage.directory.queue_names import QueueName
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import EventFileView, QueueView, Snapshot
 
-#: Tasks are not made larger to get fewer than this many, nor larger than this many bytes.
+#: Small segments are combined into larger tasks only while at least this many tasks remain.
 _TASKS_MIN: Final = 64
+#: Maximum size in bytes of a task that combines small segments.
 _SMALL_TASK_BYTES: Final = 4 << 20
-#: Microseconds from an event to the beginning of the file that it is written to, at most.
-_WRITTEN_LATE: Final = 600_000_000
-#: A longer segment has one very long message.
+#: Maximum microseconds between the time of an event and the start of the file that contains it.
+_WRITE_DELAY_MAX: Final = 600_000_000
+#: Size in bytes of a full segment. A longer one has a single very long message.
 _FULL_BYTES: Final = 16 << 20
 
 
-class Place(NamedTuple):
-    """Where a snapshot is.
+class SnapshotLocation(NamedTuple):
+    """Location of a snapshot.
 
     Attributes:
         location: Path or URI of the data directory.
         lease: Path of the snapshot's directory; empty if it has none.
-        notes: Path of a directory to note damage in; empty if there is none.
-        cut: When it was taken, in microseconds since 1970.
-        store_id: Names the data directory.
+        cut: Time at which the snapshot ends, in microseconds since 1970.
+        store_id: Id of the data directory.
+        damage_dir: Path of the directory in which damage is recorded; empty for none.
     """
 
     location: str
     lease: str
     cut: int
     store_id: bytes
-    notes: str = ""
+    damage_dir: str = ""
 
 
 class SegmentPart(NamedTuple):
@@ -48,10 +49,10 @@ class SegmentPart(NamedTuple):
 
     Attributes:
         view: The segment.
-        label: Its queue.
-        delivered: Ranges of numbers that had been delivered before.
-        limits: What of it is wanted.
-        dead_too: Whether messages are wanted that are dead.
+        label: Name of its queue.
+        delivered: Ranges of sequence numbers of redelivered messages.
+        limits: Limits on sequence numbers and times.
+        dead_too: Whether settled messages are included.
     """
 
     view: SegmentView
@@ -63,17 +64,17 @@ class SegmentPart(NamedTuple):
 
 @dataclass
 class MessagesPartition(InputPartition):
-    """Some segments."""
+    """Segments of any queues."""
 
-    place: Place
+    place: SnapshotLocation
     parts: list[SegmentPart]
 
 
 @dataclass
 class EventsPartition(InputPartition):
-    """A part of a file of the event log."""
+    """A part of an event-log file."""
 
-    place: Place
+    place: SnapshotLocation
     view: EventFileView
     start: int
     limits: RowLimits
@@ -83,40 +84,46 @@ class EventsPartition(InputPartition):
 
 @dataclass
 class QueuesPartition(InputPartition):
-    """Some queues, of which only what their manifests do not tell is read."""
+    """Queues to summarize; only segments whose manifest is not sufficient are read."""
 
-    place: Place
+    place: SnapshotLocation
     queues: list[QueueView]
 
 
-def place_of(snapshot: Snapshot, location: str, session: str = "") -> Place:
-    """Where a snapshot is, and where a session that has no directory there keeps notes."""
+def locate_snapshot(snapshot: Snapshot, location: str, session: str = "") -> SnapshotLocation:
+    """Return the location of a snapshot; without a lease, damage is recorded in the session's directory.
+
+    Args:
+        snapshot: The snapshot.
+        location: Path or URI of the data directory.
+        session: Directory of the session; empty for none.
+    """
     lease = snapshot.lease.path if snapshot.lease is not None else ""
-    return Place(location, lease, snapshot.cut.time, snapshot.store_id, lease or session)
+    return SnapshotLocation(location, lease, snapshot.cut.time, snapshot.store_id, lease or session)
 
 
 def message_partitions(
-    snapshot: Snapshot, place: Place, limits: RowLimits, per_partition: int
+    snapshot: Snapshot, place: SnapshotLocation, limits: RowLimits, per_partition: int
 ) -> Iterator[MessagesPartition]:
-    """Groups of segments; those that cannot have anything wanted are left out."""
+    """Yield groups of segments; segments without selected messages are omitted."""
     parts = [
         SegmentPart(view, Label(queue.vhost, queue.name), store.delivered, limits)
         for queue in snapshot.queues
         for store in queue.stores
         for view in store.segments
-        if may_have(view, limits)
+        if may_match(view, limits)
     ]
     for group in group_parts(parts, per_partition):
         yield MessagesPartition(place, group)
 
 
 def group_parts(parts: Sequence[SegmentPart], per_partition: int) -> Iterator[list[SegmentPart]]:
-    """Put segments together for tasks, in order.
+    """Group segments into tasks, in order.
 
     Args:
         parts: The segments, of any queues.
-        per_partition: How many full ones a task reads; of small ones as many as that makes, or more if that would
-            make very many small tasks.
+        per_partition: Number of full segments per task. A task reads small segments up to the same size, or more
+            where there would be very many small tasks.
     """
     sizes = [_bytes_of(part.view) for part in parts]
     full = min(max(sizes, default=0), _FULL_BYTES)
@@ -134,42 +141,50 @@ def group_parts(parts: Sequence[SegmentPart], per_partition: int) -> Iterator[li
 
 
 def _bytes_of(view: SegmentView) -> int:
-    """About how much there is to be read."""
+    """Return the approximate number of bytes to read."""
     if view.sealed:
         return view.data_len
     try:
         return os.path.getsize(view.path)
     except OSError:
-        # It is on another machine, or about to be moved.
+        # The file is remote, or is being moved.
         return _SMALL_TASK_BYTES
 
 
-def may_have(view: SegmentView, limits: RowLimits) -> bool:
-    """Whether a segment may have something that is wanted, as far as one can tell without opening it."""
+def may_match(view: SegmentView, limits: RowLimits) -> bool:
+    """Return whether a segment can have selected messages, without opening it."""
     if view.last_seq < limits.first_seq or view.first_seq > limits.last_seq:
         return False
     return not view.sealed or (view.max_arrived >= limits.first_time and view.min_arrived <= limits.last_time)
 
 
 def event_partitions(
-    snapshot: Snapshot, place: Place, limits: RowLimits, wanted: frozenset[int] | None, step: int = 4 << 20
+    snapshot: Snapshot, place: SnapshotLocation, limits: RowLimits, wanted: frozenset[int] | None, step: int = 4 << 20
 ) -> Iterator[EventsPartition]:
-    """Parts of the event log; files of another time are left out."""
+    """Yield parts of the event log; files outside the time limits are omitted.
+
+    Args:
+        snapshot: The snapshot.
+        place: Location of the snapshot.
+        limits: Time limits.
+        wanted: Ids of the selected queues; None for all.
+        step: Maximum size of a part in bytes.
+    """
     names = dict(snapshot.names)
     for view in snapshot.events:
-        if view.until >= limits.first_time and view.file - _WRITTEN_LATE <= limits.last_time:
+        if view.until >= limits.first_time and view.file - _WRITE_DELAY_MAX <= limits.last_time:
             for start in range(0, view.end, step // 40 * 40):
                 end = min(view.end, start + step // 40 * 40)
                 part = EventFileView(view.path, view.file, end, view.until)
                 yield EventsPartition(place, part, start, limits, wanted, names)
 
 
-def queue_partitions(snapshot: Snapshot, place: Place, limit: int = 64 << 20) -> Iterator[QueuesPartition]:
-    """Queues in groups of which so many bytes have to be read at most, or that are one queue."""
+def queue_partitions(snapshot: Snapshot, place: SnapshotLocation, limit: int = 64 << 20) -> Iterator[QueuesPartition]:
+    """Yield groups of queues; each has at most `limit` bytes to read, or is a single queue."""
     group: list[QueueView] = []
     filled = 0
     for queue in snapshot.queues:
-        size = sum(_bytes_of(view) for store in queue.stores for view in store.segments if not is_told(view))
+        size = sum(_bytes_of(view) for store in queue.stores for view in store.segments if not manifest_suffices(view))
         if group and (filled + size > limit or len(group) >= 1000):
             yield QueuesPartition(place, group)
             group, filled = [], 0
@@ -179,6 +194,6 @@ def queue_partitions(snapshot: Snapshot, place: Place, limit: int = 64 << 20) ->
         yield QueuesPartition(place, group)
 
 
-def is_told(view: SegmentView) -> bool:
-    """Whether all that counts about a segment is in its manifest: nothing in it is dead, and none came too late."""
+def manifest_suffices(view: SegmentView) -> bool:
+    """Return whether a segment's manifest has its exact counts: no record has been settled or is missing."""
     return view.gapless and view.live_numbers == view.records

@@ -1,4 +1,4 @@
-"""Segments that are kept for one batch of a stream, and what is written beside them to find them again."""
+"""Saves and loads the list of segments that a snapshot keeps for one batch of a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from leveret.storage.analytics.message_batches import Label
-from leveret.storage.analytics.partitions import Place, SegmentPart
+from leveret.storage.analytics.partitions import SegmentPart, SnapshotLocation
 from leveret.storage.analytics.record_rows import RowLimits
 from leveret.storage.snapshots.lease import LEASE_FILE
 from leveret.storage.snapshots.segments import SegmentView
@@ -19,12 +19,12 @@ _PARTS_FILE: Final = "PARTS"
 
 
 def save_parts(directory: str, cut: int, parts: Sequence[SegmentPart]) -> None:
-    """Write what a snapshot's segments are, and give up the links to all others.
+    """Save the segments of a batch in the snapshot's directory, and remove the links to all others.
 
     Args:
-        directory: The snapshot's.
-        cut: When it was taken.
-        parts: What is to be read.
+        directory: Directory of the snapshot.
+        cut: Time at which the snapshot ends, in microseconds since 1970.
+        parts: The segments of the batch.
     """
     kept = {part.view.path for part in parts}
     fields = {"cut": cut, "parts": [_to_json(part) for part in parts]}
@@ -40,20 +40,26 @@ def save_parts(directory: str, cut: int, parts: Sequence[SegmentPart]) -> None:
                 os.unlink(f"{path}/{name}")
 
 
-def load_parts(directory: str, location: str, store_id: bytes) -> tuple[Place, list[SegmentPart]] | None:
-    """Find out what a snapshot's segments are; None if it is gone."""
+def load_parts(directory: str, location: str, store_id: bytes) -> tuple[SnapshotLocation, list[SegmentPart]] | None:
+    """Load the segments of a batch; return None if the snapshot is gone.
+
+    Args:
+        directory: Directory of the snapshot.
+        location: Path of the data directory.
+        store_id: Id of the data directory.
+    """
     try:
         with open(f"{directory}/{_PARTS_FILE}", encoding="utf-8") as file:
             fields = json.load(file)
     except OSError:
         return None
-    return Place(location, directory, fields["cut"], store_id, directory), [
+    return SnapshotLocation(location, directory, fields["cut"], store_id, directory), [
         _from_json(each) for each in fields["parts"]
     ]
 
 
-def keep_for(directory: str, timeout: float) -> None:
-    """Have a snapshot kept for this many seconds without a heartbeat."""
+def set_lease_timeout(directory: str, timeout: float) -> None:
+    """Set how many seconds a snapshot is kept without a heartbeat."""
     path = f"{directory}/{LEASE_FILE}"
     with open(path, encoding="utf-8") as file:
         fields = json.load(file)

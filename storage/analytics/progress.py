@@ -1,4 +1,4 @@
-"""How far a job is, on stderr."""
+"""Shows the progress of a job on stderr."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PERIOD: Final = 0.5
 
 
 class SparkProgress:
-    """Says how many tasks are done of those that are running; a context manager.
+    """Context manager that shows how many tasks of the active stages are done.
 
-    On a terminal it is one line that changes; elsewhere a line when it begins and one when it ends.
+    On a terminal it updates one line; elsewhere it writes one line at the start and one at the end.
 
     Args:
         spark: The session.
-        title: What is being done.
+        title: Name of the job.
     """
 
     def __init__(self, spark: SparkSession, title: str) -> None:
@@ -53,7 +53,7 @@ class SparkProgress:
             try:
                 text = self._state()
             except (PySparkException, AttributeError, ConnectionError):
-                # Spark Connect does not tell.
+                # Spark Connect has no status tracker.
                 text = "working"
             sys.stderr.write(f"\r\x1b[K{self._title}: {text}, {time.monotonic() - self._started:.0f} s")
             sys.stderr.flush()
@@ -63,4 +63,4 @@ class SparkProgress:
         stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
         total = sum(stage.numTasks for stage in stages if stage is not None)
         done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-        return f"{done} of {total} parts" if total else "planning"
+        return f"{done} of {total} tasks" if total else "planning"

@@ -1,4 +1,4 @@
-"""Where the properties of messages are: content headers read side by side, one property at a time."""
+"""Locates message properties in a file: parses all content headers in parallel, one property at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leveret.protocol.properties import FLAGS
 from leveret.storage.analytics.arrow_slices import text_slices, times
 from leveret.storage.analytics.record_rows import Positions, RecordRows
 
-#: Class, weight and body size stand before the flags.
+#: Class id, weight and body size precede the flags.
 _FLAGS_AT: Final = 12
 _OCTETS: Final = frozenset({"delivery_mode", "priority"})
 
@@ -21,8 +21,8 @@ class Slices(NamedTuple):
     """One property of all messages.
 
     Attributes:
-        start, end: Of its value, without a length; both the same where it is absent.
-        present: Who has it.
+        start, end: Offsets of the values without length prefix; equal where the property is absent.
+        present: True for messages that have the property.
     """
 
     start: Positions
@@ -31,13 +31,13 @@ class Slices(NamedTuple):
 
 
 def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slices]:
-    """Find properties.
+    """Locate properties.
 
     Args:
         rows: The messages.
-        wanted: Names of the properties, `headers` among them.
+        wanted: Names of the properties, which may include `headers`.
     Returns:
-        By name. A message whose content header is malformed has none from there on.
+        The slices by name. If a content header is malformed, the message has no properties after that point.
     """
     found: dict[str, Slices] = {}
     octets = rows.bytes8
@@ -55,7 +55,7 @@ def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slice
         present &= end <= stop
         start = np.where(present, start, at)
         end = np.where(present, end, at)
-        # Nothing is believed behind a value that is too long.
+        # A value that exceeds the content header is malformed; ignore all properties after it.
         flags = np.where(present | (flags & flag == 0), flags, 0)
         at = end
         if name in wanted:
@@ -65,7 +65,7 @@ def property_slices(rows: RecordRows, wanted: frozenset[str]) -> dict[str, Slice
 
 
 def property_column(rows: RecordRows, name: str, slices: Slices) -> Any:
-    """An Arrow array of a property other than `headers`."""
+    """Return a property other than `headers` as an Arrow array."""
     start, end, present = slices
     if name in _OCTETS:
         values = rows.bytes8[np.minimum(start, len(rows.bytes8) - 1)].astype(np.int32)
@@ -76,7 +76,7 @@ def property_column(rows: RecordRows, name: str, slices: Slices) -> Any:
 
 
 def _measure(octets: npt.NDArray[np.uint8], at: Positions, name: str) -> tuple[Positions, Positions]:
-    """Where a value begins that is present, and how long it is."""
+    """Return the offset and the length of a value, assuming that it is present."""
     if name in _OCTETS:
         return at, np.ones(len(at), np.int64)
     if name == "timestamp":
@@ -94,6 +94,6 @@ def _timestamps(rows: RecordRows, start: Positions, present: npt.NDArray[np.bool
     seconds = np.zeros(len(at), np.uint64)
     for byte in range(8):
         seconds = seconds << np.uint64(8) | rows.bytes8[at + byte]
-    # What lies beyond the year 9999 is no time.
+    # Spark has no timestamps after the year 9999.
     valid = present & (seconds < 253_402_300_800)
     return times(np.where(valid, seconds, 0).astype(np.int64) * 1_000_000, valid)

@@ -1,4 +1,4 @@
-"""What of a query's conditions can be decided before anything is read: queue, number, time."""
+"""Evaluates a query's conditions on queue, sequence number and time before any file is read."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from leveret.storage.analytics.options import microseconds
 from leveret.storage.analytics.record_rows import RowLimits
 
-#: Which column of a table is its time.
+#: Time column of each table.
 _TIMES: Final = {"messages": "enqueued_at", "events": "at"}
 _NAMES: Final = ("vhost", "queue")
 
 
 @dataclass(slots=True)
 class Pruning:
-    """Conditions that have been taken over from a query.
+    """Conditions of a query that restrict what is read.
 
     Attributes:
-        names: The values that a column may have, by name of the column; all if it is not there.
-        limits: Numbers and times.
+        names: Allowed values of the columns `vhost` and `queue`; a column without a condition is missing.
+        limits: Limits on sequence numbers and times.
     """
 
     names: dict[str, frozenset[str]] = field(default_factory=dict)
     limits: RowLimits = field(default_factory=RowLimits)
 
     def wants(self, vhost: str, queue: str) -> bool:
-        """Tell whether a queue may have rows."""
+        """Return whether a queue can have rows."""
         return all(
             column not in self.names or value in self.names[column]
             for column, value in zip(_NAMES, (vhost, queue), strict=True)
         )
 
-    def take_over(self, table: str, filters: Iterable[Filter]) -> list[Filter]:
-        """Take over the conditions that can be seen to here; return the others."""
-        return [each for each in filters if not self._take(table, each)]
+    def apply(self, table: str, filters: Iterable[Filter]) -> list[Filter]:
+        """Apply the supported conditions; return the others."""
+        return [each for each in filters if not self._apply_one(table, each)]
 
-    def _take(self, table: str, given: Filter) -> bool:
-        column = ".".join(getattr(given, "attribute", ()))
-        if column in _NAMES and isinstance(given, EqualTo | In):
-            values = (given.value,) if isinstance(given, EqualTo) else given.value
+    def _apply_one(self, table: str, condition: Filter) -> bool:
+        column = ".".join(getattr(condition, "attribute", ()))
+        if column in _NAMES and isinstance(condition, EqualTo | In):
+            values = (condition.value,) if isinstance(condition, EqualTo) else condition.value
             known = frozenset(value for value in values if isinstance(value, str))
             self.names[column] = known & self.names.get(column, known)
             return True
         if table == "messages" and column == "seq":
-            return self._narrow("seq", given, _whole)
+            return self._narrow("seq", condition, _integer)
         if column and column == _TIMES.get(table):
-            return self._narrow("time", given, _moment)
+            return self._narrow("time", condition, _time)
         return False
 
-    def _narrow(self, part: str, given: Filter, convert: Any) -> bool:
-        value = convert(getattr(given, "value", None))
+    def _narrow(self, part: str, condition: Filter, convert: Any) -> bool:
+        value = convert(getattr(condition, "value", None))
         if value is None:
             return False
         first = last = None
-        if isinstance(given, EqualTo):
+        if isinstance(condition, EqualTo):
             first = last = value
-        elif isinstance(given, GreaterThan):
+        elif isinstance(condition, GreaterThan):
             first = value + 1
-        elif isinstance(given, GreaterThanOrEqual):
+        elif isinstance(condition, GreaterThanOrEqual):
             first = value
-        elif isinstance(given, LessThan):
+        elif isinstance(condition, LessThan):
             last = value - 1
-        elif isinstance(given, LessThanOrEqual):
+        elif isinstance(condition, LessThanOrEqual):
             last = value
         else:
             return False
@@ -80,12 +80,12 @@ class Pruning:
         return True
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _moment(value: Any) -> int | None:
+def _time(value: Any) -> int | None:
     if not isinstance(value, datetime):
         return None
-    # Without a zone it is a time of this machine, as everywhere in Spark.
+    # Spark passes times without a zone in the machine's local time.
     return microseconds(value if value.tzinfo is not None else value.astimezone())

@@ -1,4 +1,4 @@
-"""Segments and queues as rows: from manifests, and from the heads of records where manifests do not tell."""
+"""Rows of the tables `segments` and `queues`: from manifests, or from record headers where those do not suffice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from leveret.storage.analytics.columns import TABLES
-from leveret.storage.analytics.partitions import is_told
+from leveret.storage.analytics.partitions import manifest_suffices
 from leveret.storage.analytics.record_rows import RowDamage, RowLimits, select_rows
 from leveret.storage.format import Stream
 from leveret.storage.snapshots.segments import SegmentView
@@ -26,15 +26,15 @@ ARROW_TYPES: Final[dict[str, Any]] = {
 
 
 class Depth(NamedTuple):
-    """What lives in a segment.
+    """Totals of the messages in a segment that are not settled.
 
     Attributes:
-        messages: How many.
+        messages: Number of messages.
         body_bytes: Sum of their body lengths.
-        oldest: When the first of them came, in microseconds; None if none lives.
-        newest: When the last of them came.
-        last_seq: The number of the last of them; 0 if none lives.
-        records: How many there are, dead ones too.
+        oldest: Time of the oldest message, in microseconds since 1970; None without messages.
+        newest: Time of the newest message, in microseconds since 1970; None without messages.
+        last_seq: Sequence number of the last message; 0 without messages.
+        records: Number of records, including settled ones.
         damage: Messages that could not be read.
     """
 
@@ -48,14 +48,14 @@ class Depth(NamedTuple):
 
 
 def depth_of(view: SegmentView, cut: int, read: Callable[[SegmentView], bytes]) -> Depth:
-    """Find out what lives in a segment.
+    """Count the messages in a segment that are not settled.
 
     Args:
-        view: Which one.
-        cut: Only messages that came until then; microseconds.
-        read: Reads its file, if that is needed.
+        view: The segment.
+        cut: Time at which the snapshot ends, in microseconds since 1970; later messages are not counted.
+        read: Reads the segment's file; called only if the manifest is not sufficient.
     """
-    if is_told(view) and view.max_arrived <= cut:
+    if manifest_suffices(view) and view.max_arrived <= cut:
         return Depth(view.records, view.body_bytes, view.min_arrived, view.max_arrived, view.last_seq, view.records)
     rows = select_rows(read(view), view, cut, RowLimits(), view.live)
     records = view.records if view.sealed else rows.records
@@ -68,7 +68,7 @@ def depth_of(view: SegmentView, cut: int, read: Callable[[SegmentView], bytes]) 
 def segment_rows(
     queue: QueueView, cut: int, read: Callable[[SegmentView], bytes], size: Callable[[SegmentView], int]
 ) -> Iterable[tuple[SegmentView, dict[str, Any], Depth]]:
-    """Segments, their rows of the table `segments`, and what lives in each."""
+    """Yield each segment with its row of the table `segments` and its totals."""
     for store in queue.stores:
         for view in store.segments:
             depth = depth_of(view, cut, read)
@@ -96,14 +96,14 @@ def segment_rows(
 
 
 def queue_row(queue: QueueView, cut: int, segments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A row of the table `queues`.
+    """Return the row of a queue in the table `queues`.
 
     Args:
-        queue: Which one.
-        cut: When, in microseconds.
-        segments: Its rows of the table `segments`.
+        queue: The queue.
+        cut: Time at which the snapshot ends, in microseconds since 1970.
+        segments: Rows of the queue in the table `segments`.
     """
-    living = [row for row in segments if row["messages"]]
+    filled = [row for row in segments if row["messages"]]
     return {
         "vhost": queue.vhost,
         "queue": queue.name,
@@ -112,14 +112,14 @@ def queue_row(queue: QueueView, cut: int, segments: Sequence[dict[str, Any]]) ->
         "messages": sum(row["messages"] for row in segments),
         "body_bytes": sum(row["body_bytes"] for row in segments),
         "file_bytes": sum(row["file_bytes"] for row in segments),
-        "oldest_at": min((row["oldest_at"] for row in living), default=None),
-        "newest_at": max((row["newest_at"] for row in living), default=None),
+        "oldest_at": min((row["oldest_at"] for row in filled), default=None),
+        "newest_at": max((row["newest_at"] for row in filled), default=None),
         "segments": len(segments),
         "as_of": cut,
     }
 
 
 def rows_batch(table: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Any:
-    """Rows as a record batch."""
+    """Return rows as a record batch."""
     arrays = [pa.array([row[name] for row in rows], ARROW_TYPES[TABLES[table][name]]) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -1,4 +1,4 @@
-"""The records of a segment file as numpy arrays: where they are, which of them count, and what their heads say."""
+"""Records of a segment file as numpy arrays: locates them, selects the live ones and reads their headers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from leveret.storage.segments.scan import scan
 from leveret.storage.snapshots.segments import SegmentView
 
 Positions: TypeAlias = npt.NDArray[np.int64]
-#: Head, two empty names, and a content header without properties.
+#: Minimum size of a record in bytes: header, two empty names, and a content header without properties.
 _RECORD_LEAST: Final = RECORD_BYTES + 2 + 14
-#: The longest index, and the footer.
+#: Size of the longest index and the footer.
 _TAIL_BYTES: Final = 4096 + FOOTER_BYTES
 
 
 class RowLimits(NamedTuple):
-    """Which messages are wanted, beside what lived at the cut.
+    """Limits on the selected messages.
 
     Attributes:
-        first_seq, last_seq: Their numbers, both inside.
-        first_time, last_time: When they came, in microseconds, both inside.
+        first_seq, last_seq: Range of sequence numbers, inclusive.
+        first_time, last_time: Range of times in microseconds since 1970, inclusive.
     """
 
     first_seq: int = 0
@@ -43,25 +43,25 @@ class RowLimits(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A place in a file that has held records and holds none.
+    """A range of a file whose records are damaged.
 
     Attributes:
-        before, behind: The numbers of the records at both sides of it.
-        start, end: Where it is, in bytes.
+        before, after: Sequence numbers of the records before and after the gap.
+        start, end: Offsets in bytes.
     """
 
     before: int
-    behind: int
+    after: int
     start: int
     end: int
 
 
-class Found(NamedTuple):
-    """The records of a file.
+class FoundRecords(NamedTuple):
+    """The intact records of a file.
 
     Attributes:
-        positions: Where they begin.
-        gaps: Places between and behind them that are damaged.
+        positions: Offsets of the records in bytes.
+        gaps: Damaged ranges between and after them.
     """
 
     positions: Positions
@@ -69,11 +69,11 @@ class Found(NamedTuple):
 
 
 class RowDamage(NamedTuple):
-    """What could not be read.
+    """Selected records that could not be read.
 
     Attributes:
-        records: How many were wanted.
-        at: Where the first of them was, in bytes.
+        records: Number of records.
+        at: Offset of the first one in bytes.
     """
 
     records: int = 0
@@ -82,16 +82,17 @@ class RowDamage(NamedTuple):
 
 @dataclass(slots=True)
 class RecordRows:
-    """Records of one file that are wanted, in order.
+    """Selected records of one file, in order.
 
     Attributes:
         octets: The file.
-        bytes8: The same as numbers.
-        words32, words64: The same, little endian.
-        at: Where the records begin.
-        seq, arrived: As in their heads.
-        records: How many records the file has of until the cut.
-        damage: Messages that were wanted and are damaged.
+        bytes8: The file as an array of bytes.
+        words32, words64: The file as arrays of little-endian 32-bit and 64-bit integers.
+        at: Offsets of the records in bytes.
+        seq: Sequence numbers.
+        arrived: Times of publishing, in microseconds since 1970.
+        records: Number of records in the file up to the cut, selected or not.
+        damage: Selected messages that are damaged.
     """
 
     octets: bytes
@@ -111,7 +112,7 @@ class RecordRows:
 
     @property
     def expires(self) -> npt.NDArray[np.int64]:
-        """When they expire; 0 for never."""
+        """Expiry times in microseconds since 1970; 0 for never."""
         return self.words64.take((self.at >> 3) + 4).astype(np.int64)
 
     @property
@@ -121,30 +122,30 @@ class RecordRows:
 
     @property
     def flags(self) -> npt.NDArray[np.uint32]:
-        """Their flags."""
+        """Flags of the records."""
         return self.words32.take((self.at >> 2) + 11) & np.uint32(0xFF)
 
     @property
     def route_at(self) -> Positions:
-        """Where exchange and routing key begin."""
+        """Offsets of exchange and routing key."""
         return self.at + RECORD_BYTES
 
     @property
     def props_at(self) -> Positions:
-        """Where the content-header payloads begin."""
+        """Offsets of the content-header payloads."""
         return self.route_at + (self.words32.take((self.at >> 2) + 11) >> np.uint32(16)).astype(np.int64)
 
     @property
     def body_at(self) -> Positions:
-        """Where the bodies begin."""
+        """Offsets of the bodies."""
         return self.props_at + self.props_len
 
 
-def find_records(octets: bytes, view: SegmentView) -> Found:
-    """Find all whole records of a segment file.
+def find_records(octets: bytes, view: SegmentView) -> FoundRecords:
+    """Find all intact records of a segment file.
 
-    A sealed file whose checksum is right is walked along its index, 64 steps for all of it; any other is checked
-    record by record.
+    In a sealed file with a correct checksum they are found from the index, in 64 vectorized steps. Otherwise each
+    record is checked.
     """
     tail = unpack_footer(octets[-_TAIL_BYTES:])
     if tail is not None:
@@ -152,7 +153,7 @@ def find_records(octets: bytes, view: SegmentView) -> Found:
         starts = np.frombuffer(index, "<u4").astype(np.int64)
         whole = len(starts) == -(-footer.records // INDEX_STEP)
         if whole and crc32(memoryview(octets)[: footer.data_len]) == footer.data_crc:
-            return Found(_walk(octets, starts, footer.records), [])
+            return FoundRecords(_follow_index(octets, starts, footer.records), [])
     header = unpack_segment_header(octets[:SEGMENT_HEADER_BYTES])
     found = scan(octets, header.salt if header is not None else view.salt, view.first_seq)
     places = [(each.seq, at, at + each.rec_len) for each, at in zip(found.headers, found.offsets, strict=True)]
@@ -166,18 +167,18 @@ def find_records(octets: bytes, view: SegmentView) -> Found:
         if at > end and seq > before + 1:
             gaps.append(Gap(before, seq, end, at))
         before, end = seq, following
-    return Found(np.array(found.offsets, np.int64), gaps)
+    return FoundRecords(np.array(found.offsets, np.int64), gaps)
 
 
 def select_rows(octets: bytes, view: SegmentView, cut: int, limits: RowLimits, live: array[int] | None) -> RecordRows:
-    """Find the records of a segment file that are wanted.
+    """Select records of a segment file.
 
     Args:
         octets: The file.
-        view: What the snapshot says of it.
-        cut: Only messages that came until then; microseconds.
-        limits: Only those inside.
-        live: Only those in these ranges, see SegmentView.live; None for dead ones as well.
+        view: The segment in the snapshot.
+        cut: Time at which the snapshot ends, in microseconds since 1970; later messages are omitted.
+        limits: Limits on sequence numbers and times.
+        live: Ranges of sequence numbers that are not settled, see SegmentView.live; None to include settled messages.
     """
     found = find_records(octets, view)
     words32 = np.frombuffer(octets, "<u4", len(octets) >> 2)
@@ -194,19 +195,19 @@ def select_rows(octets: bytes, view: SegmentView, cut: int, limits: RowLimits, l
     if limits.last_seq < view.last_seq:
         keep &= seq <= limits.last_seq
     if live is not None:
-        keep &= inside(seq, live)
+        keep &= in_ranges(seq, live)
     damage = _damage(found, view, limits, live)
     if not keep.all():
         at, seq, arrived = at[keep], seq[keep], arrived[keep]
     return RecordRows(octets, np.frombuffer(octets, np.uint8), words32, words64, at, seq, arrived, records, damage)
 
 
-def inside(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[np.bool_]:
-    """Which numbers are in ranges.
+def in_ranges(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[np.bool_]:
+    """Return for each number whether it is in one of the ranges.
 
     Args:
-        numbers: Ascending.
-        bounds: Ascending: first, end, first, end, and so on.
+        numbers: Ascending numbers.
+        bounds: Ascending bounds of the ranges: first, end (exclusive), first, end, and so on.
     """
     if len(bounds) == 2 and len(numbers) and bounds[0] <= int(numbers[0]) and int(numbers[-1]) < bounds[1]:
         return np.ones(len(numbers), np.bool_)
@@ -216,12 +217,12 @@ def inside(numbers: npt.NDArray[np.uint64], bounds: array[int]) -> npt.NDArray[n
     return (places & 1).astype(np.bool_)
 
 
-def _walk(octets: bytes, starts: Positions, records: int) -> Positions:
-    """From each indexed record along the lengths of those behind it, all at the same time."""
+def _follow_index(octets: bytes, starts: Positions, records: int) -> Positions:
+    """Return the offsets of all records: follow the record lengths from all indexed records in parallel."""
     words = np.frombuffer(octets, "<u4", len(octets) >> 2)
     steps = np.empty((INDEX_STEP, len(starts)), np.int64)
     at = starts
-    # Behind the last record there is something else; where it leads to does not matter.
+    # Positions after the last record are arbitrary; they are kept in bounds here and cut off below.
     last = (len(words) - 3) << 2
     for step in steps:
         step[:] = at
@@ -229,16 +230,16 @@ def _walk(octets: bytes, starts: Positions, records: int) -> Positions:
     return steps.T.ravel()[:records]
 
 
-def _damage(found: Found, view: SegmentView, limits: RowLimits, live: array[int] | None) -> RowDamage:
-    """How many wanted messages were in the gaps.
+def _damage(found: FoundRecords, view: SegmentView, limits: RowLimits, live: array[int] | None) -> RowDamage:
+    """Count the selected messages that were in the gaps.
 
-    What has been left out of a file was dead, and so is not among those that are wanted. Where numbers may also be in
-    a file of the other stream, there were no more than the file has lost, and than there was room for.
+    Records that compaction removed were settled, so they are not selected. Some numbers in a gap may be in a file of
+    the other stream, so the count is limited by the size of the gap and by the number of records that the file lost.
     """
     wanted: list[Gap] = []
     count = 0
     for gap in found.gaps:
-        first, end = max(gap.before + 1, limits.first_seq), min(gap.behind, limits.last_seq + 1)
+        first, end = max(gap.before + 1, limits.first_seq), min(gap.after, limits.last_seq + 1)
         within = max(0, end - first) if live is None else _overlap(live, first, end)
         if within:
             count += min(within, max(1, (gap.end - gap.start) // _RECORD_LEAST))
@@ -249,7 +250,7 @@ def _damage(found: Found, view: SegmentView, limits: RowLimits, live: array[int]
 
 
 def _overlap(bounds: array[int], first: int, end: int) -> int:
-    """How many numbers of ranges, see inside(), are from `first` to before `end`."""
+    """Count the numbers of ranges, see in_ranges(), that are at least `first` and below `end`."""
     return sum(
         max(0, min(stop, end) - max(start, first)) for start, stop in zip(bounds[::2], bounds[1::2], strict=True)
     )

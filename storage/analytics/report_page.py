@@ -1,4 +1,4 @@
-"""The report as a page: what each part says in plain words, its chart, and its numbers."""
+"""HTML page of the report: sections with an explanation, a chart and a table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 from leveret.storage.analytics.charts import script
 from leveret.storage.analytics.result_output import Rows, as_html_table
 
-#: Rows of a table in the page at most.
+#: Maximum number of table rows in the page.
 ROWS_MAX: Final = 50
-#: Rows of a very long result that are read.
+#: Maximum number of rows that are read of a long result.
 ROWS_KEPT: Final = 1000
 
 _STYLE: Final = """
@@ -39,16 +39,16 @@ footer { color: #5a6875; font-size: 14px; margin: 24px 0; }
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page.
+    """A section of the page.
 
     Attributes:
-        title: Its heading.
-        text: What it says, in plain words.
-        rows: Its numbers.
-        labels: Names of the columns to show, with what to call them.
-        chart: HTML of its chart; empty for none.
-        nothing: What to say if there are no rows.
-        folded: Whether the numbers are shown only on demand.
+        title: Heading.
+        text: Explanation.
+        rows: Rows of the table.
+        labels: Headings of the columns to show, by column name.
+        chart: HTML of the chart; empty for none.
+        nothing: Text to show if there are no rows.
+        folded: Whether the table is collapsed.
     """
 
     title: str
@@ -67,14 +67,14 @@ def make_page(
     findings: Sequence[str],
     sections: Sequence[Section],
 ) -> str:
-    """Put a page together, which needs nothing but itself.
+    """Return a self-contained HTML page.
 
     Args:
-        title: Its heading.
-        moment: Of when it tells.
-        figures: What to see first: a number, what it is, and whether it is bad.
-        findings: What stands out, in sentences.
-        sections: The rest.
+        title: Heading.
+        moment: Time and source of the data, as text.
+        figures: Key figures: the number as text, its description, and whether it is shown as a problem.
+        findings: Notable results, in sentences.
+        sections: Sections.
     """
     short = "".join(f"<li>{html.escape(each)}</li>" for each in findings)
     if short:
@@ -90,8 +90,8 @@ def make_page(
         f'</head>\n<body>\n<main>\n<h1>{html.escape(title)}</h1>\n<p class="moment">{html.escape(moment)}</p>\n'
         f'<div class="figures">{tiles}</div>\n{short}{parts}'
         "<footer>Read from the broker's files by leveret-analytics. No message was consumed. All times are UTC. "
-        "Messages that a consumer holds without having acknowledged them count as waiting; transient "
-        "messages that never left the broker's memory are in no file.</footer>\n</main>\n</body>\n</html>\n"
+        "Unacknowledged messages count as waiting. Transient messages that the broker has only in memory "
+        "are not included.</footer>\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -114,7 +114,7 @@ def _readable(value: Any) -> Any:
 
 
 def bytes_text(count: float) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes with a readable unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(count) < 1000:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
@@ -123,7 +123,7 @@ def bytes_text(count: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A time span for people."""
+    """Return a time span with a readable unit."""
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
         if seconds < limit:
             return f"{seconds / size:,.0f} {unit}"

@@ -1,4 +1,4 @@
-"""The parts of the report: what each says in plain words, out of the results of the jobs."""
+"""Sections of the report, made from the results of the jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _BARS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """The time span that a report counts by.
+    """Time span by which a report groups its results.
 
     Attributes:
-        name: As JobOptions.grain has it.
-        per: As one says it of a rate.
-        length: How long it is.
+        name: Value of JobOptions.grain.
+        per: Text for rates, such as `a minute`.
+        length: Length of the time span.
     """
 
     name: str
@@ -38,26 +38,32 @@ _GRAINS: Final = (
 
 
 def grain_for(span: timedelta) -> Grain:
-    """What to count by, so that a chart has no more columns than one can see.
+    """Return the grain that gives a chart a readable number of columns.
 
     Args:
-        span: From the first to the last of what is shown.
+        span: Time from the first to the last data shown.
     """
     return next(grain for longest, grain in _GRAINS if span <= longest)
 
 
 def sections(rows: Mapping[str, Rows], moment: datetime, grain: Grain) -> list[Section]:
-    """All parts, in order.
+    """Return all sections, in order.
 
     Args:
         rows: Results by name.
-        moment: Of when they tell.
-        grain: What they were counted by.
+        moment: Time that the results describe.
+        grain: Time span by which the results are grouped.
     """
-    return [*_now(rows, moment), _losses(rows, grain), _flow(rows, grain), _waits(rows, grain), *_rest(rows)]
+    return [
+        *_current_state(rows, moment),
+        _losses(rows, grain),
+        _throughput(rows, grain),
+        _latency(rows, grain),
+        *_further_sections(rows),
+    ]
 
 
-def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
+def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
     queues = [
         {
             **row,
@@ -76,8 +82,8 @@ def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
     return [
         Section(
             "Queues now",
-            "How many messages wait in each queue, how much room they take, and for how long the oldest has waited. "
-            "A queue whose oldest message grows older and older is not being drained." + _drawn(queues, "longest"),
+            "The messages that wait in each queue, their size, and the age of the oldest one. If that age keeps "
+            "growing, the queue is not being consumed." + _drawn(queues, "longest"),
             queues,
             {
                 "vhost": "virtual host",
@@ -85,15 +91,15 @@ def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
                 "messages": "messages",
                 "size": "bodies",
                 "disk": "on disk",
-                "age": "oldest waits for",
+                "age": "age of the oldest",
             },
             horizontal_bars(queues[:_BARS_MAX], queue_text, "messages", "messages waiting") if queues else "",
             "There is no queue.",
             folded=len(queues) > _BARS_MAX,
         ),
         Section(
-            "What kind of messages wait",
-            "The same messages by the routing key they were published with: which kind of message piles up?"
+            "Waiting messages by routing key",
+            "The same messages by the routing key that they were published with."
             + _drawn(rows["backlog"], "most frequent"),
             rows["backlog"],
             {
@@ -107,13 +113,12 @@ def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
             horizontal_bars(
                 keys, lambda row: f"{queue_text(row)} · {row['routing_key']}", "messages", "messages waiting"
             ),
-            "Nothing waits.",
+            "No message is waiting.",
             folded=True,
         ),
         Section(
-            "How large they are",
-            "Waiting messages by the size of their bodies. A few very large ones can fill a disk that many small ones "
-            "would not.",
+            "Sizes of waiting messages",
+            "Waiting messages by the size of their bodies. A few very large messages can fill a disk.",
             histogram,
             {"from_bytes": "from bytes", "to_bytes": "to bytes", "messages": "messages"},
             horizontal_bars(
@@ -122,7 +127,7 @@ def _now(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
                 "messages",
                 "messages waiting",
             ),
-            "Nothing waits.",
+            "No message is waiting.",
             folded=True,
         ),
     ]
@@ -132,10 +137,10 @@ def _losses(rows: Mapping[str, Rows], grain: Grain) -> Section:
     losses = [{**row, "queue": queue_text(row), "why": reason_text(row["reason"])} for row in rows["overflow"]]
     return Section(
         "What was dropped, and why",
-        "Messages that left a queue without having been consumed, or never got in: because the queue was longer than "
-        "its limit, or full so that the publisher was turned away, because nobody fetched them in time, or because a "
-        "consumer rejected them. What was dead-lettered is not lost: it was kept elsewhere, in a dead-letter queue, "
-        "unless no queue took it, as is said then.",
+        "Messages that left a queue without being acknowledged, or were not accepted: the queue exceeded its length "
+        "limit, it was full and refused the publisher, the messages expired, or a consumer rejected them. "
+        "Dead-lettered messages are not lost, unless they could not be routed to a dead-letter queue; that is a "
+        "separate reason.",
         losses,
         {
             "minute": grain.name,
@@ -163,19 +168,19 @@ def _losses(rows: Mapping[str, Rows], grain: Grain) -> Section:
     )
 
 
-def _flow(rows: Mapping[str, Rows], grain: Grain) -> Section:
+def _throughput(rows: Mapping[str, Rows], grain: Grain) -> Section:
     moves = rows["throughput"]
     return Section(
-        "Coming and going",
-        f"Messages {grain.per} that came to each queue (solid), and that left it in whatever way (dotted or hatched). "
-        "Where more come than go, a queue grows.",
+        "Arrivals and departures",
+        f"Messages {grain.per} that arrived in each queue (solid) and that left it for any reason (dotted or hatched). "
+        "A queue grows while more messages arrive than leave.",
         moves,
         {
             "minute": grain.name,
             "vhost": "virtual host",
             "queue": "queue",
-            "messages_in": "came",
-            "messages_out": "went",
+            "messages_in": "arrived",
+            "messages_out": "left",
             "body_bytes_in": "body bytes in",
             "body_bytes_out": "body bytes out",
         },
@@ -184,40 +189,40 @@ def _flow(rows: Mapping[str, Rows], grain: Grain) -> Section:
             lambda found: lines_over_time(
                 found,
                 "minute",
-                {"messages_in": "came", "messages_out": "went"},
+                {"messages_in": "arrived", "messages_out": "left"},
                 queue_text,
                 f"messages {grain.per}",
                 grain.length,
                 sums=True,
             ),
         ),
-        "Nothing came or went.",
+        "No message arrived or left.",
         folded=True,
     )
 
 
-def _waits(rows: Mapping[str, Rows], grain: Grain) -> Section:
+def _latency(rows: Mapping[str, Rows], grain: Grain) -> Section:
     return Section(
-        "How long messages waited until they were done",
-        "Of the messages that consumers acknowledged: half waited less than what is drawn solid, 99 of 100 less than "
-        "what is dotted or hatched. Where it rises, consumers fall behind." + _lines(rows["latency"]),
+        "How long messages waited until they were acknowledged",
+        "The time from publishing to acknowledgement: the median (solid) and the 99th percentile (dotted or hatched). "
+        "If it rises, consumers fall behind." + _lines(rows["latency"]),
         rows["latency"],
         {
             "minute": grain.name,
             "vhost": "virtual host",
             "queue": "queue",
             "messages": "messages",
-            "p50_ms": "half within, ms",
+            "p50_ms": "median, ms",
             "p90_ms": "90 % within, ms",
             "p99_ms": "99 % within, ms",
-            "max_ms": "longest, ms",
+            "max_ms": "maximum, ms",
         },
         _chart(
             rows["latency"],
             lambda found: lines_over_time(
                 found,
                 "minute",
-                {"p50_ms": "half within", "p99_ms": "99 % within"},
+                {"p50_ms": "median", "p99_ms": "99 % within"},
                 queue_text,
                 "milliseconds",
                 grain.length,
@@ -228,21 +233,21 @@ def _waits(rows: Mapping[str, Rows], grain: Grain) -> Section:
     )
 
 
-def _rest(rows: Mapping[str, Rows]) -> list[Section]:
+def _further_sections(rows: Mapping[str, Rows]) -> list[Section]:
     return [
         Section(
             "What a length limit would have done",
-            "The last 24 hours played again: had the queue been allowed this many messages, how many would it have "
-            "dropped? The smallest limit that drops none is the room that the queue needs. What a limit has dropped or "
-            "refused in that time counts as if it had come and stayed." + _lines(rows["capacity"]),
+            "The last 24 hours replayed with different length limits: how many messages each limit would have "
+            "dropped. The smallest limit that drops none is the capacity that the queue needs. Messages that an "
+            "actual limit dropped or refused in that time count as arrived and waiting." + _lines(rows["capacity"]),
             rows["capacity"],
             {
                 "vhost": "virtual host",
                 "queue": "queue",
                 "max_length": "limit",
-                "messages_in": "messages that came",
+                "messages_in": "messages that arrived",
                 "dropped": "would be dropped",
-                "dropped_percent": "that is %",
+                "dropped_percent": "dropped, %",
             },
             _chart(
                 rows["capacity"],
@@ -250,7 +255,7 @@ def _rest(rows: Mapping[str, Rows]) -> list[Section]:
                     found, "max_length", "dropped_percent", queue_text, ("limit, messages", "% of the messages dropped")
                 ),
             ),
-            "Nothing came in that time.",
+            "No message arrived in that time.",
             folded=True,
         ),
         Section(
@@ -259,19 +264,19 @@ def _rest(rows: Mapping[str, Rows]) -> list[Section]:
             rows["deadletters"],
             {
                 "vhost": "virtual host",
-                "queue": "wait in",
-                "origin_queue": "came from",
-                "reason": "because",
+                "queue": "queue",
+                "origin_queue": "from queue",
+                "reason": "reason",
                 "messages": "messages",
                 "deaths": "times dead-lettered, at most",
                 "oldest_at": "oldest since",
             },
-            nothing="No dead letter waits.",
+            nothing="No dead letter is waiting.",
         ),
         Section(
             "Duplicates",
-            "Messages that wait in the same queue with the same message id, or with the very same body: a publisher "
-            "may be repeating itself.",
+            "Messages that wait in the same queue with the same message id or the same body: a publisher may be "
+            "sending messages twice.",
             rows["duplicates"],
             {
                 "vhost": "virtual host",
@@ -282,18 +287,18 @@ def _rest(rows: Mapping[str, Rows]) -> list[Section]:
                 "first_at": "first",
                 "last_at": "last",
             },
-            nothing="No message waits twice.",
+            nothing="No duplicates are waiting.",
             folded=True,
         ),
     ]
 
 
 def _drawn(rows: Rows, which: str) -> str:
-    return f" The {_BARS_MAX} {which} are drawn." if len(rows) > _BARS_MAX else ""
+    return f" The chart shows the {_BARS_MAX} {which}." if len(rows) > _BARS_MAX else ""
 
 
 def _lines(rows: Rows) -> str:
-    return f" {SERIES_MAX} queues are drawn, those with the highest values." if _too_many(rows) else ""
+    return f" The chart shows the {SERIES_MAX} queues with the highest values." if _too_many(rows) else ""
 
 
 def _too_many(rows: Rows) -> bool:

@@ -1,4 +1,4 @@
-"""Results of jobs as text for people and programs, on stdout or in files."""
+"""Formats results of jobs as tables, JSON, CSV or HTML, and writes them to files."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SUFFIXES: Final = {"table": ".txt", "json": ".json", "csv": ".csv", "parquet": "
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """Compute a data frame; times are in UTC, whatever the session's zone.
+    """Compute a data frame; times are in UTC, independent of the session's time zone.
 
     Raises:
-        AnalyticsError: Two columns have the same name, or a value has no counterpart in Python.
+        AnalyticsError: Two columns have the same name, or a value cannot be converted to Python.
     """
     twice = [name for name, count in Counter(frame.columns).items() if count > 1]
     if twice:
@@ -39,19 +39,19 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
     try:
         table = frame.toArrow()
     except ValueError as error:
-        raise AnalyticsError(f"a column cannot be shown: {error}; have it cast to string") from error
+        raise AnalyticsError(f"a column cannot be shown: {error}; cast it to string") from error
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             table = table.set_column(at, field.name, table.column(at).cast(pa.timestamp("us", tz="UTC")))
     try:
         found: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="lossy")
     except (ValueError, OverflowError) as error:
-        raise AnalyticsError(f"a value cannot be shown: {error}; have it cast to string") from error
+        raise AnalyticsError(f"a value cannot be shown: {error}; cast it to string") from error
     return found
 
 
 def as_table(columns: Sequence[str], rows: Rows) -> str:
-    """Aligned columns with a head; numbers stand at the right."""
+    """Return a text table with a header; numbers are right-aligned."""
     names = [_visible(name) for name in columns]
     cells = [[_visible(_text(row[name])) for name in columns] for row in rows]
     widths = [max([_width(name), *(_width(line[at]) for line in cells)]) for at, name in enumerate(names)]
@@ -69,13 +69,13 @@ def as_table(columns: Sequence[str], rows: Rows) -> str:
 
 
 def as_json_lines(columns: Sequence[str], rows: Rows) -> str:
-    """One JSON object a row."""
+    """Return one JSON object per line."""
     lines = (json.dumps({name: _plain(row[name]) for name in columns}, ensure_ascii=False) for row in rows)
     return "".join(f"{line}\n" for line in lines)
 
 
 def as_csv(columns: Sequence[str], rows: Rows) -> str:
-    """As in RFC 4180, with a head."""
+    """Return CSV as in RFC 4180, with a header and LF line ends."""
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(columns)
@@ -84,7 +84,7 @@ def as_csv(columns: Sequence[str], rows: Rows) -> str:
 
 
 def as_html_table(columns: Sequence[str], rows: Rows) -> str:
-    """A table element."""
+    """Return an HTML table element."""
     numbers = {name for name in columns if rows and _is_number(rows[0][name])}
     head = "".join(f"<th{' class=number' if name in numbers else ''}>{html.escape(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(_html_cell(row[name]) for name in columns) + "</tr>\n" for row in rows)
@@ -92,7 +92,7 @@ def as_html_table(columns: Sequence[str], rows: Rows) -> str:
 
 
 def as_html_page(columns: Sequence[str], rows: Rows) -> str:
-    """A page with a table."""
+    """Return an HTML page with a table."""
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Leveret</title>\n{as_html_table(columns, rows)}'
     )
@@ -107,10 +107,14 @@ FORMATS: Final[dict[str, Callable[[Sequence[str], Rows], str]]] = {
 
 
 def write_results(results: Mapping[str, DataFrame], form: str, directory: str) -> list[str]:
-    """Write each result to a file of its name; Parquet is written by Spark, as a directory.
+    """Write each result to a file with its name; Spark writes Parquet as a directory.
 
+    Args:
+        results: The results by name.
+        form: A format of SUFFIXES.
+        directory: Output directory; created if missing.
     Returns:
-        The paths.
+        The paths of the files.
     """
     os.makedirs(directory, exist_ok=True)
     paths: list[str] = []
@@ -127,7 +131,7 @@ def write_results(results: Mapping[str, DataFrame], form: str, directory: str) -
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        # One without a zone is not a moment.
+        # A timestamp without a zone (timestamp_ntz) is written without one.
         moment = value if value.tzinfo is None else value.astimezone(UTC)
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, date):
@@ -135,7 +139,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, list):
-        # A map comes as a list of pairs.
+        # Maps are lists of pairs if their keys are not strings.
         pairs = all(isinstance(each, tuple) and len(each) == 2 for each in value)
         return {name: _plain(each) for name, each in value} if value and pairs else [_plain(each) for each in value]
     if isinstance(value, dict):
@@ -143,7 +147,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float) and not isfinite(value):
-        # There are no such numbers in JSON.
+        # JSON has no such numbers.
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
@@ -166,7 +170,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _visible(text: str) -> str:
-    """A text that takes one line and does nothing to a terminal."""
+    """Return a text with control characters escaped, so that it stays on one line of a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -176,7 +180,7 @@ def _visible(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,4 +1,4 @@
-"""One Spark session's use of data directories: it keeps the snapshots that its queries read, and gives them up."""
+"""Registers the data source in a Spark session; renews and releases the snapshots that its queries read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from leveret.storage.analytics.moments import share
 from leveret.storage.analytics.options import parse_options
+from leveret.storage.analytics.query_snapshots import save_shared_snapshot
 from leveret.storage.analytics.source import LeveretDataSource
 from leveret.storage.analytics.table_reading import DAMAGE_FILE, damage_of
 from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease
@@ -25,9 +25,9 @@ _SESSIONS: Final[dict[int, Session]] = {}
 
 
 class Session:
-    """Renews the leases of a session's snapshots while it has jobs running; removes those nobody has read for long.
+    """Renews the leases of a session's snapshots while it runs jobs; releases those that are unused.
 
-    The queries' tasks renew them as well. Snapshots of streams are their own concern.
+    Tasks renew the leases as well. Streams manage their snapshots themselves.
 
     Args:
         spark: The session.
@@ -37,7 +37,7 @@ class Session:
         self._spark = spark
         self.directory = tempfile.mkdtemp(prefix="leveret-session-")
         self._ended = threading.Event()
-        #: By path: when it was last known to be in use.
+        #: Monotonic time at which a snapshot was last in use, by path.
         self._used: dict[str, float] = {}
         self._damaged: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="leveret-leases", daemon=True)
@@ -46,8 +46,8 @@ class Session:
 
     @property
     def damaged(self) -> int:
-        """Damaged records that its queries have skipped so far."""
-        self._note_damage()
+        """Number of damaged records that the session's queries have skipped."""
+        self._collect_damage()
         return sum(self._damaged.values())
 
     def snapshot(self, data_dir: str, **options: str) -> str:
@@ -55,21 +55,21 @@ class Session:
 
         Args:
             data_dir: The data directory, or its URI.
-            options: Of the data source: `vhost`, `queue`, `asOf`, `mode`, `leaseSeconds`.
+            options: Options of the data source: `vhost`, `queue`, `asOf`, `mode`, `leaseSeconds`.
         Returns:
-            What to say in the option `snapshot` of these queries. It holds until release(), or until nobody has read
-            it for ten minutes.
+            The value for the option `snapshot` of these queries. It is valid until release(), or until the snapshot
+            has not been read for ten minutes.
         Raises:
-            DataDirectoryError: It is not a data directory, or was written by a newer version.
-            SnapshotError: No snapshot can be taken, or there is no such queue.
-            OptionError: An option has no meaning.
+            DataDirectoryError: The path is not a data directory, or a newer version wrote it.
+            SnapshotError: No snapshot can be taken, or the queue does not exist.
+            OptionError: An option is unknown, invalid or not applicable.
         """
-        return share(parse_options({**options, "path": data_dir}), self.directory)
+        return save_shared_snapshot(parse_options({**options, "path": data_dir}), self.directory)
 
     def release(self) -> None:
-        """Give up all snapshots. Data frames that were made of them cannot be computed again."""
-        # The snapshots' directories go, and with them what they say of damage.
-        self._note_damage()
+        """Release all snapshots. Data frames that were made from them cannot be computed again."""
+        # The counts of damaged records are in the snapshots' directories, which are removed here.
+        self._collect_damage()
         for path in self._snapshots():
             SnapshotLease(path).release()
         for path, _, names in os.walk(self.directory):
@@ -77,26 +77,26 @@ class Session:
                 os.unlink(os.path.join(path, name))
 
     def close(self) -> None:
-        """Give up all snapshots, and stop looking after further ones."""
+        """Release all snapshots, and stop renewing leases."""
         if not self._ended.is_set():
             self._ended.set()
             self.release()
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _note_damage(self) -> None:
-        """Keep what the snapshots say of damage."""
+    def _collect_damage(self) -> None:
+        """Read the counts of damaged records from the snapshots' directories."""
         for path in [*self._snapshots(), self.directory]:
             self._damaged[path] = max(damage_of(path), self._damaged.get(path, 0))
 
     def _run(self) -> None:
         while not self._ended.wait(_PERIOD):
             try:
-                self._look()
+                self._renew_leases()
             except OSError:
-                # A directory that cannot be reached for a while; the next look may find it again.
+                # The directory may be unreachable temporarily; try again in the next period.
                 continue
 
-    def _look(self) -> None:
+    def _renew_leases(self) -> None:
         now = time.monotonic()
         busy = self._is_busy()
         for path in self._snapshots():
@@ -110,7 +110,7 @@ class Session:
         try:
             return bool(self._spark.sparkContext.statusTracker().getActiveJobsIds())
         except (PySparkException, AttributeError, ConnectionError):
-            # Spark Connect does not tell, and a session that has been stopped cannot.
+            # Spark Connect and stopped sessions have no status tracker.
             return False
 
     def _snapshots(self) -> list[str]:
@@ -126,19 +126,20 @@ class Session:
 
 
 def register(spark: SparkSession) -> Session:
-    """Make the data source `leveret` known to a session; a second time does nothing.
+    """Register the data source `leveret` in a session; further calls return the same Session.
 
-    Afterwards: `spark.read.format("leveret").option("table", "messages").load("/var/lib/leveret")`.
+    Then use `spark.read.format("leveret").option("table", "messages").load("/var/lib/leveret")`.
 
     Args:
         spark: The session.
     Returns:
-        What looks after the snapshots of its queries: `release()` gives them up, `damaged` tells what was skipped.
+        The object that manages the snapshots of the session's queries: `release()` releases them, `damaged` is the
+        number of damaged records that were skipped.
     """
     session = _SESSIONS.get(id(spark))
     if session is None or session._spark is not spark:
         session = _SESSIONS[id(spark)] = Session(spark)
-        # A class of its own, so that it is sent by value to wherever queries are planned.
+        # A class made here is pickled by value, so that the process that plans queries has `session` too.
         source = type("LeveretDataSource", (LeveretDataSource,), {"session": session.directory})
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         spark.dataSource.register(source)

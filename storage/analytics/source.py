@@ -16,15 +16,15 @@ from leveret.storage.analytics.stream_reader import LeveretStreamReader
 
 
 class LeveretDataSource(DataSource):
-    """Tables over a data directory; see register().
+    """Data source over a data directory; see register().
 
     Args:
-        options: As given to `spark.read.option()`.
+        options: The options of `spark.read.option()`.
     Raises:
-        OptionError: One of them has no meaning.
+        OptionError: An option is unknown, invalid or not applicable.
     """
 
-    #: A directory in which snapshots are noted for the session that renews them; empty for none.
+    #: Directory in which snapshots are recorded for the session that renews their leases; empty for none.
     session: ClassVar[str] = ""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -33,27 +33,27 @@ class LeveretDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` is told."""
+        """Return the name for `format()`."""
         return "leveret"
 
     def schema(self) -> str:
-        """All columns of the table; only those of the schema that is asked for are decoded."""
+        """Return the schema with all columns of the table; only selected columns are decoded."""
         return schema_of(self._parsed.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Return the reader of `spark.read`."""
         kind = PushdownReader if self._parsed.pushdown else LeveretReader
         return kind(self._parsed, self._columns(schema), self.session)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For `spark.readStream`."""
+        """Return the reader of `spark.readStream`."""
         return LeveretStreamReader(self._parsed, self._columns(schema))
 
     def _columns(self, schema: StructType) -> list[str]:
-        """Names of the columns that are asked for.
+        """Return the names of the columns in a schema.
 
         Raises:
-            AnalyticsError: There is no such column, or it has another type.
+            AnalyticsError: A column does not exist or has another type.
         """
         table = self._parsed.table
         known = TABLES[table]
@@ -61,5 +61,5 @@ class LeveretDataSource(DataSource):
             kind = field.dataType.simpleString()
             if known.get(field.name) != kind:
                 has = f"is {known[field.name]}" if field.name in known else "does not exist"
-                raise AnalyticsError(f"column {field.name} {kind} was asked for, but it {has} in table {table}")
+                raise AnalyticsError(f"the schema has column {field.name} {kind}, but it {has} in table {table}")
         return [field.name for field in schema.fields]

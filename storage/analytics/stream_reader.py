@@ -1,4 +1,4 @@
-"""The tables as Structured Streaming sees them."""
+"""Stream reader of the data source for Structured Streaming."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from leveret.storage.analytics.table_reading import read_partition
 
 
 class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes to a table, each row once, also over restarts from a checkpoint.
+    """Reads new rows of a table, each once, also after restarts from a checkpoint.
 
     Args:
-        options: What is asked for.
+        options: Options of the data source.
         columns: Names of the columns, in order.
     Raises:
-        OptionError: The table does not grow, or an option has no meaning for a stream.
+        OptionError: The table cannot be streamed, or an option does not apply to streams.
     """
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
@@ -30,35 +30,35 @@ class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = list(columns)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query begins."""
+        """Return the start offset of a new query."""
         return self._stream.first()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much a batch may have."""
+        """Return the limit of a batch."""
         return ReadMaxRows(self._options.max_records) if self._options.max_records else ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends."""
+        """Return the end offset of the next batch."""
         return self._stream.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query is to end with what is there now."""
-        self._stream.end_here()
+        """Limit the query to the rows that exist now."""
+        self._stream.stop_at_latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What a batch reads."""
+        """Return the partitions of a batch."""
         return list(self._stream.partitions(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches of a partition."""
+        """Yield the record batches of a partition."""
         return read_partition(partition, self._options.table, self._columns, self._options.fail_fast)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done for good."""
+        """Release the resources of a batch that is stored."""
         self._stream.commit(end)
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Release all resources at the end of the query."""
         self._stream.stop()
 
     @cached_property

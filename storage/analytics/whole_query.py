@@ -1,4 +1,4 @@
-"""Runs a streaming query until all is read."""
+"""Runs a streaming query to its end."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-#: Times that a query is started at most.
+#: Maximum number of starts of a query.
 STARTS: Final = 20
-#: Spark gives the Python process of a streaming source 10 s to start, which no setting changes.
+#: Spark waits 10 s for the Python process of a streaming source to start; this is not configurable.
 _TOO_SLOW: Final = "Python worker failed to connect back"
 
 
 def run_to_end(start: Callable[[], StreamingQuery]) -> None:
-    """Run a query until it has read all, and start it again where the machine was too busy to start its Python process.
+    """Run a query to its end; start it again if its Python process did not start in time.
 
     Args:
-        start: Starts the query; it goes on from its checkpoint, so that a further start writes nothing twice.
+        start: Starts the query. It continues from its checkpoint, so a further start writes nothing twice.
     Raises:
-        StreamingQueryException: It failed for another reason, or each time.
+        StreamingQueryException: The query failed for another reason, or at every start.
     """
     for further in reversed(range(STARTS)):
         try:

@@ -135,7 +135,7 @@ def live_broker(directory: Path) -> Iterator[LiveBroker]:
 
 def counted(spark: SparkSession, data_dir: str) -> tuple[int, dict[str, list[int]], dict[str, list[int]]]:
     """What Spark finds: when it was, and of each queue messages and body bytes, by two tables of one moment."""
-    options = JobOptions(data_dir).at_one_moment(spark)
+    options = JobOptions(data_dir).with_snapshot(spark)
     queues = options.table(spark, "queues", ("queue", "messages", "body_bytes", "as_of")).collect()
     messages = options.table(spark, "messages", ("queue", "seq", "body_bytes"))
     sums = messages.groupBy("queue").agg(f.count_distinct("seq"), f.sum("body_bytes")).collect()

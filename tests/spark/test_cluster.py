@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.version import VERSION
-from leveret.storage.analytics.command import main, reason_of
+from leveret.storage.analytics.command import error_summary, main
 from tests.spark.cluster import PYTHON, cluster, driver_environment, worker_environment
 from tests.spark.directories import DirectoryBuilder
 from tests.support.documentation import block
@@ -108,12 +108,12 @@ def test_a_program_sends_the_wheel_itself(master: str, directory: str, wheel: Pa
 
 def test_what_workers_lack_is_said() -> None:
     text = "An exception was thrown from the Python worker:\nTraceback\nModuleNotFoundError: No module named 'leveret'"
-    said = reason_of(Exception(text))
-    assert said.startswith("the workers do not have the Python package leveret; leveret is sent to them by --py-files")
+    said = error_summary(Exception(text))
+    assert said.startswith("the workers lack the Python package leveret; send leveret to them with --py-files")
 
 
 def test_a_master_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["backlog", "--data-dir", "/tmp", "--master", "host:7077"])
     assert raised.value.code == 2
-    assert "'host:7077' is none of local[*], spark://HOST:PORT" in capsys.readouterr().err
+    assert "'host:7077' is not local[*], spark://HOST:PORT" in capsys.readouterr().err

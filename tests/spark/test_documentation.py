@@ -51,9 +51,9 @@ def test_from_a_broker_to_the_report(
     page = Path("report/report.html").read_text("utf-8")
     for text in (
         r"messages wait in 3 of 3 queues",
-        r"<li>mail: 2\d,\d{3} messages were refused \(queue full\), 8\d % of what it was sent.</li>",
-        r"<li>orders: 2\d,\d{3} messages were dropped \(queue too long\), 70 % of what it was sent.</li>",
-        r"<li>audit: \d\d,\d{3} more messages came than went; it is hardly being drained.</li>",
+        r"<li>mail: 2\d,\d{3} messages were refused \(queue full\), 8\d % of the messages sent to it.</li>",
+        r"<li>orders: 2\d,\d{3} messages were dropped \(queue too long\), 70 % of the messages sent to it.</li>",
+        r"<li>audit: \d\d,\d{3} more messages arrived than left; consumers do not keep up.</li>",
     ):
         assert re.search(text, page), text
     assert "Plotly.newPlot(" in page

@@ -71,7 +71,10 @@ def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
             "backlog --data-dir {}/data --as-of 2001-01-01",
             "{}/data has no records of 2001-01-01 00:00:00 UTC or earlier",
         ),
-        ("backlog --data-dir {}/data --format parquet", "Parquet is written to files; say where: --output DIR"),
+        (
+            "backlog --data-dir {}/data --format parquet",
+            "Parquet is written to files; name a directory with --output DIR",
+        ),
         ("capacity --data-dir {}/data --hours many", "hours and max_length are numbers"),
         ("capacity --data-dir {}/data --hours nan", "hours and max_length are numbers"),
         ("capacity --data-dir {}/data --max-length -5", "hours is a number above 0, and no max_length is below 0"),
@@ -84,10 +87,10 @@ def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         ("report --data-dir {}/data --output {}/data/FORMAT", "{}/data/FORMAT"),
         ("export --data-dir {}/data --output {}/data/FORMAT/x", "{}/data/FORMAT/x"),
         ("sql --data-dir {}/data --query select+nothing+from+queues", "[UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
-        ("backlog --data-dir s4://bucket/data", "s4://bucket/data cannot be reached"),
+        ("backlog --data-dir s4://bucket/data", "cannot open s4://bucket/data"),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_errors_are_reported_in_one_line(
     directory: Path, capfd: pytest.CaptureFixture[str], arguments: str, text: str
 ) -> None:
     given = [word.format(directory).replace("+", " ") for word in arguments.split()]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from leveret.storage.analytics.errors import OptionError
 from leveret.storage.analytics.job_options import JobOptions
 from leveret.storage.analytics.jobs import backlog, deadletters, duplicates, export, latency, overflow, sql, throughput
-from leveret.storage.analytics.jobs.capacity import play
+from leveret.storage.analytics.jobs.capacity import replay
 from leveret.storage.analytics.jobs.capacity import run as run_capacity
 from leveret.storage.analytics.jobs.report import page
 from leveret.storage.analytics.result_output import as_csv, as_json_lines, as_table, rows_of
@@ -213,15 +213,15 @@ def test_what_limits_would_have_done(spark: SparkSession, directory: str) -> Non
     assert rows[0]["first_drop_at"].timestamp() == START // 1_000_000 + 10
 
 
-def test_a_history_played_again() -> None:
+def test_replay_of_a_history_with_a_limit() -> None:
     rows = [
-        {"second": second, "inside": True, "came": came, "went": went}
-        for second, (came, went) in enumerate([(5, 0), (5, 0), (0, 4), (0, 6), (3, 0)])
+        {"second": second, "in_window": True, "arrived": arrived, "left": left}
+        for second, (arrived, left) in enumerate([(5, 0), (5, 0), (0, 4), (0, 6), (3, 0)])
     ]
-    free = play(rows, None)
-    assert (free["messages_in"], free["peak_messages"], free["dropped"]) == (13, 10, 0)
-    tight = play(rows, 7)
-    # Three are dropped in the second second; the first three of those that went are these.
+    unlimited = replay(rows, None)
+    assert (unlimited["messages_in"], unlimited["peak_messages"], unlimited["dropped"]) == (13, 10, 0)
+    tight = replay(rows, 7)
+    # Three are dropped in the second second; the first three departures were these messages.
     assert (tight["peak_messages"], tight["dropped"], tight["dropped_percent"]) == (7, 3, 23.08)
     assert tight["first_drop_at"] == datetime.fromtimestamp(1, UTC)
 
@@ -272,9 +272,9 @@ def test_the_report_is_one_page(spark: SparkSession, directory: str) -> None:
     for part in (
         "<b>100</b>",
         "messages were dropped, refused or expired",
-        "<li>a: 100 messages were dropped (queue too long), 83 % of what it was sent.</li>",
-        "<li>b: 10 messages were expired, dead-lettered, 8 % of what it was sent.</li>",
-        "<li>dead: 10 dead letters wait, from b (expired).</li>",
+        "<li>a: 100 messages were dropped (queue too long), 83 % of the messages sent to it.</li>",
+        "<li>b: 10 messages were expired, dead-lettered, 8 % of the messages sent to it.</li>",
+        "<li>dead: 10 dead letters waiting, from b (expired).</li>",
     ):
         assert part in text
     # Nothing is loaded from elsewhere.
@@ -286,7 +286,7 @@ def test_the_report_is_one_page(spark: SparkSession, directory: str) -> None:
 def test_the_program_needs_java(directory: str, tmp_path: Path) -> None:
     done = run_program("backlog", "--data-dir", directory, JAVA_HOME=str(tmp_path))
     assert done.returncode == 1
-    assert "Spark needs Java, and JAVA_HOME is" in done.stderr
+    assert "Spark needs Java: JAVA_HOME is" in done.stderr
     assert run_program("dance", "--data-dir", directory).returncode == 2
 
 

@@ -1,1 +1,1 @@
-"""Jobs: each a module with `run(spark, options)`."""
+"""Jobs; each module has a function `run(spark, options)`."""

@@ -1,4 +1,4 @@
-"""What waits in which queue since when, by routing key; and how large messages are."""
+"""Job backlog: waiting messages by queue and routing key, with their age and sizes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _COLUMNS = ("vhost", "queue", "routing_key", "enqueued_at", "body_bytes")
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Count what waits.
+    """Count waiting messages.
 
     Args:
         spark: The session.
-        options: Which queues, and when.
+        options: Queues and time.
     Returns:
-        `backlog` by queue and routing key, with how long the oldest has waited at the moment that is asked for, and
-        `sizes`: messages by powers of two of their body lengths.
+        `backlog`: messages by queue and routing key, with the age of the oldest; `sizes`: messages by body length in
+        powers of two.
     """
-    options = options.at_one_moment(spark)
+    options = options.with_snapshot(spark)
     messages = options.table(spark, "messages", _COLUMNS)
     backlog = messages.groupBy("vhost", "queue", "routing_key").agg(
         f.count("*").alias("messages"),
@@ -30,7 +30,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     backlog = backlog.withColumn("oldest_age_s", f.round(options.age("oldest_at"), 3)).orderBy(
         f.desc("messages"), "vhost", "queue", "routing_key"
     )
-    # 0 is for itself, 1 for 1, 2 for 2 and 3, and so on.
+    # Buckets: 0, 1, 2 to 3, 4 to 7, and so on.
     power = f.when(f.col("body_bytes") == 0, -1).otherwise(f.floor(f.log2(f.col("body_bytes").cast("double"))))
     sizes = (
         messages.groupBy("vhost", "queue", power.cast("int").alias("power"))

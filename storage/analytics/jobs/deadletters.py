@@ -1,4 +1,4 @@
-"""Dead letters that wait: where they came from, why, and since when."""
+"""Job deadletters: waiting dead letters by origin, reason and age."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _COLUMNS = (
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Count dead letters by what their x-death headers say.
+    """Count dead letters by their x-death headers.
 
     Args:
         spark: The session.
-        options: Which queues, and when.
+        options: Queues and time.
     Returns:
-        `deadletters`: `origin_queue` and `reason` are those of the last time; `deaths` is how often one of them was
-        dead-lettered at most.
+        `deadletters`: `origin_queue` and `reason` are those of the latest death; `deaths` is the largest number of
+        deaths of one message.
     """
     letters = options.table(spark, "messages", _COLUMNS).where("dead_letter_count > 0")
     deadletters = (

@@ -1,4 +1,4 @@
-"""Messages that wait more than once: with the same message id, or with the same body."""
+"""Job duplicates: waiting messages with the same message id or the same body."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _COLUMNS = ("vhost", "queue", "seq", "enqueued_at", "message_id", "body_bytes", 
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Find what is there more than once within a queue.
+    """Find duplicates within each queue.
 
     Args:
         spark: The session.
-        options: Which queues, and when.
+        options: Queues and time.
     Returns:
-        `duplicates`: `same` is `message_id` or `body`, `key` the id or the SHA-256 of the body. Empty bodies are no
-        duplicates.
+        `duplicates`: `same` is `message_id` or `body`, `key` the id or the SHA-256 of the body. Empty bodies do not
+        count as duplicates.
     """
-    messages = options.at_one_moment(spark).table(spark, "messages", _COLUMNS)
+    messages = options.with_snapshot(spark).table(spark, "messages", _COLUMNS)
     by_id = _repeated(messages.where(f.col("message_id").isNotNull()), "message_id", f.col("message_id"))
     by_body = _repeated(messages.where(f.col("body_bytes") > 0), "body", f.sha2("body", 256))
     duplicates = by_id.unionAll(by_body).orderBy(f.desc("messages"), "vhost", "queue", "same", "key")

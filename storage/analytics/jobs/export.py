@@ -1,4 +1,4 @@
-"""Messages to Parquet, partitioned by virtual host, queue and date; each time only what has come since."""
+"""Job export: writes new messages to Parquet, partitioned by virtual host, queue and date."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from leveret.storage.analytics.whole_query import run_to_end
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Write messages that have not been written yet, each once, also if a run is broken off and repeated.
+    """Write messages that have not been exported yet, each once, also if a run is interrupted and repeated.
 
     Args:
         spark: The session.
-        options: `output` is the directory to write to, which also remembers what has been written (`_checkpoint`);
-            `max_records` is how many messages go into a batch, 100,000 if it is not said.
+        options: `output` is the directory to write to, which also has the checkpoint (`_checkpoint`); `max_records` is
+            the maximum number of messages per batch, 100,000 by default.
     Returns:
-        `export`: how many messages are there now, by virtual host, queue and date.
+        `export`: the number of exported messages by virtual host, queue and date.
     Raises:
-        OptionError: There is no output directory, or a moment in the past is asked for.
+        OptionError: The output directory is missing, or `as_of` is set.
     """
     if options.output is None:
-        raise OptionError("say where to write: --output DIR")
+        raise OptionError("name the directory to write to: --output DIR")
     if options.as_of is not None:
-        raise OptionError("an export goes on from the last one, so that it has no --as-of")
+        raise OptionError("--as-of does not apply to an export, which continues from the last one")
     register(spark)
     source = spark.readStream.format("leveret").options(**options.source_options)
     messages = source.option("maxRecordsPerTrigger", options.values.get("max_records", "100000")).load(options.location)
-    # Whatever the session's time zone is: two runs are to put a message into the same directory.
+    # The date must not depend on the session's time zone, so that every run uses the same directories.
     date = f.date_from_unix_date(f.floor(f.unix_micros("enqueued_at") / 86_400_000_000).cast("int"))
     dated = messages.withColumn("date", date)
     writer = (

@@ -1,4 +1,4 @@
-"""How long messages waited until they were acknowledged, by queue and minute."""
+"""Job latency: time from publishing to acknowledgement, by queue and minute."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _COLUMNS = ("vhost", "queue", "at", "kind", "messages", "wait_ms")
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Find percentiles of waiting times.
+    """Calculate percentiles of waiting times.
 
     Args:
         spark: The session.
-        options: Which queues, and up to when.
+        options: Queues and time.
     Returns:
-        `latency`; a run of messages that went together counts with its longest wait.
+        `latency`; messages acknowledged together count with their longest wait.
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin("ack", "auto_ack"))
     shares = f.array(f.lit(0.5), f.lit(0.9), f.lit(0.99))

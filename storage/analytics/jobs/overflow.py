@@ -1,4 +1,4 @@
-"""What was dropped, refused, rejected or dead-lettered, by minute and reason."""
+"""Job overflow: messages dropped, refused, rejected or dead-lettered, by minute and reason."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _LOSSES = sorted(kind.name.lower() for kind in LOSSES)
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """Count what did not reach a consumer.
+    """Count messages that were not consumed.
 
     Args:
         spark: The session.
-        options: Which queues, and up to when.
+        options: Queues and time.
     Returns:
-        `overflow`; waiting times are those of the longest in a run of messages that went together, which is at most a
-        tenth or 100 ms more than that of the others. A reason that ends in `+dead_letter` was dead-lettered; of these,
-        `dead_letter_lost` counts again those that came to no queue, for which no waiting time is known.
+        `overflow`. Messages that left together count with the longest waiting time among them, which exceeds the
+        others by at most a tenth or 100 ms. Reasons that end in `+dead_letter` are dead-lettered messages; those that
+        were not routed to any queue count again as `dead_letter_lost`, without a waiting time.
     """
     events = options.table(spark, "events", _COLUMNS).where(f.col("kind").isin(*_LOSSES) | f.col("dead_lettered"))
     reason = f.when(f.col("dead_lettered"), f.concat("kind", f.lit("+dead_letter"))).otherwise(f.col("kind"))

@@ -1,4 +1,4 @@
-"""The jobs by name."""
+"""Registry of jobs by name."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ JOBS: Final[dict[str, Job]] = {
     "report": report.run,
 }
 
-#: What each is for, in a line.
+#: One-line descriptions for the help text.
 SUMMARIES: Final[dict[str, str]] = {
-    "backlog": "what waits in which queue since when, by routing key, and how large messages are",
-    "overflow": "what was dropped, refused, rejected or dead-lettered, by minute and reason",
-    "latency": "how long messages waited until they were acknowledged",
-    "throughput": "how many messages came and went, by minute",
-    "duplicates": "messages that wait more than once",
-    "deadletters": "dead letters that wait: where they came from, why, and since when",
-    "capacity": "what a length limit would have done (--hours, --max-length)",
-    "export": "messages to Parquet, each time what has come since the last time (--output)",
+    "backlog": "waiting messages by queue and routing key, with age and sizes",
+    "overflow": "messages dropped, refused, rejected or dead-lettered, by minute and reason",
+    "latency": "time from publishing to acknowledgement, by minute",
+    "throughput": "messages that arrived and left, by minute",
+    "duplicates": "waiting messages with the same id or body",
+    "deadletters": "waiting dead letters by origin, reason and age",
+    "capacity": "effect of length limits on the last hours (--hours, --max-length)",
+    "export": "new messages since the last export, to Parquet (--output)",
     "sql": "any SQL over the tables messages, events, segments and queues (--query)",
-    "report": "all of it as one page with charts (--output, or on stdout)",
+    "report": "all results as an HTML page with charts (--output, or on stdout)",
 }

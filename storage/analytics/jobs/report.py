@@ -1,4 +1,4 @@
-"""All of it as one HTML page with charts, for people who never saw Spark."""
+"""Job report: the results of all jobs as one HTML page with charts."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from leveret.storage.analytics.report_page import ROWS_KEPT, bytes_text, duratio
 from leveret.storage.analytics.report_sections import Grain, grain_for, sections
 from leveret.storage.analytics.result_output import Rows, rows_of
 
-#: Without a word of the broker for so long, its reader is told.
+#: If the broker has written nothing for longer than this, the page says so.
 _QUIET: Final = timedelta(minutes=1)
-#: Results of which there may be about as many rows as there are messages.
+#: Results that can have as many rows as there are messages.
 _LONG: Final = ("backlog", "duplicates")
 _TITLE: Final = "What waits, what was lost, and how long it took"
 
 
 def run(spark: SparkSession, options: JobOptions) -> Results:
-    """All results that the page is made of, by name.
+    """Return the results that the page shows, by name.
 
     Args:
         spark: The session.
-        options: Which queues, and when.
+        options: Queues and time.
     """
-    options = options.at_one_moment(spark)
+    options = options.with_snapshot(spark)
     queues = options.table(spark, "queues").orderBy("vhost", "queue")
     found: dict[str, DataFrame] = {"queues": queues}
     for job in (backlog, overflow, throughput, latency, capacity, deadletters, duplicates):
@@ -40,38 +40,38 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 
 
 def page(spark: SparkSession, options: JobOptions) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         spark: The session.
-        options: Which queues, and when.
+        options: Queues and time.
     """
-    asked = datetime.fromtimestamp(options.moment / 1_000_000, UTC)
-    options = options.at_one_moment(spark)
+    requested = datetime.fromtimestamp(options.moment / 1_000_000, UTC)
+    options = options.with_snapshot(spark)
     events = options.table(spark, "events", ("at",)).agg(f.min("at").alias("first"))
     queues = rows_of(options.table(spark, "queues", ("oldest_at",)))
-    begun = [row[name] for row, name in [(rows_of(events)[0], "first"), *((row, "oldest_at") for row in queues)]]
-    grain = grain_for(asked - min((each for each in begun if each is not None), default=asked))
+    starts = [row[name] for row, name in [(rows_of(events)[0], "first"), *((row, "oldest_at") for row in queues)]]
+    grain = grain_for(requested - min((each for each in starts if each is not None), default=requested))
     frames = run(spark, replace(options, grain=grain.name))
     rows = {name: rows_of(frame.limit(ROWS_KEPT) if name in _LONG else frame) for name, frame in frames.items()}
-    return compose(rows, asked, grain, options)
+    return compose(rows, requested, grain, options)
 
 
-def compose(rows: Mapping[str, Rows], asked: datetime, grain: Grain, options: JobOptions) -> str:
-    """Put the page together.
+def compose(rows: Mapping[str, Rows], requested: datetime, grain: Grain, options: JobOptions) -> str:
+    """Return the page for results.
 
     Args:
-        rows: Results by name, as run() has them.
-        asked: The moment that is asked for.
-        grain: What they were counted by.
-        options: What was asked.
+        rows: Results of run(), by name.
+        requested: The requested time.
+        grain: Time span by which the results are grouped.
+        options: Options of the job.
     """
     queues = rows["queues"]
-    # A moment has passed since it was asked.
-    moment = asked if options.as_of is not None else max([asked, *(row["as_of"] for row in queues[:1])])
+    # The snapshot may have been taken shortly after the requested time.
+    moment = requested if options.as_of is not None else max([requested, *(row["as_of"] for row in queues[:1])])
     return make_page(
         _TITLE,
-        _when(moment, queues, options),
+        _subtitle(moment, queues, options),
         _figures(rows, moment),
         findings(rows, moment),
         sections(rows, moment, grain),
@@ -90,14 +90,14 @@ def _figures(rows: Mapping[str, Rows], moment: datetime) -> list[tuple[str, str,
             False,
         ),
         (bytes_text(sum(row["body_bytes"] for row in queues)), "in their bodies", False),
-        (duration_text(max(ages)) if ages else "–", "has the oldest of them waited", False),
+        (duration_text(max(ages)) if ages else "–", "is the age of the oldest of them", False),
         (f"{lost:,}", "messages were dropped, refused or expired", lost > 0),
         (f"{sum(row['messages'] for row in rows['deadletters']):,}", "dead letters wait", False),
     ]
 
 
-def _when(moment: datetime, queues: Rows, options: JobOptions) -> str:
-    """Of when the page tells, and of what."""
-    known = queues[0]["as_of"] if queues else moment
+def _subtitle(moment: datetime, queues: Rows, options: JobOptions) -> str:
+    """Return the time and the source of the data, as text."""
+    last = queues[0]["as_of"] if queues else moment
     text = f"As of {moment:%Y-%m-%d %H:%M:%S} UTC, {options.data_dir}"
-    return text if moment - known < _QUIET else f"{text}. Nothing has happened since {known:%Y-%m-%d %H:%M:%S} UTC"
+    return text if moment - last < _QUIET else f"{text}. Nothing has happened since {last:%Y-%m-%d %H:%M:%S} UTC"

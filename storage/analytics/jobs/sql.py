@@ -1,4 +1,4 @@
-"""Any SQL over the tables, which are views of their names."""
+"""Job sql: runs a query over the tables, which are temporary views."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 
     Args:
         spark: The session.
-        options: `query` is the text; `messages`, `events`, `segments` and `queues` are what it can ask.
+        options: `query` is the SQL text; its tables are `messages`, `events`, `segments` and `queues`.
     Returns:
         `sql`.
     Raises:
-        OptionError: There is no query.
+        OptionError: The query is missing.
     """
     query = options.values.get("query", "").strip()
     if not query:
-        raise OptionError("say what to ask: leveret-analytics sql --query 'select queue, messages from queues'")
-    options = options.at_one_moment(spark)
+        raise OptionError("the query is missing: leveret-analytics sql --query 'select queue, messages from queues'")
+    options = options.with_snapshot(spark)
     for table in TABLES:
         options.table(spark, table).createOrReplaceTempView(table)
     return {"sql": spark.sql(query)}

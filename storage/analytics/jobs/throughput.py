@@ -1,4 +1,4 @@
-"""How many messages came and went, by queue and minute."""
+"""Job throughput: messages that arrived and left, by queue and minute."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pyspark.sql import functions as f
 from leveret.storage.analytics.job_options import JobOptions, Results
 
 _MESSAGES = ("vhost", "queue", "enqueued_at", "body_bytes")
-#: What is read of events.
+#: Columns that are read from events.
 EVENT_COLUMNS: Final = ("vhost", "queue", "at", "kind", "messages", "body_bytes", "wait_ms")
-#: Events that are no departure from a queue. What was returned to the tail comes from there.
+#: Kinds of events that are not departures. A message that was returned to the tail is still in the queue.
 _STAYS = ("requeue", "returned", "refused", "unroutable", "dead_letter_lost")
 
 
@@ -21,11 +21,11 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
 
     Args:
         spark: The session.
-        options: Which queues, and up to when.
+        options: Queues and time.
     Returns:
         `throughput`.
     """
-    moves = moves_of(spark, options)
+    moves = queue_moves(spark, options)
     throughput = (
         moves.groupBy("vhost", "queue", options.span("at"))
         .agg(
@@ -40,13 +40,14 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     return {"throughput": throughput}
 
 
-def moves_of(spark: SparkSession, options: JobOptions) -> DataFrame:
-    """Arrivals and departures: vhost, queue, at, kind, way, messages, body_bytes.
+def queue_moves(spark: SparkSession, options: JobOptions) -> DataFrame:
+    """Return arrivals and departures with columns vhost, queue, at, kind, way, messages, body_bytes.
 
-    What waits tells when it came. What has gone tells when it went and how long it had waited, to a tenth or 100 ms;
-    what was purged together, or deleted with its queue, counts as having come when the oldest of it came.
+    Waiting messages have their arrival time. For messages that have left, it is calculated from the time of the event
+    and the waiting time, which is exact to a tenth or 100 ms. Messages that were purged together, or deleted with their
+    queue, count as having arrived with the oldest of them.
     """
-    options = options.at_one_moment(spark)
+    options = options.with_snapshot(spark)
     waiting = options.table(spark, "messages", _MESSAGES).select(
         "vhost",
         "queue",
@@ -57,8 +58,8 @@ def moves_of(spark: SparkSession, options: JobOptions) -> DataFrame:
         "body_bytes",
     )
     gone = options.table(spark, "events", EVENT_COLUMNS).where(~f.col("kind").isin(*_STAYS))
-    came = f.timestamp_micros(f.unix_micros("at") - f.col("wait_ms") * 1000)
+    arrived_at = f.timestamp_micros(f.unix_micros("at") - f.col("wait_ms") * 1000)
     columns = ("vhost", "queue", "at", "kind", "way", "messages", "body_bytes")
-    arrivals = gone.withColumn("at", came).withColumn("way", f.lit("in")).select(*columns)
+    arrivals = gone.withColumn("at", arrived_at).withColumn("way", f.lit("in")).select(*columns)
     departures = gone.withColumn("way", f.lit("out")).select(*columns)
     return waiting.select(*columns).unionAll(arrivals).unionAll(departures)

@@ -18,7 +18,7 @@ FROM_JAVA = """An error occurred while calling o41.start.
 
 
 def test_what_java_says_becomes_a_line() -> None:
-    reason = command.reason_of(Exception(FROM_JAVA))
+    reason = command.error_summary(Exception(FROM_JAVA))
     assert reason == "ParentNotDirectoryException: Parent path is not a directory: file:/data/FORMAT"
 
 
@@ -27,7 +27,7 @@ def test_sigterm_ends_a_job_in_order() -> None:
     given_up: list[bool] = []
 
     def work() -> None:
-        with command._ended_by_sigterm():
+        with command._exit_on_sigterm():
             try:
                 os.kill(os.getpid(), signal.SIGTERM)
                 signal.pause()
@@ -42,7 +42,7 @@ def test_sigterm_ends_a_job_in_order() -> None:
 
 @pytest.mark.parametrize("name", ["/dev/null/report", "/proc/report"])
 def test_where_nothing_can_be_written_is_said_first(name: str) -> None:
-    with pytest.raises(AnalyticsError, match=f"nothing can be written to {name}: "):
+    with pytest.raises(AnalyticsError, match=f"cannot write to {name}: "):
         command._make_output(name)
 
 

@@ -118,7 +118,7 @@ def test_failfast_says_where(builder: DirectoryBuilder, tmp_path: Path) -> None:
     with pytest.raises(DamagedRecordError) as raised:
         read_all(tmp_path, "messages", mode="FAILFAST")
     found = re.fullmatch(
-        r"(.+): 2 records are damaged, the first one at byte (\d+); mode PERMISSIVE passes over them", str(raised.value)
+        r"(.+): 2 records are damaged, the first one at byte (\d+); mode PERMISSIVE skips them", str(raised.value)
     )
     assert found is not None
     assert found[1] == str(victim)

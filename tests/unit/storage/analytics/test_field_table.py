@@ -8,7 +8,7 @@ import pamqp.encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.storage.analytics.field_table import as_json, as_text, decode_table, plain
+from leveret.storage.analytics.field_table import as_json, as_text, decode_table, untyped
 
 
 def encoded(table: dict[str, object]) -> bytes:
@@ -33,7 +33,7 @@ def test_every_type() -> None:
         )
     )
     assert table is not None
-    assert {name: plain(value) for name, value in table.items()} == {
+    assert {name: untyped(value) for name, value in table.items()} == {
         "text": "ü",
         "octets": "/w==",
         "true": True,

@@ -13,7 +13,7 @@ import pytest
 from leveret.storage.analytics.batch_reader import LeveretReader
 from leveret.storage.analytics.columns import TABLES
 from leveret.storage.analytics.options import microseconds, parse_options
-from leveret.storage.analytics.record_rows import RowLimits, find_records, inside, select_rows
+from leveret.storage.analytics.record_rows import RowLimits, find_records, in_ranges, select_rows
 from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import take_snapshot
 from tests.spark.directories import START, DirectoryBuilder
@@ -238,4 +238,4 @@ def test_small_queues_share_a_task(builder: DirectoryBuilder, tmp_path: Path) ->
     ],
 )
 def test_inside(bounds: list[int], expected: list[bool]) -> None:
-    assert inside(np.array([1, 2, 3, 4], np.uint64), array("Q", bounds)).tolist() == expected
+    assert in_ranges(np.array([1, 2, 3, 4], np.uint64), array("Q", bounds)).tolist() == expected

@@ -39,24 +39,24 @@ def test_conditions_that_can_be_decided_beforehand() -> None:
         EqualTo(("headers", "seq"), "1"),
         GreaterThan(("seq",), None),
     ]
-    assert pruning.take_over("messages", given + others) == others
+    assert pruning.apply("messages", given + others) == others
     assert pruning.limits == RowLimits(11, 20, NOON_US, RowLimits().last_time)
     assert [pruning.wants(vhost, queue) for vhost, queue in (("/", "a"), ("/", "c"), ("v", "a"))] == [
         True,
         False,
         False,
     ]
-    assert pruning.take_over("messages", [EqualTo(("queue",), "b"), EqualTo(("seq",), 12)]) == []
+    assert pruning.apply("messages", [EqualTo(("queue",), "b"), EqualTo(("seq",), 12)]) == []
     assert not pruning.wants("/", "a")
     assert pruning.limits[:2] == (12, 12)
 
 
 def test_the_time_of_events() -> None:
     pruning = Pruning()
-    assert pruning.take_over("events", [LessThan(("at",), NOON)]) == []
+    assert pruning.apply("events", [LessThan(("at",), NOON)]) == []
     assert pruning.limits.last_time == NOON_US - 1
-    assert len(pruning.take_over("events", [LessThan(("enqueued_at",), NOON), EqualTo(("seq",), 1)])) == 2
-    assert len(pruning.take_over("queues", [LessThan(("oldest_at",), NOON)])) == 1
+    assert len(pruning.apply("events", [LessThan(("enqueued_at",), NOON), EqualTo(("seq",), 1)])) == 2
+    assert len(pruning.apply("queues", [LessThan(("oldest_at",), NOON)])) == 1
 
 
 def test_options() -> None:
@@ -80,8 +80,8 @@ def test_queues_that_are_called_like_patterns(name: str) -> None:
     ("given", "text"),
     [
         ({}, "name the data directory"),
-        ({"path": "/d", "segmentsPerPartition": "0"}, "a whole number from 1 on, not '0'"),
-        ({"path": "/d", "maxRecordsPerTrigger": "many"}, "a whole number from 0 on, not 'many'"),
+        ({"path": "/d", "segmentsPerPartition": "0"}, "must be an integer of at least 1, not '0'"),
+        ({"path": "/d", "maxRecordsPerTrigger": "many"}, "must be an integer of at least 0, not 'many'"),
         ({"path": "/d", "asOf": "inf"}, "'inf' is not a time"),
         ({"path": "/d", "asOf": "nan"}, "'nan' is not a time"),
         ({"path": "/d", "until": "1e999999999"}, "'1e999999999' is not a time"),
@@ -89,9 +89,9 @@ def test_queues_that_are_called_like_patterns(name: str) -> None:
         ({"path": "/d", "since": ""}, "'' is not a time"),
         (
             {"path": "/d", "table": "queues", "since": "5"},
-            "'since' has no meaning for table queues; it has for messages,",
+            "'since' does not apply to table queues, only to messages and events",
         ),
-        ({"path": "/d", "table": "events", "firstSeq": "5"}, "'firstseq' has no meaning for table events"),
+        ({"path": "/d", "table": "events", "firstSeq": "5"}, "'firstseq' does not apply to table events"),
     ],
 )
 def test_options_without_meaning(given: dict[str, str], text: str) -> None:

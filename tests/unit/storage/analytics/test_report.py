@@ -60,7 +60,7 @@ def test_an_empty_broker() -> None:
 
 def test_of_many_queues_the_longest_are_drawn() -> None:
     page = composed(NOON, *(queue_row(f"q{number}", number) for number in range(1, 201)))
-    assert "The 20 longest are drawn." in page
+    assert "The chart shows the 20 longest." in page
     assert "The first 50 of 200 rows." in page
 
 

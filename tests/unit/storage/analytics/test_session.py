@@ -51,10 +51,10 @@ def beaten(lease: SnapshotLease) -> float:
 def test_leases_are_renewed_while_jobs_run(spark: IdleOrBusy, session: Session, tmp_path: Path) -> None:
     lease = note(session, tmp_path)
     os.utime(f"{lease.path}/{LEASE_FILE}", (1, 1))
-    session._look()
+    session._renew_leases()
     assert beaten(lease) == 1
     spark.jobs.append(1)
-    session._look()
+    session._renew_leases()
     assert beaten(lease) > time.time() - 60
     session.close()
 
@@ -63,11 +63,11 @@ def test_snapshots_nobody_reads_are_given_up(
     spark: IdleOrBusy, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     idle, read = note(session, tmp_path), note(session, tmp_path)
-    session._look()
+    session._renew_leases()
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 700)
     os.utime(f"{idle.path}/{LEASE_FILE}", (1, time.time() - 700))
-    session._look()
+    session._renew_leases()
     assert not os.path.exists(idle.path)
     # A task has read this one lately.
     assert os.path.exists(read.path)

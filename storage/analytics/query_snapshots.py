@@ -1,4 +1,4 @@
-"""Taking snapshots for queries: one for each, or one that several of them share."""
+"""Takes the snapshots of queries: one per query, or one that several queries share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
-from leveret.storage.analytics.data_files import absolute, open_files
+from leveret.storage.analytics.data_files import absolute_location, open_files
 from leveret.storage.analytics.errors import AnalyticsError
 from leveret.storage.analytics.options import Options
 from leveret.storage.snapshots.lease import TIMEOUT
@@ -18,27 +18,29 @@ from leveret.storage.snapshots.reader import DamagedRecordError
 from leveret.storage.snapshots.snapshot import NoSuchQueueError, Request, Snapshot, take_snapshot
 
 _LOG: Final = logging.getLogger(__name__)
-#: In a session's directory: snapshots that queries share. What is beside it are paths of leases.
+#: Subdirectory of a session's directory with shared snapshots. The files beside it contain paths of leases.
 _SHARED: Final = "shared"
 
-#: Tells of virtual host and name whether a queue is wanted.
-Wants = Callable[[str, str], bool]
+#: Returns whether a queue is selected, by virtual host and name.
+QueueFilter = Callable[[str, str], bool]
 
 
-def take(options: Options, wants: Wants, described: str | None, messages: bool, events: bool, session: str) -> Snapshot:
-    """Take a snapshot, and note it for the process that renews it.
+def take_query_snapshot(
+    options: Options, wants: QueueFilter, described: str | None, messages: bool, events: bool, session: str
+) -> Snapshot:
+    """Take a snapshot, and record it for the process that renews its lease.
 
     Args:
-        options: What is asked for.
-        wants: Which queues.
-        described: The queue that has to be there; None if there need be none.
-        messages: Whether messages are to be read.
-        events: Whether events are.
-        session: The session's directory; empty for none.
+        options: Options of the data source.
+        wants: Selects the queues.
+        described: Description of a queue that must exist; None if no queue is required.
+        messages: Whether the query reads messages.
+        events: Whether the query reads events.
+        session: Directory of the session; empty for none.
     Raises:
-        DataDirectoryError: It is not a data directory, or was written by a newer version.
-        SnapshotError: No snapshot can be taken, or there is no such queue.
-        DamagedRecordError: Something of that moment is damaged or gone, and that is not to be skipped.
+        DataDirectoryError: The path is not a data directory, or a newer version wrote it.
+        SnapshotError: No snapshot can be taken, or the queue does not exist.
+        DamagedRecordError: Data of that moment is damaged or gone, and `fail_fast` is set.
     """
     files, path = open_files(options.path)
     request = Request(
@@ -66,10 +68,10 @@ def take(options: Options, wants: Wants, described: str | None, messages: bool, 
     return snapshot
 
 
-def share(options: Options, session: str) -> str:
-    """Take a snapshot of messages and events for several queries; return what to call it in their options."""
-    options = replace(options, path=absolute(options.path))
-    snapshot = take(options, options.wants, options.described, True, True, session)
+def save_shared_snapshot(options: Options, session: str) -> str:
+    """Take a snapshot of messages and events for several queries; return its name for their option `snapshot`."""
+    options = replace(options, path=absolute_location(options.path))
+    snapshot = take_query_snapshot(options, options.wants, options.described, True, True, session)
     name = uuid4().hex
     os.makedirs(os.path.join(session, _SHARED), 0o700, exist_ok=True)
     with open(os.path.join(session, _SHARED, name), "wb") as file:
@@ -77,23 +79,30 @@ def share(options: Options, session: str) -> str:
     return name
 
 
-def shared(options: Options, wants: Wants, described: str | None, session: str) -> Snapshot:
-    """The snapshot that the options name, and of it the queues that are wanted.
+def load_shared_snapshot(options: Options, wants: QueueFilter, described: str | None, session: str) -> Snapshot:
+    """Return the shared snapshot that the options name, reduced to the selected queues.
 
+    Args:
+        options: Options of the data source.
+        wants: Selects the queues.
+        described: Description of a queue that must exist; None if no queue is required.
+        session: Directory of the session; empty for none.
     Raises:
-        AnalyticsError: There is no such snapshot.
-        NoSuchQueueError: No queue has the name.
+        AnalyticsError: The snapshot does not exist, or has another location or time.
+        NoSuchQueueError: The queue does not exist.
     """
     path = os.path.join(session, _SHARED, options.snapshot)
     if not session or not options.snapshot.isalnum() or not os.path.exists(path):
         raise AnalyticsError(f"there is no snapshot '{options.snapshot}' in this session; see Session.snapshot()")
     with open(path, "rb") as file:
-        # Written by this session, into a directory of its own.
+        # Safe to unpickle: this session wrote it to its private directory.
         location, as_of, found = pickle.load(file)
-    if location != absolute(options.path):
-        raise AnalyticsError(f"snapshot '{options.snapshot}' is one of {location}, not of {options.path}")
+    if location != absolute_location(options.path):
+        raise AnalyticsError(f"snapshot '{options.snapshot}' is of {location}, not of {options.path}")
     if options.as_of not in (None, as_of):
-        raise AnalyticsError(f"snapshot '{options.snapshot}' was not taken with this asOf; say one of the two")
+        raise AnalyticsError(
+            f"snapshot '{options.snapshot}' was taken with another asOf; leave out asOf or the snapshot"
+        )
     snapshot: Snapshot = replace(found, queues=[each for each in found.queues if wants(each.vhost, each.name)])
     if described is not None and not any(wants(each.vhost, each.name) for each in snapshot.names.values()):
         raise NoSuchQueueError(f"{options.path} has no queue {described}")
