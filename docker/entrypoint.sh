@@ -1,12 +1,12 @@
 #!/bin/sh
-# Gives the broker what users of RabbitMQ's image are used to set, and becomes it.
+# Sets the broker's options from the variables of RabbitMQ's image and from mounted files, then runs the broker.
 #
-#   RABBITMQ_DEFAULT_USER, RABBITMQ_DEFAULT_PASS, RABBITMQ_DEFAULT_VHOST   as LEVERET_DEFAULT_…, which come before them
-#   …_FILE behind any of these, and LEVERET_SSL_OPTIONS_PASSWORD_FILE      the value stands in that file: a secret
-#   /etc/leveret/leveret.yaml                                              the configuration, if it is there
-#   /etc/leveret/definitions.json                                          definitions, if they are there
+#   RABBITMQ_DEFAULT_USER, RABBITMQ_DEFAULT_PASS, RABBITMQ_DEFAULT_VHOST   like LEVERET_DEFAULT_…, which take precedence
+#   …_FILE after any of these names, LEVERET_SSL_OPTIONS_PASSWORD_FILE     path of a file with the value, for secrets
+#   /etc/leveret/leveret.yaml                                              the configuration, if the file exists
+#   /etc/leveret/definitions.json                                          the definitions, if the file exists
 set -eu
-# Definitions hold password hashes, and the volume may be mounted elsewhere too.
+# Definitions contain password hashes, and the volume may also be mounted elsewhere.
 umask 027
 
 fail() {
@@ -14,7 +14,7 @@ fail() {
     exit 1
 }
 
-# What a variable says, or the file that its _FILE names, without the line end behind it.
+# value_of VARIABLE: prints the value of a variable, or the contents of the file that VARIABLE_FILE names.
 value_of() {
     eval "value=\${$1:-} file=\${$1_FILE:-}"
     if [ -n "$file" ]; then
@@ -26,8 +26,8 @@ value_of() {
     printf "%s\n" "$value"
 }
 
-# take VARIABLE [OTHER]: sets the variable to what it says, or else the other one.
-take() {
+# set_option VARIABLE [OTHER]: exports the variable with its own value, or else with the value of OTHER.
+set_option() {
     variable=$1
     for source in "$@"; do
         found=$(value_of "$source")
@@ -41,10 +41,10 @@ take() {
     done
 }
 
-take LEVERET_DEFAULT_USER RABBITMQ_DEFAULT_USER
-take LEVERET_DEFAULT_PASS RABBITMQ_DEFAULT_PASS
-take LEVERET_DEFAULT_VHOST RABBITMQ_DEFAULT_VHOST
-take LEVERET_SSL_OPTIONS_PASSWORD
+set_option LEVERET_DEFAULT_USER RABBITMQ_DEFAULT_USER
+set_option LEVERET_DEFAULT_PASS RABBITMQ_DEFAULT_PASS
+set_option LEVERET_DEFAULT_VHOST RABBITMQ_DEFAULT_VHOST
+set_option LEVERET_SSL_OPTIONS_PASSWORD
 
 if [ -z "${LEVERET_CONFIG_FILE:-}" ] && [ -e /etc/leveret/leveret.yaml ]; then
     export LEVERET_CONFIG_FILE=/etc/leveret/leveret.yaml
@@ -53,7 +53,7 @@ if [ -z "${LEVERET_LOAD_DEFINITIONS:-}" ] && [ -e /etc/leveret/definitions.json 
     export LEVERET_LOAD_DEFINITIONS=/etc/leveret/definitions.json
 fi
 
-# `docker run leveret --port 5673` and `docker run leveret check-config` mean the program leveret.
+# With options or a subcommand only, as in `docker run leveret --port 5673`, run the program leveret.
 case ${1:-} in
     -* | check-config | config-reference) set -- leveret "$@" ;;
 esac

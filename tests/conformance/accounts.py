@@ -1,4 +1,4 @@
-"""Users, virtual hosts, permissions and limits that the conformance tests need on the broker under test."""
+"""Users, virtual hosts, permissions and limits that the conformance tests create on the broker under test."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PERMISSIONS = {
 }
 # Topic permissions of the user `topic` on amq.topic: write and read patterns for routing keys.
 TOPIC_PERMISSION = ("^w\\.", "^({username}|r)\\.")
-# Virtual host: does the default user have all permissions there? and its limits.
+# Virtual host: whether the default user has all permissions there, and its limits.
 VHOSTS: dict[str, tuple[bool, dict[str, int]]] = {
     "empty": (False, {}),
     "max-queues": (True, {"max-queues": 2}),
@@ -50,10 +50,10 @@ VHOSTS: dict[str, tuple[bool, dict[str, int]]] = {
 
 
 class Accounts:
-    """The accounts of one test process, by prefixed names so that nobody else is disturbed.
+    """The accounts of one test process; names have a prefix, so that processes do not affect each other.
 
     Args:
-        prefix: put before each name of this module.
+        prefix: prefix of each name of this module.
         vhost: the virtual host that the tests use.
         user: the user that the tests use by default.
     """
@@ -80,7 +80,7 @@ class Accounts:
         return self.prefix + name
 
     def definitions(self) -> dict[str, Any]:
-        """Return all of it as a RabbitMQ definitions document."""
+        """Return the accounts as a RabbitMQ definitions document."""
         grants = [(self.user(name), self.vhost_under_test, patterns) for name, patterns in PERMISSIONS.items()]
         grants += [
             (self.default_user, self.vhost(name), (".*", ".*", ".*")) for name, (open_, _) in VHOSTS.items() if open_

@@ -1,4 +1,4 @@
-"""Queues with limits: their arguments, publishing with outcomes, and what dead-lettering made of the rest."""
+"""Queues with length limits: declares them, publishes with confirms, and reads their dead letters."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def limits(
     """Return the arguments of a bounded queue.
 
     Args:
-        length: greatest number of ready messages.
-        size: greatest number of bytes of their bodies.
-        overflow: what happens at a limit.
-        letters: queue that gets the dead letters, through the default exchange.
-        priority: greatest priority.
+        length: maximum number of ready messages.
+        size: maximum sum of their body lengths in bytes.
+        overflow: overflow behaviour.
+        letters: queue for dead letters, reached through the default exchange.
+        priority: maximum priority.
     """
     arguments: list[Triple] = []
     if length is not None:
@@ -50,12 +50,12 @@ def limits(
 
 
 def bounded(channel: Channel, unique: Unique, *limited: Any, **given: Any) -> str:
-    """Declare a queue of a new name with `limits`; return the name."""
+    """Declare a queue with a new name and `limits`; return the name."""
     return new_queue(channel, unique, arguments=limits(*limited, **given))
 
 
 def quorum(channel: Channel, unique: Unique, *limited: Any, arguments: Sequence[Triple] = (), **given: Any) -> str:
-    """Declare a quorum queue of a new name with `limits` and further arguments; return the name."""
+    """Declare a quorum queue with a new name, `limits` and further arguments; return the name."""
     return new_queue(channel, unique, arguments=[QUORUM, *limits(*limited, **given), *arguments], durable=True)
 
 
@@ -66,17 +66,17 @@ def outcomes(
     exchange: str = "",
     properties: Mapping[str, Any] | bytes | None = None,
 ) -> list[bool]:
-    """Publish messages in one write, in confirm mode on a channel of their own.
+    """Publish messages in one write, in confirm mode on a new channel.
 
     Args:
-        channel: one of the connection that is used.
-        routing_key: of all messages.
-        bodies: of the messages.
-        exchange: where they go.
-        properties: of all messages.
+        channel: a channel of the connection to use.
+        routing_key: routing key of all messages.
+        bodies: bodies of the messages.
+        exchange: exchange to publish to.
+        properties: properties of all messages.
 
     Returns:
-        For each message whether it was acked; the queues are done with all of them by then.
+        For each message whether it was acked. The queues have processed all messages by then.
     """
     publisher = channel.connection.channel()
     publisher.confirm_select()
@@ -93,7 +93,7 @@ def in_one_write(
     exchange: str = "",
     properties: Mapping[str, Any] | bytes | None = None,
 ) -> None:
-    """Publish messages with as little delay between them as can be."""
+    """Publish messages with as little delay between them as possible."""
     encoded = properties if isinstance(properties, bytes) else content.properties(**(properties or {}))
     publish = methods.payload(commands.Basic.Publish, exchange=exchange, routing_key=routing_key)
     out = []
@@ -104,14 +104,14 @@ def in_one_write(
 
 
 def refill(channel: Channel, queue: str, *bodies: bytes, **properties: Any) -> None:
-    """Publish messages that must all be acked; the queue is done with them afterwards."""
+    """Publish messages, and assert that all are acked; the queue has processed them afterwards."""
     assert all(outcomes(channel, queue, *bodies, properties=properties))
 
 
-def buried(channel: Channel, letters: str) -> list[tuple[bytes, str]]:
-    """Take all that is in a queue of dead letters; return body and reason of the last death, in order.
+def take_dead_letters(channel: Channel, letters: str) -> list[tuple[bytes, str]]:
+    """Take all messages of a queue of dead letters; return body and reason of the latest death, in order.
 
-    A dead letter is on its way as soon as its queue has answered anything, so look at that one first.
+    Make sure first that the original queue has processed its requests, as a dead letter is only then on its way.
     """
     found = []
     while (delivery := channel.get(letters, no_ack=True)) is not None:

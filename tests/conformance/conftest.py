@@ -1,4 +1,4 @@
-"""The broker under test: a given one, or a Leveret that each test process starts for itself."""
+"""The broker under test: one given by options, or a Leveret that each test process starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.wire import Channel, Connection, parse_url
 
 @dataclass(frozen=True)
 class Broker:
-    """Where the broker under test listens, and the accounts made there."""
+    """URLs of the broker under test, and the accounts created there."""
 
     url: str
     http_url: str
@@ -53,7 +53,7 @@ def _given(config: pytest.Config, option: str, variable: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that depart from RabbitMQ 3.10.8 when the broker under test is RabbitMQ."""
+    """Deselect tests of departures from RabbitMQ 3.10.8 if the broker under test is RabbitMQ."""
     url = _given(config, "--broker-url", "BROKER_URL")
     if not url or not any(item.get_closest_marker("departs") for item in items):
         return
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_rabbitmq(url: str) -> bool:
-    """Whether it is RabbitMQ that answers: Leveret names the same product, but itself in the platform."""
+    """Return whether the broker is RabbitMQ: Leveret sends the same product, but its own name as platform."""
     with Connection(url) as connection:
         said = {key: value for key, _, value in connection.start.server_properties}
         return said["product"] == "RabbitMQ" and str(said["platform"]).startswith("Erlang")
@@ -127,7 +127,7 @@ def broker_url(broker: Broker) -> str:
 
 @pytest.fixture(scope="session")
 def accounts(broker: Broker) -> Accounts:
-    """The users and virtual hosts made for the tests."""
+    """The users and virtual hosts created for the tests."""
     return broker.accounts
 
 
@@ -139,20 +139,20 @@ def management(broker: Broker) -> Management:
 
 @pytest.fixture(scope="session")
 def api(management: Management) -> HttpApi:
-    """The HTTP API of the broker under test, for requests of any form."""
+    """The HTTP API of the broker under test, for arbitrary requests."""
     return HttpApi(management)
 
 
 @pytest.fixture
 def belongings(api: HttpApi) -> Iterator[Belongings]:
-    """Makes virtual hosts and users that are gone after the test."""
+    """Creates virtual hosts and users, and removes them after the test."""
     with Belongings(api) as made:
         yield made
 
 
 @pytest.fixture
 def own_vhost(belongings: Belongings) -> str:
-    """A virtual host of the test's own."""
+    """A virtual host for a single test."""
     return belongings.vhost()
 
 
@@ -170,7 +170,7 @@ def vhost(broker_url: str) -> str:
 
 @pytest.fixture
 def unique(broker_url: str) -> Iterator[Unique]:
-    """A function that gives new names; queues and exchanges of these names are deleted after the test."""
+    """A function that returns new names; queues and exchanges with these names are deleted after the test."""
     given: list[str] = []
 
     def name(hint: str = "q") -> str:
@@ -213,10 +213,10 @@ def channel(connection: Connection) -> Channel:
 
 @pytest.fixture
 def policy(management: Management, vhost: str) -> Iterator[SetPolicy]:
-    """A function that gives a queue a policy of its own, or replaces that; an empty definition removes it.
+    """A function that sets or replaces the policy of a queue; an empty definition removes it.
 
-    Its arguments are the queue's name, the definition, and the keywords of `PolicySet.set`. Tests of more than one
-    policy a queue use `PolicySet` itself.
+    Its arguments are the queue's name, the definition, and the keywords of `PolicySet.set`. Tests with more than one
+    policy per queue use `PolicySet` directly.
     """
     with PolicySet(management, vhost) as made:
 

@@ -1,4 +1,4 @@
-"""Queues with dead letters, and what became of a message on its way there."""
+"""Declares queues with dead-lettering, moves messages through them, and reads x-death headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAST_DEATH = ["x-last-death-exchange", "x-last-death-queue", "x-last-death-reaso
 
 
 def dead_letter_to(exchange: str, key: str | None = None) -> list[Triple]:
-    """Return the arguments that send a queue's dead letters to an exchange, by the original keys or by one key."""
+    """Return queue arguments that dead-letter to an exchange, with the original routing keys or with `key`."""
     arguments: list[Triple] = [("x-dead-letter-exchange", "S", exchange)]
     if key is not None:
         arguments.append(("x-dead-letter-routing-key", "S", key))
@@ -23,13 +23,13 @@ def dead_letter_to(exchange: str, key: str | None = None) -> list[Triple]:
 
 
 def dead_lettering(channel: Channel, unique: Unique, *arguments: Triple, **options: Any) -> tuple[str, str]:
-    """Declare a queue whose dead letters go to another by the default exchange; return the names of both.
+    """Declare a queue that dead-letters to a second one through the default exchange; return both names.
 
     Args:
-        channel: to use.
+        channel: the channel to use.
         unique: the fixture, which deletes the queues after the test.
-        arguments: further ones of the first queue.
-        options: of its declaration.
+        arguments: further arguments of the first queue.
+        options: options of its declaration.
     """
     letters = new_queue(channel, unique, hint="letters")
     given = [*dead_letter_to("", letters), *arguments]
@@ -37,7 +37,7 @@ def dead_lettering(channel: Channel, unique: Unique, *arguments: Triple, **optio
 
 
 def reject(channel: Channel, queue: str) -> None:
-    """Get the next message of a queue and reject it; returns when the queue has done so."""
+    """Get the next message of a queue and reject it; return when the queue has processed the reject."""
     channel.reject(got(channel, queue).delivery_tag, requeue=False)
     channel.sync(queue)
 
@@ -46,9 +46,9 @@ def arrival(channel: Channel, queue: str, timeout: float = 30) -> Delivery:
     """Wait until a queue has a message and take it.
 
     Args:
-        channel: to use.
-        queue: name.
-        timeout: seconds.
+        channel: the channel to use.
+        queue: name of the queue.
+        timeout: timeout in seconds.
     """
     deadline = time.monotonic() + timeout
     while (delivery := channel.get(queue, no_ack=True)) is None:
@@ -58,25 +58,25 @@ def arrival(channel: Channel, queue: str, timeout: float = 30) -> Delivery:
 
 
 def dead_letter(channel: Channel, queue: str, letters: str) -> Delivery:
-    """Reject the next message of a queue and take it from where it goes."""
+    """Reject the next message of a queue and take the dead letter from `letters`."""
     reject(channel, queue)
     return arrival(channel, letters)
 
 
 def arrivals(channel: Channel, queue: str, count: int) -> list[bytes]:
-    """Wait until a queue has had this many messages and take them; return their bodies in order."""
+    """Wait for `count` messages of a queue and take them; return their bodies in order."""
     return [arrival(channel, queue).body for _ in range(count)]
 
 
 def after(channel: Channel, unique: Unique, ttl: int) -> None:
-    """Return when a message that is published now with this TTL (in ms) has expired elsewhere."""
+    """Wait until a message published now to another queue with this TTL in milliseconds has expired."""
     queue, letters = dead_lettering(channel, unique, ("x-message-ttl", "I", ttl))
     fill(channel, queue, b"witness")
     arrival(channel, letters)
 
 
 def death_tables(delivery: Delivery) -> list[list[Triple]]:
-    """Return the tables of `x-death` as triples, the most recent death first."""
+    """Return the tables of `x-death` as triples, the latest death first."""
     ((letter, entries),) = [(letter, value) for key, letter, value in delivery.headers if key == "x-death"]
     assert letter == "A"
     assert {kind for kind, _ in entries} == {"F"}
@@ -84,12 +84,12 @@ def death_tables(delivery: Delivery) -> list[list[Triple]]:
 
 
 def deaths(delivery: Delivery) -> list[dict[str, Any]]:
-    """Return the tables of `x-death` without types, the most recent death first."""
+    """Return the tables of `x-death` without types, the latest death first."""
     return [plain(table) for table in death_tables(delivery)]
 
 
 def history(delivery: Delivery) -> list[tuple[str, str, int]]:
-    """Return queue, reason and count of each entry of `x-death`, the most recent death first."""
+    """Return queue, reason and count of each entry of `x-death`, the latest death first."""
     return [(death["queue"], death["reason"], death["count"]) for death in deaths(delivery)]
 
 
@@ -99,10 +99,10 @@ def first_death(delivery: Delivery) -> dict[str, Any]:
 
 
 def headers_of_3_10(delivery: Delivery) -> list[Triple]:
-    """Return the headers without those that RabbitMQ adds only since 3.13 (2.3.8)."""
+    """Return the headers without those that RabbitMQ adds since 3.13 (2.3.8)."""
     return [header for header in delivery.headers if header[0] not in LAST_DEATH]
 
 
 def own_headers(delivery: Delivery) -> list[Triple]:
-    """Return the headers that no dead-lettering added."""
+    """Return the headers that were not added by dead-lettering."""
     return [header for header in headers_of_3_10(delivery) if header[0] not in ("x-death", *FIRST_DEATH)]

@@ -1,4 +1,4 @@
-"""Handshakes stopped half-way, for tests of what may come at each step."""
+"""Incomplete handshakes, for tests of what a client may send at each step."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def tune_ok(wire: Wire, *, channel_max: int = 2047, frame_max: int = 131072, hea
 
 
 def expect_penalties(url: str, step: Callable[[str], Wire], breaches: Mapping[str, Callable[[Wire], None]]) -> None:
-    """Assert that each breach, on a connection of its own, ends in a silent close 3 s later.
+    """Assert that each breach, on a separate connection, ends in a silent close 3 s later.
 
     Args:
-        url: of the broker.
-        step: brings a new connection to where the breach happens.
-        breaches: by name; each sends something.
+        url: AMQP URL of the broker.
+        step: opens a connection and performs the handshake up to the breach.
+        breaches: functions by name; each sends something invalid.
     """
     wires: dict[str, Wire] = {}
     try:

@@ -1,4 +1,4 @@
-"""Answers of the management HTTP API with their status, also where that is an error."""
+"""Requests to the management HTTP API that return the response with its status, also for errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.management import Management
 
 @dataclass(frozen=True)
 class Answer:
-    """Status code and body of an answer."""
+    """Status code and body of a response."""
 
     status: int
     body: bytes
@@ -26,13 +26,13 @@ class Answer:
 
 
 def ask(management: Management, method: str, *path: str, body: Any = None) -> Answer:
-    """Send a request and return the answer, whatever its status.
+    """Send a request and return the response, whatever its status.
 
     Args:
-        management: whose base URL and credentials are used.
+        management: the API; its base URL and credentials are used.
         method: HTTP method.
         path: segments below `/api`, not yet percent-encoded.
-        body: bytes are sent as they are, None is no body, anything else is sent as JSON.
+        body: bytes are sent unchanged, None is no body, other values are sent as JSON.
     """
     request = urllib.request.Request(
         f"{management.base}/api/{'/'.join(quote(part, safe='') for part in path)}",

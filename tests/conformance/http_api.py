@@ -1,4 +1,4 @@
-"""The management HTTP API as one test uses it: any method, path, user and header; answers whatever their status."""
+"""Client of the management HTTP API for a test: any method, path, user and header; returns all responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSWORD = "conformance"
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: status, header fields by lower-case name, body."""
+    """A response: status, header fields by lower-case name, body."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,7 +35,7 @@ class Reply:
 
 
 def path(*segments: str) -> str:
-    """Put a path below /api together; segments are not yet percent-encoded."""
+    """Return a path below /api from segments that are not yet percent-encoded."""
     return "/".join(quote(segment, safe="") for segment in segments)
 
 
@@ -45,7 +45,7 @@ def bad_request(reason: object) -> dict[str, object]:
 
 
 def not_authorised(reason: str) -> dict[str, str]:
-    """Return the body of a 401 for rights that are missing."""
+    """Return the body of a 401 for missing permissions."""
     return {"error": "not_authorised", "reason": reason}
 
 
@@ -53,7 +53,7 @@ class HttpApi:
     """Requests to the API.
 
     Args:
-        management: whose address and credentials are used by default.
+        management: the API; its address and credentials are the default.
     """
 
     def __init__(self, management: Management) -> None:
@@ -70,13 +70,13 @@ class HttpApi:
         user: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Send a request and return the answer, whatever its status; redirections are not followed.
+        """Send a request and return the response, whatever its status; redirects are not followed.
 
         Args:
             method: HTTP method.
-            below: encoded path below /api/, and a query.
-            body: bytes are sent as they are, None is no body, anything else is sent as JSON.
-            user: whose password is PASSWORD; the default user if None, nobody if "".
+            below: encoded path below /api/, optionally with a query.
+            body: bytes are sent unchanged, None is no body, other values are sent as JSON.
+            user: a user with the password PASSWORD; None for the default user, "" for no login.
             headers: further header fields.
         """
         sent = {"Content-Type": "application/json", **(headers or {})}
@@ -94,13 +94,13 @@ class HttpApi:
             connection.close()
 
     def get(self, below: str, **options: Any) -> Any:
-        """GET something that is there; return it."""
+        """Send a GET request that must succeed; return the document."""
         reply = self.ask("GET", below, **options)
         assert reply.status == 200, reply
         return reply.document
 
     def check(self, method: str, below: str, body: Any, status: int, document: object = None, **options: Any) -> None:
-        """Send a request, and assert status and body of the answer."""
+        """Send a request, and assert status and body of the response."""
         reply = self.ask(method, below, body, **options)
         assert (reply.status, reply.document) == (status, document), (method, below, body)
 
@@ -136,18 +136,18 @@ class Belongings:
         return name
 
     def vhost(self) -> str:
-        """Make a virtual host; the default user has all permissions there."""
+        """Create a virtual host; the default user gets all permissions there."""
         name = self.name("vhosts")
         assert self._api.ask("PUT", path("vhosts", name)).status == 201
         return name
 
     def user(self, tags: str, vhost: str | None = None, patterns: tuple[str, str, str] = (".*", ".*", ".*")) -> str:
-        """Make a user with the password PASSWORD.
+        """Create a user with the password PASSWORD.
 
         Args:
-            tags: its tags.
-            vhost: where it has permissions; None for nowhere.
-            patterns: configure, write and read.
+            tags: tags of the user.
+            vhost: virtual host in which it has permissions; None for none.
+            patterns: patterns of the configure, write and read permissions.
         """
         name = self.name("users")
         assert self._api.ask("PUT", path("users", name), {"password": PASSWORD, "tags": tags}).status == 201

@@ -1,4 +1,4 @@
-"""Requests to the management HTTP API as they are: raw paths, headers and logins of any user."""
+"""Raw requests to the management HTTP API: any path, headers and login."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PASSWORD = "conformance"
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: status, headers by lower-case name, body."""
+    """A response: status, headers by lower-case name, body."""
 
     status: int
     headers: Mapping[str, str]
@@ -37,7 +37,7 @@ class Reply:
 
 
 def basic(user: str, password: str) -> str:
-    """The value of an Authorization header."""
+    """Return the value of an Authorization header."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -50,15 +50,15 @@ def send(
     body: bytes | None = None,
     authorization: str | None = "default",
 ) -> Reply:
-    """Send a request and return the answer, whatever it is.
+    """Send a request and return the response, whatever its status.
 
     Args:
-        management: whose base URL, and whose login by default.
+        management: the API; its base URL is used, and its login by default.
         method: HTTP method.
-        path: as it is sent, with query.
-        headers: further ones.
-        body: as it is sent.
-        authorization: header of that name; None for none.
+        path: encoded path with query.
+        headers: further headers.
+        body: raw body.
+        authorization: value of the Authorization header; None for none.
     """
     parts = urlsplit(management.base)
     assert parts.hostname is not None
@@ -75,15 +75,15 @@ def send(
 
 
 class Scene:
-    """A virtual host of its own with users for a test module; a context manager that removes them.
+    """A virtual host with users for a test module; a context manager that removes them.
 
     Args:
-        management: of the broker under test.
-        broker_url: its AMQP URL.
+        management: the HTTP API of the broker under test.
+        broker_url: AMQP URL of the broker.
 
     Attributes:
         vhost: name of the virtual host; it needs percent-encoding in paths.
-        path: the name, encoded.
+        path: the encoded name.
     """
 
     def __init__(self, management: Management, broker_url: str) -> None:
@@ -111,11 +111,11 @@ class Scene:
         return connection
 
     def user(self, tags: str, permitted: bool = True) -> str:
-        """Make a user; return the Authorization header of its requests.
+        """Create a user; return the Authorization header of its requests.
 
         Args:
-            tags: separated by commas.
-            permitted: it has all permissions in the virtual host; otherwise none anywhere.
+            tags: tags, separated by commas.
+            permitted: whether it has all permissions in the virtual host; otherwise it has none.
         """
         name = f"{self.vhost}.{len(self._users)}"
         self._users.append(name)
@@ -128,6 +128,6 @@ class Scene:
         return basic(name, PASSWORD)
 
     def get(self, path: str, authorization: str | None = "default", **headers: str) -> Reply:
-        """Send a GET request; ``{v}`` in the path is the virtual host."""
+        """Send a GET request; `{v}` in the path is replaced by the virtual host."""
         raw = path.replace("{v}", self.path)
         return send(self.management, "GET", f"/api/{raw}", headers=headers, authorization=authorization)

@@ -1,4 +1,4 @@
-"""Queues that expire, watched without renewing their lease."""
+"""Observes queues with x-expires without renewing their lease."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TypeVar
 from tests.support.wire import Channel
 
 T = TypeVar("T")
-#: Milliseconds. The first is long enough wherever nothing stands still; the others are for machines that do.
+#: Values of x-expires to try, in milliseconds; the longer ones are for busy machines.
 LEASES = (1500, 4500, 10_000)
 
 
 def gone(channel: Channel, queue: str, exchange: str = "") -> bool:
-    """Return whether a queue is gone; asks by publishing, which renews no lease.
+    """Return whether a queue was deleted; checks by publishing, which does not renew a lease.
 
     Args:
-        channel: To publish on.
-        queue: Its name.
-        exchange: One that it was bound to with its name: what was declared again after its end is not that queue.
+        channel: Channel to publish on.
+        queue: Name of the queue.
+        exchange: Exchange to which it was bound with its name as key. A queue declared again is not bound to it.
     """
     channel.returns.clear()
     channel.publish(exchange, queue, mandatory=True)
@@ -28,22 +28,22 @@ def gone(channel: Channel, queue: str, exchange: str = "") -> bool:
 
 
 class Gaps:
-    """How far apart requests were at most when they reached the broker.
+    """Measures the longest possible interval between requests as seen by the broker.
 
     Attributes:
-        longest: Seconds from when one was sent until the answer to the next had come; the broker saw no more.
+        longest: Longest time in seconds from sending a request to the reply of the next one; an upper bound.
     """
 
     def __init__(self) -> None:
         self.start()
 
     def start(self) -> None:
-        """Forget what was before."""
+        """Start measuring from now."""
         self.longest = 0.0
         self._asked = time.monotonic()
 
     def ask(self, request: Callable[[], T]) -> T:
-        """Make a request that waits for its answer, and return that."""
+        """Make a request that waits for its reply, and return the reply."""
         asked = time.monotonic()
         answer = request()
         self.longest = max(self.longest, time.monotonic() - self._asked)
@@ -52,10 +52,10 @@ class Gaps:
 
 
 def alive_in_time(attempt: Callable[[int, Gaps], bool]) -> bool:
-    """Return whether a queue was still there, asking again with a longer lease where the answer came too late to tell.
+    """Return whether a queue still existed; repeat with a longer lease if a reply came too late to decide.
 
     Args:
-        attempt: Takes a lease in milliseconds, and the gaps to ask through; returns whether the queue was there.
+        attempt: Gets a lease in milliseconds, and the Gaps for its requests; returns whether the queue existed.
     """
     for lease in LEASES:
         gaps = Gaps()

@@ -1,4 +1,4 @@
-"""Policies and operator policies for the queues and exchanges of one test, gone after it."""
+"""Policies and operator policies for the queues and exchanges of one test; removed after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATTERN = "^conformance\\.nothing$"
 
 
 def only(*names: str) -> str:
-    """Return a pattern that matches these names and no other."""
+    """Return a pattern that matches only these names."""
     return f"^(?:{'|'.join(re.escape(name) for name in names)})$"
 
 
@@ -31,23 +31,23 @@ def of(definition: Any, **others: Any) -> dict[str, Any]:
 
 
 def check(answer: Answer, status: int, document: Any) -> None:
-    """Assert status and JSON of an answer."""
+    """Assert status and JSON document of a response."""
     assert (answer.status, answer.document) == (status, document), f"{(status, document)} expected, got {answer}"
 
 
 def refusal(reason: str, kind: str = USER) -> dict[str, str]:
-    """Return the answer to a policy that does not hold; only that to a user's policy is escaped for HTML."""
+    """Return the response to an invalid policy; it is escaped for HTML only for user policies."""
     if kind == USER:
         reason = reason.replace("<", "&lt;").replace(">", "&gt;")
     return {"error": "bad_request", "reason": f"Validation failed\n\n{reason}\n"}
 
 
 class PolicySet:
-    """Makes policies; a context manager that removes them.
+    """Creates policies; a context manager that removes them.
 
     Args:
         management: the HTTP API of the broker under test.
-        vhost: where the policies are made.
+        vhost: virtual host of the policies.
     """
 
     def __init__(self, management: Management, vhost: str) -> None:
@@ -65,7 +65,7 @@ class PolicySet:
             self.clear(name, kind_)
 
     def put(self, name: str, body: Any, kind: str = USER) -> Answer:
-        """PUT any body under a name, remember to remove the policy, and return the answer."""
+        """PUT any body under a name and return the response; the policy is removed at the end."""
         self.made[kind, name] = None
         return ask(self.management, "PUT", kind, self.vhost, name, body=body)
 
@@ -79,7 +79,7 @@ class PolicySet:
         apply_to: str = "all",
         kind: str = USER,
     ) -> str:
-        """Make or replace a policy; return its name, a new one by default.
+        """Create or replace a policy; return its name, by default a new one.
 
         Args:
             pattern: see `only`.
@@ -96,11 +96,11 @@ class PolicySet:
         return name
 
     def operator(self, pattern: str, definition: dict[str, Any], **options: Any) -> str:
-        """Make or replace an operator policy; otherwise as `set`."""
+        """Create or replace an operator policy; otherwise like `set`."""
         return self.set(pattern, definition, kind=OPERATOR, **options)
 
     def clear(self, name: str, kind: str = USER) -> None:
-        """Remove a policy if it is there."""
+        """Remove a policy if it exists."""
         answer = ask(self.management, "DELETE", kind, self.vhost, name)
         assert answer.status in (204, 404), answer
         self.made.pop((kind, name), None)
@@ -110,6 +110,6 @@ def kept(channel: Channel, queue: str, published: int = 10) -> int:
     """Empty a queue, publish this many messages of one byte to it and return how many stay; they are purged."""
     channel.queue_purge(queue)
     fill(channel, queue, *([b"x"] * published))
-    # A purge waits for all that was published; RabbitMQ may answer a passive declare earlier.
+    # A purge waits for all earlier publishes; RabbitMQ may reply to a passive declare before them.
     stayed: int = channel.queue_purge(queue).message_count
     return stayed

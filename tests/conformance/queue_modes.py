@@ -1,4 +1,4 @@
-"""Queues in each of the two modes, however they came to be in it."""
+"""Fixtures for queues in lazy and default mode, set by argument or by policy."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tests.support.wire import Channel
 LAZY: Triple = ("x-queue-mode", "S", "lazy")
 DEFAULT: Triple = ("x-queue-mode", "S", "default")
 
-#: Declares a queue of a new name; takes further arguments, and options of `Channel.queue_declare`.
+#: Declares a queue with a new name; parameters are further arguments, and options of `Channel.queue_declare`.
 NewQueue = Callable[..., str]
 
 
 @pytest.fixture(params=["default", "lazy", "lazy by policy", "no longer lazy"])
 def mode(request: pytest.FixtureRequest) -> str:
-    """In which mode the queues are, and how they came to be in it."""
+    """The mode of the queues, and how it is set."""
     found: str = request.param
     return found
 
 
 @pytest.fixture(params=[False, True], ids=["transient", "durable"])
 def durable(request: pytest.FixtureRequest) -> bool:
-    """Whether the queues are, and their messages."""
+    """Whether the queues are durable, and their messages persistent."""
     found: bool = request.param
     return found
 
@@ -41,7 +41,7 @@ def persistence(durable: bool) -> dict[str, Any]:
 
 @pytest.fixture
 def queue_in_mode(channel: Channel, unique: Unique, policy: SetPolicy, mode: str, durable: bool) -> NewQueue:
-    """A function that declares a queue in that mode."""
+    """A function that declares a queue in the mode."""
 
     def declare(*arguments: Triple, **options: Any) -> str:
         given = [*arguments, *([LAZY] if mode == "lazy" else [])]

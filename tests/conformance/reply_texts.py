@@ -1,4 +1,4 @@
-"""Reply texts of close methods that many tests expect; `vhost` is the tested virtual host."""
+"""Common reply texts of close methods; `vhost` is the tested virtual host."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def refused(kind: str, name: str, vhost: str, user: str) -> str:
 
 
 def exclusive_use(queue: str, vhost: str) -> str:
-    """403: an exclusive consumer is there, or is wanted where others are."""
+    """403: the queue has an exclusive consumer, or has consumers when an exclusive one is requested."""
     return cut(f"ACCESS_REFUSED - queue '{queue}' in vhost '{vhost}' in exclusive use")
 
 
 def inequivalent(argument: str, resource: str, vhost: str, received: str, current: str) -> str:
-    """406: declared again with another property or argument.
+    """406: redeclared with a different property or argument.
 
     Args:
         argument: name of the first one that differs.
@@ -67,7 +67,7 @@ def inequivalent(argument: str, resource: str, vhost: str, received: str, curren
 
 
 def invalid_argument(key: str, queue: str, vhost: str, reason: str) -> str:
-    """406: a queue or consumer argument that does not hold.
+    """406: an invalid queue or consumer argument.
 
     Args:
         key: of the argument.

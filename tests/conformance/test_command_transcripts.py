@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from tests.conformance.conftest import Broker
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 from tests.support.management import Management
 
 DIRECTORY: Final = Path(__file__).parent / "transcripts"
@@ -69,7 +69,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, printed.rstrip("\n")
 
 
-def written(ran: Ran) -> str:
+def written(ran: CommandResult) -> str:
     """Write what a command printed as a transcript has it."""
     lines = ran.out.removesuffix("\n").split("\n") if ran.out else []
     lines += [f"[stderr] {line}".rstrip() for line in ran.err.removesuffix("\n").split("\n") if ran.err]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.bounded import bounded, buried, in_one_write, limits, outcomes, refill
+from tests.conformance.bounded import bounded, in_one_write, limits, outcomes, refill, take_dead_letters
 from tests.conformance.fixtures import Connect, Unique
 from tests.conformance.topology import bodies, counts, drain, new_queue, numbered
 from tests.support.wire import Channel
@@ -25,7 +25,7 @@ def test_1_4_1_the_head_goes_after_the_new_message_came(channel: Channel, unique
     queue = bounded(channel, unique, 2, letters=letters)
     refill(channel, queue, *numbered(5))
     assert drain(channel, queue) == [b"4", b"5"]
-    assert buried(channel, letters) == [(b"1", MAXLEN), (b"2", MAXLEN), (b"3", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"1", MAXLEN), (b"2", MAXLEN), (b"3", MAXLEN)]
 
 
 @pytest.mark.parametrize("explicit", [False, True])
@@ -43,7 +43,7 @@ def test_1_4_3_one_publish_may_evict_several(channel: Channel, unique: Unique) -
     assert counts(channel, queue) == (10, 0)
     refill(channel, queue, b"nine byte")
     assert drain(channel, queue) == [b"9", b"nine byte"]
-    assert buried(channel, letters) == [(body, MAXLEN) for body in ones[:9]]
+    assert take_dead_letters(channel, letters) == [(body, MAXLEN) for body in ones[:9]]
 
 
 @pytest.mark.parametrize("size", [11, 1000])
@@ -54,7 +54,7 @@ def test_1_4_4_oversized_body_evicts_everything_and_itself(channel: Channel, uni
     refill(channel, queue, b"1", b"", b"22")
     refill(channel, queue, oversized)
     assert drain(channel, queue) == []
-    assert buried(channel, letters) == [(body, MAXLEN) for body in (b"1", b"", b"22", oversized)]
+    assert take_dead_letters(channel, letters) == [(body, MAXLEN) for body in (b"1", b"", b"22", oversized)]
 
 
 def test_1_4_5_a_body_of_exactly_the_limit_evicts_all_others(channel: Channel, unique: Unique) -> None:
@@ -75,7 +75,7 @@ def test_1_4_6_length_zero(channel: Channel, unique: Unique) -> None:
     queue = bounded(channel, unique, 0, letters=letters)
     refill(channel, queue, b"1", b"")
     assert channel.get(queue) is None
-    assert buried(channel, letters) == [(b"1", MAXLEN), (b"", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"1", MAXLEN), (b"", MAXLEN)]
 
 
 def test_1_4_7_zero_bytes(channel: Channel, unique: Unique) -> None:
@@ -111,7 +111,7 @@ def test_1_4_9_prefetch_and_a_limit(channel: Channel, connect: Connect, unique: 
     assert bodies(consumer.deliveries(3)) == [b"m0", b"m1", b"m2"]
     consumer.expect_no_delivery(queue)
     assert drain(channel, queue) == [b"m6", b"m7"]
-    assert buried(channel, letters) == [(b"m3", MAXLEN), (b"m4", MAXLEN), (b"m5", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"m3", MAXLEN), (b"m4", MAXLEN), (b"m5", MAXLEN)]
 
 
 @pytest.mark.parametrize("limit", [{"length": 0}, {"length": 1}, {"size": 0}, {"size": 1}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.bounded import REJECTING, bounded, buried, outcomes, refill
+from tests.conformance.bounded import REJECTING, bounded, outcomes, refill, take_dead_letters
 from tests.conformance.fixtures import Poll, SetPolicy, Unique
 from tests.conformance.topology import counts, drain, got, new_queue
 from tests.support.wire import Channel
@@ -24,7 +24,7 @@ def test_1_6_1_the_oldest_of_the_highest_priority_goes(channel: Channel, unique:
     fill_by_priority(channel, queue, (b"low", 0), (b"high 1", 9), (b"high 2", 9), (b"middle", 5))
     fill_by_priority(channel, queue, (b"low 2", 0), (b"low 3", 0), (b"low 4", 0))
     assert drain(channel, queue) == [b"low", b"low 2", b"low 3", b"low 4"]
-    assert buried(channel, letters) == [(b"high 1", MAXLEN), (b"high 2", MAXLEN), (b"middle", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"high 1", MAXLEN), (b"high 2", MAXLEN), (b"middle", MAXLEN)]
 
 
 def test_1_6_1_bytes(channel: Channel, unique: Unique) -> None:
@@ -32,7 +32,7 @@ def test_1_6_1_bytes(channel: Channel, unique: Unique) -> None:
     queue = bounded(channel, unique, None, 6, letters=letters, priority=9)
     fill_by_priority(channel, queue, (b"ll", 0), (b"hh", 9), (b"mm", 5), (b"llll", 0))
     assert drain(channel, queue) == [b"ll", b"llll"]
-    assert buried(channel, letters) == [(b"hh", MAXLEN), (b"mm", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"hh", MAXLEN), (b"mm", MAXLEN)]
 
 
 def test_1_6_1_a_priority_above_the_maximum_is_the_maximum(channel: Channel, unique: Unique) -> None:
@@ -48,7 +48,7 @@ def test_1_6_2_the_highest_priority_goes_first(channel: Channel, unique: Unique)
     queue = bounded(channel, unique, 3, letters=letters, priority=10)
     fill_by_priority(channel, queue, (b"lo1", 1), (b"hi1", 5), (b"mid", 3), (b"lo2", 1))
     assert drain(channel, queue) == [b"mid", b"lo1", b"lo2"]
-    assert buried(channel, letters) == [(b"hi1", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"hi1", MAXLEN)]
 
 
 def test_1_6_3_the_new_message_may_be_the_one_that_goes(channel: Channel, unique: Unique) -> None:
@@ -56,7 +56,7 @@ def test_1_6_3_the_new_message_may_be_the_one_that_goes(channel: Channel, unique
     queue = bounded(channel, unique, 3, letters=letters, priority=10)
     fill_by_priority(channel, queue, (b"1", 0), (b"2", 0), (b"3", 0), (b"new", 5))
     assert drain(channel, queue) == [b"1", b"2", b"3"]
-    assert buried(channel, letters) == [(b"new", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"new", MAXLEN)]
 
 
 def test_1_6_4_a_policy_removes_from_the_highest_priority_down(
@@ -68,7 +68,7 @@ def test_1_6_4_a_policy_removes_from_the_highest_priority_down(
     policy(queue, {"max-length": 2})
     poll(lambda: counts(channel, queue)[0] == 2)
     assert drain(channel, queue) == [b"p1", b"p0"]
-    assert buried(channel, letters) == [(b"p3", MAXLEN), (b"p2", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"p3", MAXLEN), (b"p2", MAXLEN)]
 
 
 @pytest.mark.parametrize("overflow", REJECTING)
@@ -80,7 +80,7 @@ def test_1_6_5_rejecting_looks_at_no_priority(channel: Channel, unique: Unique, 
         assert outcomes(channel, queue, b"new", properties={"priority": priority}) == [False]
     assert drain(channel, queue) == [b"middle", b"low"]
     dead = [(b"new", MAXLEN)] * 3
-    assert buried(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
+    assert take_dead_letters(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
 
 
 @pytest.mark.parametrize("overflow", REJECTING)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.bounded import REJECTING, bounded, buried, outcomes, refill
+from tests.conformance.bounded import REJECTING, bounded, outcomes, refill, take_dead_letters
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.topology import bodies, counts, drain, got, new_queue, numbered
 from tests.support.wire import Channel, Delivery
@@ -105,7 +105,7 @@ def test_1_5_2_every_way_back(
     left = taken(channel, queue, 3)
     assert bodies(left) == [b"u2", b"n0", b"n1"]
     assert channel.get(queue) is None
-    assert buried(channel, letters) == ([(b"u0", MAXLEN), (b"u1", MAXLEN)] if dead_letters else [])
+    assert take_dead_letters(channel, letters) == ([(b"u0", MAXLEN), (b"u1", MAXLEN)] if dead_letters else [])
 
 
 @ways
@@ -184,7 +184,7 @@ def test_1_5_4_rejecting_queues_keep_what_is_requeued(
     assert outcomes(channel, queue, b"5", b"z") == [True, False]
     assert drain(channel, queue) == [b"4", b"5"]
     dead = [(body, MAXLEN) for body in (b"x", b"y", b"z")]
-    assert buried(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
+    assert take_dead_letters(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
 
 
 def test_1_5_4_bytes_of_what_is_requeued_count(channel: Channel, unique: Unique) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance.conftest import Broker
 from tests.conformance.fixtures import Poll
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 from tests.support.management import Management
 
 VHOST = "seed"
@@ -94,13 +94,13 @@ def fill(ctl: Leveretctl, management: Management, poll: Poll, name: str) -> None
 def test_the_transcript_of_queues(ctl: Leveretctl, filled: str) -> None:
     columns = ("name", "durable", "arguments", "policy")
     ran = ctl("list_queues", *columns, "--formatter=pretty_table", "--silent", "-p", filled)
-    assert ran == Ran(0, TRANSCRIPT_QUEUES, "")
+    assert ran == CommandResult(0, TRANSCRIPT_QUEUES, "")
 
 
 def test_the_transcript_of_policies(ctl: Leveretctl, filled: str) -> None:
     ran = ctl("list_policies", "--formatter=pretty_table", "--silent", "-p", filled)
     expected = TRANSCRIPT_POLICIES.format("─" * len(filled), f"{'vhost':{len(filled)}}", filled)
-    assert ran == Ran(0, expected, "")
+    assert ran == CommandResult(0, expected, "")
 
 
 def test_3_5_1_list_policies(ctl: Leveretctl, filled: str) -> None:
@@ -275,7 +275,7 @@ def test_3_5_10_csv(ctl: Leveretctl, filled: str) -> None:
     ],
 )
 def test_3_5_11_an_unknown_vhost_has_nothing(ctl: Leveretctl, command: str, banner: str) -> None:
-    assert ctl(command, "-p", "no-such") == Ran(0, banner.format("no-such"), "")
+    assert ctl(command, "-p", "no-such") == CommandResult(0, banner.format("no-such"), "")
 
 
 @pytest.mark.parametrize(
@@ -290,5 +290,5 @@ def test_3_5_11_an_unknown_vhost_has_nothing(ctl: Leveretctl, command: str, bann
     ],
 )
 def test_3_5_11_an_unknown_vhost_is_an_error(ctl: Leveretctl, command: str, banner: str) -> None:
-    expected = Ran(65, f'{banner} "no-such" ...\n', "Virtual host 'no-such' does not exist\n")
+    expected = CommandResult(65, f'{banner} "no-such" ...\n', "Virtual host 'no-such' does not exist\n")
     assert ctl(command, "-p", "no-such") == expected

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.bounded import REJECTING, bounded, buried, in_one_write, limits, outcomes
+from tests.conformance.bounded import REJECTING, bounded, in_one_write, limits, outcomes, take_dead_letters
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.reply_texts import invalid_argument
 from tests.conformance.topology import bodies, counts, drain, got, new_exchange, new_queue, numbered
@@ -125,7 +125,7 @@ def test_2_1_5_which_of_them_dead_letters(channel: Channel, unique: Unique, over
         in_one_write(channel, queue, *numbered(3))
     assert drain(channel, queue) == [b"1"]
     dead = [(b"2", MAXLEN), (b"3", MAXLEN)]
-    assert buried(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
+    assert take_dead_letters(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
 
 
 def test_2_1_6_a_missing_dead_letter_exchange(channel: Channel, unique: Unique) -> None:
@@ -224,7 +224,7 @@ def test_2_1_12_a_transaction(channel: Channel, connect: Connect, unique: Unique
     assert drain(channel, full) == [b"1"]
     assert drain(channel, other) == numbered(2)
     assert drain(channel, acked) == [b"left"]
-    assert buried(channel, letters) == ([(b"2", MAXLEN)] if overflow == "reject-publish-dlx" else [])
+    assert take_dead_letters(channel, letters) == ([(b"2", MAXLEN)] if overflow == "reject-publish-dlx" else [])
 
 
 def test_2_1_12_a_transaction_that_fits(channel: Channel, connect: Connect, unique: Unique) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.conftest import Broker
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 
 # Word in the names of the commands, the same in banners when it is set and when it is cleared.
 POLICY = ("policy", "policy", "policy")
@@ -42,7 +42,7 @@ def setting(kind: Kind, vhost: str, name: str, pattern: str, definition: str, pr
 @kinds
 def test_3_1_2_set(ctl: Leveretctl, own_vhost: str, kind: Kind) -> None:
     ran = ctl(f"set_{kind[0]}", "-p", own_vhost, "p1", "^a", '{"max-length":10}')
-    assert ran == Ran(0, setting(kind, own_vhost, "p1", "^a", '{"max-length":10}'), "")
+    assert ran == CommandResult(0, setting(kind, own_vhost, "p1", "^a", '{"max-length":10}'), "")
 
 
 @kinds
@@ -59,7 +59,7 @@ def test_3_1_2_options_stand_anywhere(ctl: Leveretctl, own_vhost: str, kind: Kin
     arguments = (f"set_{kind[0]}", "p1", "^a", '{"max-length":10}')
     for split in (0, 1, 2, 4):
         given = (*arguments[:split], *options, "-p", own_vhost, *arguments[split:])
-        assert ctl(*given) == Ran(0, setting(kind, own_vhost, "p1", "^a", '{"max-length":10}', priority), "")
+        assert ctl(*given) == CommandResult(0, setting(kind, own_vhost, "p1", "^a", '{"max-length":10}', priority), "")
     listed = ctl.output(f"list_{kind[0].replace('policy', 'policies')}", "--vhost", own_vhost, "--silent")
     assert listed == f'{own_vhost}\tp1\t^a\tqueues\t{{"max-length":10}}\t{priority}\n'
 
@@ -67,15 +67,15 @@ def test_3_1_2_options_stand_anywhere(ctl: Leveretctl, own_vhost: str, kind: Kin
 @kinds
 @pytest.mark.parametrize("option", ["-q", "--quiet", "-s", "--silent"])
 def test_3_1_2_quiet(ctl: Leveretctl, own_vhost: str, kind: Kind, option: str) -> None:
-    assert ctl(f"set_{kind[0]}", option, "-p", own_vhost, "p1", "^a", '{"max-length":10}') == Ran(0, "", "")
+    assert ctl(f"set_{kind[0]}", option, "-p", own_vhost, "p1", "^a", '{"max-length":10}') == CommandResult(0, "", "")
 
 
 @kinds
 def test_3_1_3_clear(ctl: Leveretctl, own_vhost: str, kind: Kind) -> None:
     ctl.output(f"set_{kind[0]}", "-p", own_vhost, "p1", "^a", '{"max-length":10}')
     banner = f'Clearing {kind[2]} "p1" on vhost "{own_vhost}" ...\n'
-    assert ctl(f"clear_{kind[0]}", "-p", own_vhost, "p1") == Ran(0, banner, "")
-    gone = Ran(69, banner, "Error:\nParameter does not exist\n")
+    assert ctl(f"clear_{kind[0]}", "-p", own_vhost, "p1") == CommandResult(0, banner, "")
+    gone = CommandResult(69, banner, "Error:\nParameter does not exist\n")
     assert ctl(f"clear_{kind[0]}", "-p", own_vhost, "p1") == gone
 
 
@@ -83,7 +83,7 @@ def test_3_1_3_clear(ctl: Leveretctl, own_vhost: str, kind: Kind) -> None:
 def test_3_1_3_clear_in_an_unknown_vhost(ctl: Leveretctl, kind: Kind) -> None:
     banner = f'Clearing {kind[2]} "p1" on vhost "no-such" ...\n'
     ran = ctl(f"clear_{kind[0]}", "-p", "no-such", "p1")
-    assert ran == Ran(69, banner, "Error:\nParameter does not exist\n")
+    assert ran == CommandResult(69, banner, "Error:\nParameter does not exist\n")
 
 
 @kinds
@@ -99,7 +99,7 @@ def test_3_1_3_clear_in_an_unknown_vhost(ctl: Leveretctl, kind: Kind) -> None:
 def test_3_1_4_validation_fails(ctl: Leveretctl, own_vhost: str, kind: Kind, definition: str, reason: str) -> None:
     ran = ctl(f"set_{kind[0]}", "-p", own_vhost, "bad", "q", definition)
     banner = setting(kind, own_vhost, "bad", "q", definition)
-    assert ran == Ran(69, banner, f"Error:\nValidation failed\n\n{reason}\n\n")
+    assert ran == CommandResult(69, banner, f"Error:\nValidation failed\n\n{reason}\n\n")
 
 
 @kinds
@@ -124,14 +124,14 @@ def test_3_1_4_an_option_or_the_number_of_arguments_is_wrong(ctl: Leveretctl, ki
 def test_3_1_4_unknown_vhost(ctl: Leveretctl, kind: Kind) -> None:
     ran = ctl(f"set_{kind[0]}", "-p", "no-such", "bad", "q", '{"max-length":1}')
     banner = setting(kind, "no-such", "bad", "q", '{"max-length":1}')
-    assert ran == Ran(65, banner, "Virtual host 'no-such' does not exist\n")
+    assert ran == CommandResult(65, banner, "Virtual host 'no-such' does not exist\n")
 
 
 @kinds
 def test_3_1_7_no_json(ctl: Leveretctl, own_vhost: str, kind: Kind) -> None:
     ran = ctl(f"set_{kind[0]}", "-p", own_vhost, "bad", "q", "notjson")
     banner = setting(kind, own_vhost, "bad", "q", "notjson")
-    assert ran == Ran(69, banner, "Error:\nJSON decoding error. Reason: badarg\n")
+    assert ran == CommandResult(69, banner, "Error:\nJSON decoding error. Reason: badarg\n")
 
 
 @kinds
@@ -153,7 +153,7 @@ def test_3_1_14_priority_has_to_be_whole(ctl: Leveretctl, own_vhost: str, kind: 
 def test_3_1_16_policies_are_no_parameters(ctl: Leveretctl, own_vhost: str) -> None:
     ran = ctl("set_parameter", "-p", own_vhost, "policy", "p", "{}")
     banner = f'Setting runtime parameter "p" for component "policy" to "{{}}" in vhost "{own_vhost}" ...\n'
-    assert ran == Ran(69, banner, "Error:\npolicies may not be set using this method\n")
+    assert ran == CommandResult(69, banner, "Error:\npolicies may not be set using this method\n")
 
 
 def test_3_1_16_operator_policies_are_parameters(ctl: Leveretctl, own_vhost: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.bounded import bounded, buried, limits, outcomes, refill
+from tests.conformance.bounded import bounded, limits, outcomes, refill, take_dead_letters
 from tests.conformance.deaths import arrival
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.topology import counts, drain, new_queue, numbered
@@ -31,7 +31,7 @@ def test_1_7_1_a_queue_with_time_to_live_zero(
     refill(channel, queue, b"2")
     assert drain(channel, queue) == ([] if dead_letters else [b"1"])
     dead = [(b"0", MAXLEN), (b"1", MAXLEN), (b"2", "expired")]
-    assert buried(channel, letters) == (dead if dead_letters else [])
+    assert take_dead_letters(channel, letters) == (dead if dead_letters else [])
 
 
 @pytest.mark.parametrize("dead_letters", [False, True])
@@ -44,7 +44,7 @@ def test_1_7_1_a_message_that_expires_at_once_first_evicts(
     refill(channel, queue, b"expires", expiration="0")
     assert drain(channel, queue) == []
     dead = [(b"stays", MAXLEN), (b"expires", "expired")]
-    assert buried(channel, letters) == (dead if dead_letters else [])
+    assert take_dead_letters(channel, letters) == (dead if dead_letters else [])
 
 
 def test_1_7_1_confirmed_before_it_is_evicted(channel: Channel, unique: Unique) -> None:
@@ -66,7 +66,7 @@ def test_1_7_2_a_requeued_message_is_evicted_before_it_expires(channel: Channel,
     assert arrival(channel, clock).body == b"tick"
     consumer.nack(tag)
     assert drain(consumer, queue) == [b"new"]
-    assert buried(channel, letters) == [(b"old", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"old", MAXLEN)]
 
 
 def test_1_7_2_requeued_messages_expire_before_they_are_delivered(channel: Channel, unique: Unique) -> None:
@@ -105,7 +105,7 @@ def test_1_7_3_dead_lettering_comes_before_limits(
     policy(queue, {"max-length-bytes": 2, "max-length": 3, **dead})
     poll(lambda: counts(channel, queue)[0] == 2)
     assert drain(channel, queue) == [b"1", b"1"]
-    assert buried(channel, letters) == [(body, MAXLEN) for body in (b"333", b"22", b"4444")]
+    assert take_dead_letters(channel, letters) == [(body, MAXLEN) for body in (b"333", b"22", b"4444")]
 
 
 def test_1_7_4_dead_letters_leave_one_by_one(channel: Channel, unique: Unique) -> None:
@@ -114,7 +114,7 @@ def test_1_7_4_dead_letters_leave_one_by_one(channel: Channel, unique: Unique) -
     refill(channel, queue, *numbered(5))
     refill(channel, queue, b"x" * 4)
     assert drain(channel, queue) == [b"5", b"x" * 4]
-    assert buried(channel, letters) == [(b"3", MAXLEN), (b"4", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"3", MAXLEN), (b"4", MAXLEN)]
 
 
 def test_1_7_5_nothing_is_ready_while_a_consumer_has_room(channel: Channel, connect: Connect, unique: Unique) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bounded import REJECTING, buried, limits, outcomes, refill
+from tests.conformance.bounded import REJECTING, limits, outcomes, refill, take_dead_letters
 from tests.conformance.deaths import arrival, arrivals, dead_letter_to, history
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.queue_modes import DEFAULT, LAZY, NewQueue, durable, mode, persistence, queue_in_mode
@@ -163,7 +163,7 @@ def test_4_4_8_drop_head(
     refill(channel, queue, b"last", **persistence)
     assert drain(channel, queue) == [b"x" * 96, b"last"]
     dead = [(body, MAXLEN) for body in numbered(4)]
-    assert buried(channel, letters) == (dead if dead_letters else [])
+    assert take_dead_letters(channel, letters) == (dead if dead_letters else [])
 
 
 @pytest.mark.parametrize("overflow", REJECTING)
@@ -177,7 +177,7 @@ def test_4_4_8_rejecting(
     assert outcomes(channel, queue, b"5", properties=persistence) == [True]
     assert drain(channel, queue) == [b"2", b"5"]
     dead = [(b"3", MAXLEN), (b"4", MAXLEN)]
-    assert buried(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
+    assert take_dead_letters(channel, letters) == (dead if overflow == "reject-publish-dlx" else [])
 
 
 def test_4_4_8_a_limit_that_comes_later(

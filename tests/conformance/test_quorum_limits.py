@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.bounded import REJECTING, bounded, buried, in_one_write, outcomes, quorum, refill
+from tests.conformance.bounded import REJECTING, bounded, in_one_write, outcomes, quorum, refill, take_dead_letters
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.topology import counts, drain, got, new_queue, numbered
 from tests.support.management import Management
@@ -26,7 +26,7 @@ def letters_of(channel: Channel, unique: Unique) -> str:
 def expect_buried(channel: Channel, poll: Poll, letters: str, *dead: tuple[bytes, str]) -> None:
     """Wait for dead letters, which a quorum queue sends some time after its answers."""
     poll(lambda: counts(channel, letters)[0] >= len(dead))
-    assert buried(channel, letters) == list(dead)
+    assert take_dead_letters(channel, letters) == list(dead)
 
 
 @pytest.mark.parametrize("limit", [{"length": 2}, {"size": 2}, {"length": 2, "size": 3}, {"length": 3, "size": 2}])
@@ -188,7 +188,7 @@ def test_6_1_13_a_smaller_limit_evicts_at_once(channel: Channel, unique: Unique,
     poll(lambda: counts(channel, queue)[0] == 2)
     poll(lambda: counts(channel, letters)[0] == 3)
     # 3.10.8 sends the dead letters of one step with the youngest first.
-    assert sorted(buried(channel, letters)) == [(body, MAXLEN) for body in numbered(3)]
+    assert sorted(take_dead_letters(channel, letters)) == [(body, MAXLEN) for body in numbered(3)]
     assert drain(channel, queue) == [b"4", b"5"]
 
 

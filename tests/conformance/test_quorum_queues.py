@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from tests.conformance.bounded import QUORUM, buried, quorum, refill
+from tests.conformance.bounded import QUORUM, quorum, refill, take_dead_letters
 from tests.conformance.fixtures import Connect, Poll, Unique
 from tests.conformance.reply_texts import cut, invalid_argument
 from tests.conformance.topology import counts, drain, got, new_queue
@@ -226,7 +226,7 @@ def test_6_1_7_delivery_limit(
         take_back(connect, queue, way)
     if dead_letters:
         poll(lambda: counts(channel, letters)[0] == 1)
-        assert buried(channel, letters) == [(b"1", "delivery_limit")]
+        assert take_dead_letters(channel, letters) == [(b"1", "delivery_limit")]
     # RabbitMQ counts a cancelled consumer until all that it held has been settled.
     poll(lambda: counts(channel, queue) == (0, 0))
     assert channel.get(queue) is None
@@ -251,7 +251,7 @@ def test_6_1_7_default_delivery_limit(channel: Channel, unique: Unique) -> None:
     letters = new_queue(channel, unique, hint="letters")
     queue = quorum(channel, unique, letters=letters)
     assert redeliveries(channel, queue, 30) == 21
-    assert buried(channel, letters) == [(b"1", "delivery_limit")]
+    assert take_dead_letters(channel, letters) == [(b"1", "delivery_limit")]
 
 
 @pytest.mark.departs("6.1.7", "4.0")

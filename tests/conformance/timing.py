@@ -1,4 +1,4 @@
-"""Observations of times, on machines that stand still now and then."""
+"""Observation of times on machines with occasional pauses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 from tests.support.wire import HEARTBEAT, Connection, ConnectionDropped, Frame
 
 _ATTEMPTS: Final = 6
-#: Seconds in which happens what happens at once, on a busy machine too; less than any timeout of a broker.
+#: Seconds within which an immediate effect happens, also on a busy machine; less than any timeout of a broker.
 AT_ONCE: Final = 8.0
 
 
 def in_time(attempt: Callable[[], bool]) -> bool:
-    """Return whether one of a few attempts comes out as it should: what is wrong fails in each of them.
+    """Return whether one of a few attempts succeeds; a real fault fails all of them.
 
-    The pauses between them grow, so that not all of them fall into the same busy time.
+    The pauses between attempts grow, so that not all of them fall into the same busy time.
 
     Args:
-        attempt: Observes again, and returns whether all times were right. What is wrong whatever the times are, raises.
+        attempt: Makes an observation and returns whether all times were right. Raises for faults unrelated to time.
     """
     for number in range(_ATTEMPTS):
         time.sleep(number)
@@ -29,11 +29,11 @@ def in_time(attempt: Callable[[], bool]) -> bool:
 
 
 def lifetime(connection: Connection, since: float | None = None) -> float:
-    """Return the seconds until TCP ends, with nothing but heartbeats before.
+    """Return the seconds until the broker closes TCP; only heartbeats may precede that.
 
     Args:
-        connection: What will end; within 30 s.
-        since: Count from then, by time.monotonic(); from now by default.
+        connection: Connection that ends within 30 s.
+        since: Start of the measurement by time.monotonic(); now by default.
     """
     since = time.monotonic() if since is None else since
     while True:

@@ -1,4 +1,4 @@
-"""Queues and exchanges under new names, and what is in them."""
+"""Declares queues and exchanges with new names, fills and empties them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.support.wire import Channel, ChannelClosed, Delivery
 
 
 def new_queue(channel: Channel, unique: Unique, *bodies: bytes, hint: str = "q", **options: Any) -> str:
-    """Declare a queue of a new name and publish messages to it.
+    """Declare a queue with a new name and publish messages to it.
 
     Args:
-        channel: to use.
+        channel: the channel to use.
         unique: the fixture, which deletes the queue after the test.
-        bodies: of the messages, in order.
+        bodies: bodies of the messages, in order.
         hint: part of the name.
-        options: of `Channel.queue_declare`.
+        options: options of `Channel.queue_declare`.
 
     Returns:
-        The name.
+        The name of the queue.
     """
     queue = unique(hint)
     channel.queue_declare(queue, **options)
@@ -30,14 +30,14 @@ def new_queue(channel: Channel, unique: Unique, *bodies: bytes, hint: str = "q",
 
 
 def new_exchange(channel: Channel, unique: Unique, type: str = "direct", *, hint: str = "x", **options: Any) -> str:
-    """Declare an exchange of a new name; `options` are those of `Channel.exchange_declare`."""
+    """Declare an exchange with a new name; `options` are those of `Channel.exchange_declare`."""
     exchange = unique(hint)
     channel.exchange_declare(exchange, type, **options)
     return exchange
 
 
 def bound_queue(channel: Channel, unique: Unique, exchange: str, *keys: str, arguments: Sequence[Triple] = ()) -> str:
-    """Declare a queue of a new name and bind it by each of the keys, all with the same arguments."""
+    """Declare a queue with a new name and bind it with each of the keys, all with the same arguments."""
     queue = new_queue(channel, unique)
     for key in keys:
         channel.queue_bind(queue, exchange, key, arguments=list(arguments))
@@ -45,7 +45,7 @@ def bound_queue(channel: Channel, unique: Unique, exchange: str, *keys: str, arg
 
 
 def fill(channel: Channel, queue: str, *bodies: bytes) -> None:
-    """Publish to a queue through the default exchange and wait until all of it has been enqueued."""
+    """Publish to a queue through the default exchange and wait until all messages are enqueued."""
     for body in bodies:
         channel.publish("", queue, body)
     if bodies:
@@ -61,7 +61,7 @@ def drain(channel: Channel, queue: str) -> list[bytes]:
 
 
 def got(channel: Channel, queue: str, *, no_ack: bool = False) -> Delivery:
-    """basic.get of a message that must be there."""
+    """Get a message with basic.get; assert that the queue is not empty."""
     delivery = channel.get(queue, no_ack=no_ack)
     assert delivery is not None, f"queue {queue} is empty"
     return delivery
@@ -74,7 +74,7 @@ def counts(channel: Channel, queue: str) -> tuple[int, int]:
 
 
 def exists(connect: Connect, queue: str) -> bool:
-    """Return whether there is a queue of this name that others than its owner may use."""
+    """Return whether a queue exists and is not exclusive to another connection."""
     channel = connect().channel()
     try:
         channel.queue_declare(queue, passive=True)

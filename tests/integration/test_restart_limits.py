@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.bounded import REJECTING, buried, limits, outcomes, refill
+from tests.conformance.bounded import REJECTING, limits, outcomes, refill, take_dead_letters
 from tests.conformance.deaths import dead_letter_to
 from tests.conformance.topology import bodies, counts, drain, got, numbered
 from tests.integration.restarts import PERSISTENT, Restarts, process, restart
@@ -46,7 +46,7 @@ def test_1_5_7_the_oldest_surplus_goes_when_the_queue_starts(restart: Restarts, 
     channel = restart()
     assert counts(channel, queue)[0] == 2
     # The target's binding was restored after the queue.
-    assert buried(channel, letters) == [(b"1", MAXLEN), (b"2", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"1", MAXLEN), (b"2", MAXLEN)]
     assert outcomes(channel, queue, b"5", properties=PERSISTENT) == [False]
     assert drain(channel, queue) == [b"3", b"4"]
 
@@ -74,7 +74,7 @@ def test_1_5_8_unacked_messages_are_requeued_and_the_surplus_goes(
         got(channel, queue)
     refill(channel, queue, b"4", b"5", **PERSISTENT)
     channel = restart()
-    assert buried(channel, letters) == ([(b"1", MAXLEN), (b"2", MAXLEN)] if dead_letters else [])
+    assert take_dead_letters(channel, letters) == ([(b"1", MAXLEN), (b"2", MAXLEN)] if dead_letters else [])
     assert drain(channel, queue) == [b"3", b"4", b"5"]
 
 
@@ -123,7 +123,7 @@ def test_4_6_2_policies_go_on(restart: Restarts) -> None:
     channel = restart()
     refill(channel, queue, b"2", b"3", **PERSISTENT)
     assert drain(channel, queue) == [b"3"]
-    assert buried(channel, letters) == [(b"1", MAXLEN), (b"2", MAXLEN)]
+    assert take_dead_letters(channel, letters) == [(b"1", MAXLEN), (b"2", MAXLEN)]
     shown = restart.management.request("GET", "queues", "/", queue)
     assert (shown["policy"], shown["operator_policy"]) == (queue, queue)
     assert shown["effective_policy_definition"] == {**definition, "max-length": 1}

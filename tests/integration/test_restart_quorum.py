@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.bounded import QUORUM, buried, limits, refill
+from tests.conformance.bounded import QUORUM, limits, refill, take_dead_letters
 from tests.conformance.deaths import arrival, history
 from tests.conformance.topology import counts, drain, got, numbered
 from tests.integration.restarts import PERSISTENT, TRANSIENT, Restarts, process, restart
@@ -56,7 +56,7 @@ def test_a_delivery_count_of_a_publisher_does_not_count(restart: Restarts) -> No
     give_back(channel, queue, 2)
     assert counts(channel, queue)[0] == 1
     give_back(channel, queue, 1)
-    assert buried(channel, letters) == [(b"m", "delivery_limit")]
+    assert take_dead_letters(channel, letters) == [(b"m", "delivery_limit")]
 
 
 def test_the_delivery_limit_is_reached(restart: Restarts) -> None:
@@ -67,7 +67,7 @@ def test_the_delivery_limit_is_reached(restart: Restarts) -> None:
     give_back(channel, queue, 2)
     channel = restart()
     give_back(channel, queue, 1)
-    assert buried(channel, letters) == [(b"m", "delivery_limit")]
+    assert take_dead_letters(channel, letters) == [(b"m", "delivery_limit")]
     assert channel.get(queue) is None
 
 

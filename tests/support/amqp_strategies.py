@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what goes over the wire: tables, methods, content headers, frames, streams."""
+"""Hypothesis strategies for field tables, methods, content headers, frames and streams of frames."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 
 @cache
 def short_text(size: int = 255) -> st.SearchStrategy[str]:
-    """Text that fits a short string: valid UTF-8 of at most this many bytes."""
+    """Text for a short string: valid UTF-8 of at most `size` bytes."""
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=size // 4)
 
 
 @cache
 def any_short_text() -> st.SearchStrategy[str]:
-    """What any bytes of a short string are read as: broken UTF-8 stands as surrogates."""
+    """Text decoded from arbitrary bytes of a short string; invalid UTF-8 becomes surrogates."""
     return st.binary(max_size=255).map(lambda octets: octets.decode("utf-8", "surrogateescape"))
 
 
 # -- tables -------------------------------------------------------------------------------------------------
 
-#: Values of each type letter that holds no others. Erlang has no infinite floats and no NaN.
+#: Values of each scalar type letter. Erlang has no infinite floats and no NaN.
 SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "t": st.booleans(),
     "b": st.integers(-(2**7), 2**7 - 1),
@@ -58,7 +58,7 @@ LETTERS = "".join(SCALARS) + "AF"
 
 
 def value_of(kind: str) -> st.SearchStrategy[FieldValue]:
-    """Values of one type letter; arrays and tables hold any."""
+    """Values of one type letter; arrays and tables contain any type."""
     if kind == "A":
         return st.lists(field_values(), max_size=4).map(lambda items: FieldValue("A", tuple(items)))
     if kind == "F":
@@ -85,7 +85,7 @@ def field_values() -> st.SearchStrategy[FieldValue]:
 
 @cache
 def tables() -> st.SearchStrategy[FieldTable]:
-    """Tables of all types, with empty and repeated keys and keys that are no UTF-8."""
+    """Tables of all types, with empty and repeated keys and keys that are not UTF-8."""
     return _entries(field_values())
 
 
@@ -94,7 +94,7 @@ def tables() -> st.SearchStrategy[FieldTable]:
 
 @cache
 def arguments_of(method: Method) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Values for all arguments of a method, as decode_arguments returns them."""
+    """Values of all arguments of a method, as decode_arguments() returns them."""
     domains: dict[str, st.SearchStrategy[Any]] = {
         "bit": st.booleans(),
         "octet": U8,
@@ -108,13 +108,13 @@ def arguments_of(method: Method) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.tuples(*(domains[domain] for _, domain in method.arguments))
 
 
-# Those that the frame reader does not pack into runs, or take as the beginning of a message.
+# Methods without content, except basic.ack, which the frame reader packs into runs.
 _CONTENT = {INDEX[name] for name in ("basic.publish", "basic.return", "basic.deliver", "basic.get-ok")}
 _PLAIN = sorted(set(METHODS) - _CONTENT - {BASIC_ACK})
 
 
 def method_frames(channels: st.SearchStrategy[int]) -> st.SearchStrategy[bytes]:
-    """Frames of all methods but ack and those with content."""
+    """Frames of all methods except basic.ack and those with content."""
 
     def frames(index: int) -> st.SearchStrategy[bytes]:
         arguments = arguments_of(METHODS[index])
@@ -138,7 +138,7 @@ def ack_frames(channels: st.SearchStrategy[int]) -> st.SearchStrategy[bytes]:
 
 
 def frame(kind: int, channel: int, payload: bytes, end: int = 0xCE) -> bytes:
-    """One frame of any kind."""
+    """Return a frame of any type."""
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + bytes((end,))
 
 
@@ -153,7 +153,7 @@ def _encoded(name: str) -> st.SearchStrategy[bytes]:
 
 
 def encoded_properties() -> st.SearchStrategy[dict[int, bytes]]:
-    """Encoded values of some properties by flag, any bytes in the texts."""
+    """Encoded values of some properties by flag, with arbitrary bytes in strings."""
     return st.fixed_dictionaries({}, optional={flag: _encoded(name) for flag, name in FLAGS})
 
 
@@ -163,27 +163,27 @@ def content_headers(body_size: int = 0) -> st.SearchStrategy[bytes]:
 
 
 def publish_frame(channel: int, exchange: str, routing_key: str, flags: int = 0, ticket: int = 0) -> bytes:
-    """A frame of basic.publish.
+    """Return a frame of basic.publish.
 
     Args:
-        channel: Its channel number.
+        channel: Channel number.
         exchange: Name of the exchange.
         routing_key: Routing key.
         flags: Bit 0 is mandatory, bit 1 immediate.
-        ticket: Counts for nothing.
+        ticket: Reserved field, ignored by brokers.
     """
     mandatory, immediate = bool(flags & 1), bool(flags & 2)
     return encode_method(channel, INDEX["basic.publish"], ticket, exchange, routing_key, mandatory, immediate)
 
 
 def message_frames(channel: int, route: bytes, header: bytes, chunks: list[bytes]) -> list[bytes]:
-    """The frames of one message.
+    """Return the frames of one message.
 
     Args:
-        channel: Its channel number.
-        route: The whole publish frame.
-        header: Content-header payload; its body size is set to that of the chunks.
-        chunks: The body as it is cut into frames.
+        channel: Channel number.
+        route: The publish frame.
+        header: Content-header payload; its body size is replaced by that of the chunks.
+        chunks: Payloads of the body frames.
     """
     size = struct.pack(">Q", sum(map(len, chunks)))
     return [
@@ -195,7 +195,7 @@ def message_frames(channel: int, route: bytes, header: bytes, chunks: list[bytes
 
 @st.composite
 def messages(draw: st.DrawFn, channel: int) -> list[bytes]:
-    """The frames of messages that repeat each other often enough to make runs."""
+    """The frames of messages that are often equal, so that they form runs."""
     route = publish_frame(
         channel,
         draw(st.sampled_from(("", "x"))),
@@ -211,12 +211,12 @@ def messages(draw: st.DrawFn, channel: int) -> list[bytes]:
 
 @st.composite
 def streams(draw: st.DrawFn, channel_count: int = 3) -> list[bytes]:
-    """Frames that a well-behaved peer may send: messages, acks and methods of interleaved channels."""
+    """Frames of a correct peer: messages, acks and methods of interleaved channels."""
     numbers = draw(st.permutations((1, 2, 256, 257, 0x3C00)))[:channel_count]
     lanes = [draw(st.lists(_lane_item(number), max_size=6)) for number in numbers]
     lanes.append([[frame(8, 0, b"")] for _ in range(draw(st.integers(0, 2)))])
     if draw(st.booleans()):
-        # One after the other, so that runs come about.
+        # Not interleaved, so that runs are formed.
         return [part for lane in lanes for item in lane for part in item]
     frames: list[bytes] = []
     flat = [[part for item in lane for part in item] for lane in lanes]
@@ -250,14 +250,14 @@ def _small_methods(channel: int) -> st.SearchStrategy[bytes]:
 
 @st.composite
 def cuts(draw: st.DrawFn, octets: bytes) -> list[bytes]:
-    """The same bytes in pieces, as a socket may hand them over."""
+    """The same bytes in pieces, as a socket may deliver them."""
     ends = sorted(draw(st.lists(st.integers(0, len(octets)), max_size=12)))
     return [octets[start:end] for start, end in zip([0, *ends], [*ends, len(octets)], strict=True)]
 
 
 @st.composite
 def mutations(draw: st.DrawFn, octets: bytes) -> bytes:
-    """The same bytes with some replaced, removed or put in."""
+    """The same bytes with some replaced, removed or inserted."""
     mutated = bytearray(octets)
     for _ in range(draw(st.integers(1, 4))):
         if not mutated:
@@ -267,7 +267,7 @@ def mutations(draw: st.DrawFn, octets: bytes) -> bytes:
         if kind == "replace":
             mutated[at] = draw(U8)
         elif kind == "small":
-            # Sizes and types are small numbers: these get furthest.
+            # Sizes and types are small numbers, so small values are most likely to pass the first checks.
             mutated[at] = draw(st.sampled_from((0, 1, 2, 3, 4, 8, 13, 14, 20, 40, 50, 60, 80, 0xCE)))
         elif kind == "remove":
             del mutated[at : at + draw(st.integers(1, 12))]

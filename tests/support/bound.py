@@ -1,4 +1,4 @@
-"""Queues that only have a name, and bindings to them: all that routing sees."""
+"""Queues that only have a name, and bindings to them, for tests of routing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leveret.protocol.field_table import FieldTable, FieldValue
 
 
 class NamedQueue:
-    """A queue as far as routing is concerned."""
+    """A queue that is only a routing destination."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -21,17 +21,17 @@ class NamedQueue:
 
 
 def table(*entries: tuple[str, str, object]) -> FieldTable:
-    """A field table of (key, type letter, value)."""
+    """Return a field table of (key, type letter, value) entries."""
     return tuple((key, FieldValue(kind, value)) for key, kind, value in entries)
 
 
 def names(destinations: Iterable[Destination | None]) -> list[str]:
-    """The names of destinations, each once, sorted."""
+    """Return the distinct names of destinations, sorted."""
     return sorted({destination.name for destination in destinations if destination is not None})
 
 
 def bind_named(exchange: Exchange, name: str, key: str = "", arguments: FieldTable = ()) -> Binding:
-    """Bind a new queue of that name straight to an exchange."""
+    """Bind a new queue with a name to an exchange."""
     binding = Binding(exchange, NamedQueue(name), key, arguments)
     assert exchange.bind(binding)
     return binding
@@ -50,7 +50,7 @@ def add_exchange(
 
 
 def add_queues(topology: Topology, *queue_names: str) -> Sequence[QueueDestination]:
-    """Add queues of these names."""
+    """Add queues with these names."""
     queues = [NamedQueue(name) for name in queue_names]
     for queue in queues:
         topology.add_queue(queue)

@@ -1,4 +1,4 @@
-"""A channel of the test client: sorts what comes into replies, deliveries, returns and confirms."""
+"""A channel of the test client: sorts received methods into replies, deliveries, returns and confirms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Channel(ChannelMethods):
         number: channel number, 0..65535.
 
     Attributes:
-        replies: methods that answer requests and were not waited for yet.
+        replies: replies to requests that have not been read with reply() yet.
         returns: returned messages, oldest first.
         confirms: acks and nacks from the broker, oldest first.
         cancelled: consumer tags of basic.cancel from the broker.
@@ -55,7 +55,7 @@ class Channel(ChannelMethods):
     # Receiving
 
     def handle(self, received: Frame) -> None:
-        """Take a frame of this channel, in order."""
+        """Handle a frame of this channel, in order."""
         if received.type == METHOD:
             assert self._method is None, f"method inside the content of {self._method}"
             self._handle_method(methods.parse(received.payload))
@@ -116,7 +116,7 @@ class Channel(ChannelMethods):
 
         Raises:
             ChannelClosed, ConnectionClosed, ConnectionDropped: the broker closed instead.
-            TimeoutError: it did not hold within `timeout` seconds, by default the connection's.
+            TimeoutError: the condition was false for `timeout` seconds, by default the connection's timeout.
         """
         deadline = time.monotonic() + (self.connection.timeout if timeout is None else timeout)
         while not condition():
@@ -130,11 +130,11 @@ class Channel(ChannelMethods):
     # Sending
 
     def send(self, kind: MethodType, **arguments: Any) -> None:
-        """Send a method on this channel without waiting for anything."""
+        """Send a method on this channel without waiting."""
         self.connection.wire.send_method(self.number, kind, **arguments)
 
     def rpc(self, kind: MethodType, *replies: MethodType, **arguments: Any) -> Method:
-        """Send a method and wait for one of `replies`, by default the one that pamqp names."""
+        """Send a method and wait for one of `replies`, by default the reply that pamqp lists."""
         expected = replies or tuple(_by_name(name) for name in kind.valid_responses)
         self.send(kind, **arguments)
         return self.reply(*expected)
@@ -192,7 +192,7 @@ class Channel(ChannelMethods):
         return self.pending.popleft()
 
     def deliveries(self, count: int, timeout: float | None = None) -> list[Delivery]:
-        """Wait for `count` deliveries and take them, in order."""
+        """Wait for `count` deliveries and return them, in order."""
         self.wait_until(lambda: len(self.pending) >= count, f"{count} deliveries", timeout)
         return [self.pending.popleft() for _ in range(count)]
 
@@ -202,9 +202,9 @@ class Channel(ChannelMethods):
         return self.returns.popleft()
 
     def wait_for_confirms(self, count: int, timeout: float | None = None) -> list[bool]:
-        """Wait until the publishes 1..count of a fresh confirm channel are settled; return True for each ack.
+        """Wait until the publishes 1..count of a new confirm channel are confirmed; return True for each ack.
 
-        Takes the confirms out, so call it once a channel.
+        Removes the confirms, so call it once per channel.
         """
         settled: dict[int, bool] = {}
 
@@ -221,10 +221,10 @@ class Channel(ChannelMethods):
         return [settled[tag] for tag in sorted(settled)]
 
     def sync(self, *queues: Name) -> None:
-        """Make sure that all that the broker sent because of earlier requests of this channel has been read.
+        """Read everything that the broker sends in response to earlier requests of this channel.
 
         Args:
-            queues: also wait until these queues have done what was asked of them. The last one becomes the
+            queues: also wait until these queues have processed all earlier requests. The last one becomes the
                 channel's last-declared queue.
         """
         for queue in queues:
@@ -232,14 +232,14 @@ class Channel(ChannelMethods):
         self.flow(True)
 
     def expect_no_delivery(self, *queues: Name) -> None:
-        """Assert, by round trips through the channel and these queues, that nothing was delivered."""
+        """Assert, after round trips through the channel and these queues, that nothing was delivered."""
         self.sync(*queues)
         assert not self.pending, f"unexpected deliveries: {[delivery.body[:40] for delivery in self.pending]}"
 
     # Closing
 
     def close(self, code: int = 200, text: str = "") -> None:
-        """channel.close; returns after close-ok."""
+        """Send channel.close and wait for close-ok."""
         self.rpc(commands.Channel.Close, reply_code=code, reply_text=text, class_id=0, method_id=0)
         self.connection.forget(self)
 
@@ -247,7 +247,7 @@ class Channel(ChannelMethods):
     def expect_channel_close(
         self, code: int, text: str, ids: tuple[int, int] | MethodType | None = None
     ) -> Iterator[None]:
-        """Assert that the block, or what the broker sends after it, is this channel.close.
+        """Assert that the broker sends this channel.close during the block or after it.
 
         Args:
             code: reply code.
@@ -265,7 +265,7 @@ class Channel(ChannelMethods):
     def expect_connection_close(
         self, code: int, text: str, ids: tuple[int, int] | MethodType | None = None
     ) -> AbstractContextManager[None]:
-        """`Connection.expect_connection_close` of this channel's connection."""
+        """Call `Connection.expect_connection_close` of this channel's connection."""
         return self.connection.expect_connection_close(code, text, ids)
 
 

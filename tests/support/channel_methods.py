@@ -1,4 +1,4 @@
-"""The requests of a channel, one Python method an AMQP method."""
+"""The requests of a channel, one Python method per AMQP method."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Name = str | bytes
 
 
 class ChannelMethods:
-    """Requests that need only `rpc` and `send`; with `nowait=True` they return None at once."""
+    """Requests made with `rpc` and `send`; with `nowait=True` they return None immediately."""
 
     def send(self, kind: MethodType, **arguments: Any) -> None:
-        """Send a method on this channel without waiting for anything."""
+        """Send a method on this channel without waiting."""
         raise NotImplementedError
 
     def rpc(self, kind: MethodType, *replies: MethodType, **arguments: Any) -> Method:
-        """Send a method and wait for one of `replies`, by default the one that pamqp names."""
+        """Send a method and wait for one of `replies`, by default the reply that pamqp lists."""
         raise NotImplementedError
 
     def _request(self, kind: MethodType, arguments: dict[str, Any]) -> Any:

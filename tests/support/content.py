@@ -1,4 +1,4 @@
-"""Content headers as bytes: property flags and values under the test's control."""
+"""Encodes content headers with property flags and values set by the test."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def properties(**given: Any) -> bytes:
     """Encode basic properties: the flag word, then the values in flag order.
 
     Args:
-        given: by AMQP's names with `_` for `-`; present means sent, also when empty. `headers` is triples or
-            an encoded table; strings may be bytes.
+        given: values by AMQP names with `_` for `-`; empty values are sent too. `headers` is triples or an
+            encoded table; strings may be bytes.
     """
     flags, out = 0, b""
     for position, (name, kind) in enumerate(FIELDS):
@@ -55,7 +55,7 @@ def header(body_size: int, encoded_properties: bytes = b"\0\0", *, class_id: int
     """Build the payload of a content header frame.
 
     Args:
-        body_size: bytes of body announced, 0..2**64-1.
+        body_size: announced body size in bytes, 0..2**64-1.
         encoded_properties: flag word and values, as `properties` returns them.
         class_id: 60 is basic.
         weight: must be 0 in AMQP 0-9-1.
@@ -65,7 +65,7 @@ def header(body_size: int, encoded_properties: bytes = b"\0\0", *, class_id: int
 
 @dataclass(frozen=True)
 class Content:
-    """A message's content as it came: raw header payload and body."""
+    """A received message's content: raw header payload and body."""
 
     header: bytes
     body: bytes
@@ -77,7 +77,7 @@ class Content:
 
     @property
     def properties(self) -> dict[str, Any]:
-        """The properties present, under the names of `FIELDS`; headers are triples."""
+        """The present properties by the names of `FIELDS`; headers are triples."""
         (flags,) = struct.unpack_from(">H", self.header, 12)
         found: dict[str, Any] = {}
         at = 14
@@ -101,6 +101,6 @@ class Content:
 
     @property
     def headers(self) -> list[tables.Triple]:
-        """The headers table as triples, empty when absent."""
+        """The headers table as triples; empty if absent."""
         found: list[tables.Triple] = self.properties.get("headers", [])
         return found

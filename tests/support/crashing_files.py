@@ -1,4 +1,4 @@
-"""A disk in memory whose process dies in the middle of what it does."""
+"""A simulated disk whose process dies in the middle of an operation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class ProcessDied(BaseException):
-    """The process is gone, so that no handler of errors sees it."""
+    """Simulated death of the process; a BaseException, so that error handlers do not catch it."""
 
 
 class CrashingFiles(SimulatedFiles):
-    """A disk that ends the process just before one of its changes, or half way through a write.
+    """A disk that ends the process just before a change, or half way through a write.
 
     Attributes:
-        changes: Changes that were made.
-        left: How many more there will be; None for any number.
-        is_dead: The process is gone: whatever it still tries to do does nothing.
+        changes: Number of changes made.
+        left: Number of changes until the process dies; None for no limit.
+        is_dead: The process has died; further operations have no effect.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class CrashingFiles(SimulatedFiles):
 
     @contextmanager
     def dying(self, changes: int) -> Iterator[None]:
-        """Have the process die after so many changes, if there are so many."""
+        """Make the process die after this many changes, if there are that many."""
         self.left = changes
         try:
             yield

@@ -1,4 +1,4 @@
-"""The project's documentation, for tests that run what it shows."""
+"""Reads the project's documentation, for tests that run its examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-#: Every page that a reader follows, by its path from the project's root.
+#: Every page, by its path from the project's root.
 PAGES: Final = {
     str(path.relative_to(ROOT)): path.read_text("utf-8")
     for path in [

@@ -1,4 +1,4 @@
-"""What a broker sends a client: messages, returns, confirms and the closes that become exceptions."""
+"""What the test client receives: messages, returns, confirms, and closes as exceptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReplyClosed(Exception):
         return cls(close.reply_code, close.reply_text, close.class_id, close.method_id)
 
     def check(self, code: int, text: str, ids: tuple[int, int] | MethodType | None = None) -> None:
-        """Assert code, whole text and, unless None, the ids (or those of a pamqp method class)."""
+        """Assert code, complete text and, unless None, the ids (or those of a pamqp method class)."""
         assert (self.code, self.text) == (code, text), f"{(code, text)} expected, got {self}"
         if ids is not None:
             expected = ids if isinstance(ids, tuple) else methods.ids(ids)
@@ -34,7 +34,7 @@ class ReplyClosed(Exception):
 
     @property
     def ids(self) -> tuple[int, int]:
-        """Class and method id of the method that the broker blames, 0/0 for none."""
+        """Class and method id of the method that caused the close; 0/0 for none."""
         return self.class_id, self.method_id
 
 

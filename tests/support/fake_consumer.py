@@ -1,4 +1,4 @@
-"""A consumer without a channel, whose credit the test sets."""
+"""A consumer without a channel; the test sets its credit."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry
 from tests.support.queues import settle
 
-#: Credit that no test uses up.
+#: More credit than any test needs.
 PLENTY = 1 << 30
 
 
 class FakeConsumer(Consumer):
-    """Takes what it has credit for and remembers it.
+    """Accepts messages while it has credit, and records them.
 
     Args:
-        queue: The queue consumed from.
-        tag: Its consumer tag.
-        room: Messages it may hold unacked; with no_ack, messages it takes before the test gives it room again.
-        no_ack: Messages count as settled once sent.
-        exclusive: No other consumer beside it.
+        queue: The queue.
+        tag: Consumer tag.
+        room: Maximum number of unacked messages; with no_ack, number of messages until the test raises it.
+        no_ack: Whether messages are settled when they are sent.
+        exclusive: Whether it is an exclusive consumer.
         priority: The x-priority argument.
+        log: List to which the tag is appended for each message; may be shared by several consumers.
 
     Attributes:
         held: Entries delivered and not settled, oldest first.
         runs: The bodies of each delivery, as text.
-        gone: It was told that the queue is gone.
-        log: Its tag is appended for each message; shared by consumers whose order matters.
+        cancellations: Number of calls of cancelled().
+        log: See Args.
     """
 
     def __init__(
@@ -45,15 +46,15 @@ class FakeConsumer(Consumer):
         self.room = room
         self.held: list[Entry] = []
         self.runs: list[list[str]] = []
-        self.gone = 0
+        self.cancellations = 0
         self.log = [] if log is None else log
 
     def credit(self) -> int:
-        """The room that is left."""
+        """Return the remaining credit in messages."""
         return self.room - self.unacked
 
     def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
-        """Remember what comes, and hold the queue to its promises."""
+        """Record messages, and assert that the queue respects the credit and passes the right size."""
         assert entries
         assert len(entries) <= self.credit()
         assert body_bytes == sum(len(message.body) for _, message, _ in entries)
@@ -66,8 +67,8 @@ class FakeConsumer(Consumer):
             self.held += entries
 
     def cancelled(self) -> None:
-        """Count how often it is told."""
-        self.gone += 1
+        """Count the cancellation."""
+        self.cancellations += 1
 
     @property
     def received(self) -> list[str]:
@@ -75,13 +76,13 @@ class FakeConsumer(Consumer):
         return [body for run in self.runs for body in run]
 
     def acknowledge(self, count: int = 1) -> None:
-        """Acknowledge the oldest messages held, and ask for more."""
+        """Acknowledge the oldest unacked messages, and request more."""
         entries, self.held = self.held[:count], self.held[count:]
         settle(self, entries, "acknowledge")
         self.queue.unblock(self)
 
     def requeue(self, *positions: int) -> None:
-        """Return messages held, by their places in ``held``, in that order; ask for nothing."""
+        """Requeue unacked messages by their indices in `held`, in that order; do not request more."""
         entries = [self.held[position] for position in positions]
         self.held = [entry for entry in self.held if entry not in entries]
         settle(self, entries, "requeue")

@@ -1,4 +1,4 @@
-"""Driving the frame reader: bytes in, all events out, and the bytes of usual frames."""
+"""Helpers for tests of the frame reader: feed bytes, collect events, encode common frames."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOO_MUCH_BODY = "FRAME_ERROR - content body frame exceeds remaining content size
 
 
 def reader(max_message_size: int = MESSAGE_SIZE_CAP, *, stepwise: bool = False) -> FrameReader:
-    """A reader of a tuned connection."""
+    """Return a reader after tuning."""
     made = FrameReader(max_message_size)
     made.frame_max = FRAME_MAX
     made.stepwise = stepwise
@@ -33,11 +33,11 @@ def reader(max_message_size: int = MESSAGE_SIZE_CAP, *, stepwise: bool = False) 
 
 
 def drain(of: FrameReader) -> list[Event]:
-    """All events that the bytes so far hold."""
+    """Return all events of the bytes received so far."""
     found: list[Event] = []
     while events := of.events():
         faults = [event for event in events if isinstance(event, Exception)]
-        # A fault is the last of its list.
+        # A fault is the last event of its list.
         assert not faults or events.index(faults[0]) == len(events) - 1
         assert not of.stepwise or len(events) == 1
         found += events
@@ -45,7 +45,7 @@ def drain(of: FrameReader) -> list[Event]:
 
 
 def feed(pieces: Iterable[bytes], of: FrameReader | None = None) -> list[Event]:
-    """All events of bytes that come piece by piece."""
+    """Return all events of bytes that arrive in pieces."""
     of = of or reader()
     found: list[Event] = []
     for piece in pieces:
@@ -55,22 +55,22 @@ def feed(pieces: Iterable[bytes], of: FrameReader | None = None) -> list[Event]:
 
 
 def read(*octets: bytes) -> list[Plain]:
-    """All events of bytes that come at once, runs taken apart."""
+    """Return all events of bytes that arrive at once, with runs split."""
     return flatten(feed([b"".join(octets)]))
 
 
 def one_by_one(octets: bytes) -> list[bytes]:
-    """The same bytes each on its own, so that no run is ever seen whole."""
+    """Split bytes into single ones, so that no run is complete in one piece."""
     return [octets[at : at + 1] for at in range(len(octets))]
 
 
 def message(key: str, body: bytes, channel: int = 1) -> bytes:
-    """The frames of a message, its body in one."""
+    """Return the frames of a message with a single body frame."""
     return b"".join(
         message_frames(channel, publish_frame(channel, "x", key), encode_content_header(0), [body] if body else [])
     )
 
 
-def said(events: Iterable[Plain]) -> list[tuple[Any, ...]]:
-    """Channel, routing key and body of messages."""
+def message_contents(events: Iterable[Plain]) -> list[tuple[Any, ...]]:
+    """Return channel, routing key and body of messages."""
     return [(event[1], event[3], event[8]) for event in events]

@@ -1,4 +1,4 @@
-"""A Leveret broker as a process of its own, on free ports, for black-box tests."""
+"""Runs a Leveret broker as a separate process on free ports, for black-box tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STOP_DEADLINE = 180.0
 
 
 class LeveretProcess:
-    """A started broker; a context manager that stops it.
+    """A running broker; a context manager that stops it.
 
     Args:
         directory: holds the data directory (`data`) and the log (`stderr.log`); must exist.
@@ -32,7 +32,7 @@ class LeveretProcess:
         arguments: further command line arguments.
 
     Attributes:
-        version: as the ready line names it.
+        version: the version in the ready line.
 
     Raises:
         RuntimeError: the broker ended or was not ready within 180 s; the text ends with its log.
@@ -128,11 +128,11 @@ class LeveretProcess:
         return self._process.pid
 
     def log_text(self) -> str:
-        """Return all that the broker wrote to stderr, over all starts."""
+        """Return the stderr output of the broker from all starts."""
         return self.log.read_text(errors="replace")
 
     def stop(self) -> int:
-        """Stop the broker with SIGTERM, if it runs; return its exit status.
+        """Stop the broker with SIGTERM if it is running; return its exit status.
 
         Raises:
             RuntimeError: it did not end within 180 s, and was killed.
@@ -147,7 +147,7 @@ class LeveretProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End the broker with SIGKILL, if it runs, as a crash would."""
+        """Simulate a crash: end the broker with SIGKILL if it is running."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -165,9 +165,9 @@ class LeveretProcess:
 
 @pytest.fixture
 def leveret_process(tmp_path: Path) -> Iterator[Callable[..., LeveretProcess]]:
-    """Give a function that starts brokers, each with a directory of its own; they are stopped after the test.
+    """Return a function that starts brokers, each with its own directory; they are stopped after the test.
 
-    Its keyword arguments are those of `LeveretProcess` but `directory`.
+    Its keyword arguments are those of `LeveretProcess` except `directory`.
     """
     started: list[LeveretProcess] = []
 

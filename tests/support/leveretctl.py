@@ -1,4 +1,4 @@
-"""Runs `leveretctl`: within the test's process, which is fast, or as the program that a shell would start."""
+"""Runs `leveretctl`: in the test's process, which is fast, or as a separate program."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ROOT = Path(__file__).parents[2]
 _DEADLINE = 180.0
 
 
-class Ran(NamedTuple):
-    """What came of a run.
+class CommandResult(NamedTuple):
+    """Result of a command.
 
-    Args:
+    Attributes:
         status: exit status.
         out: standard output.
         err: standard error.
@@ -31,21 +31,21 @@ class Ran(NamedTuple):
 
 
 class Leveretctl:
-    """The commands, for one broker, run within this process.
+    """Runs commands for one broker in this process.
 
     Args:
-        url: of the broker's HTTP API; None leaves it to the program's default.
+        url: URL of the broker's HTTP API; None for the program's default.
     """
 
     def __init__(self, url: str | None) -> None:
         self._environment = {} if url is None else {URL_VARIABLE: url}
 
-    def __call__(self, *arguments: str, stdin: str = "") -> Ran:
-        """Run one command line.
+    def __call__(self, *arguments: str, stdin: str = "") -> CommandResult:
+        """Run a command.
 
         Args:
-            arguments: its words.
-            stdin: what it reads from standard input.
+            arguments: command-line arguments.
+            stdin: standard input.
         """
         out, err = io.StringIO(), io.StringIO()
         before, sys.stdin = sys.stdin, io.StringIO(stdin)
@@ -54,19 +54,19 @@ class Leveretctl:
                 status = run(list(arguments), self._environment, Streams(out, err))
         finally:
             sys.stdin = before
-        return Ran(status, out.getvalue(), err.getvalue())
+        return CommandResult(status, out.getvalue(), err.getvalue())
 
     def output(self, *arguments: str, stdin: str = "") -> str:
-        """Run one and return its standard output; fail unless it succeeds and has nothing to complain about."""
-        ran = self(*arguments, stdin=stdin)
-        assert (ran.status, ran.err) == (0, ""), ran
-        return ran.out
+        """Run a command and return its standard output; assert that it succeeds with an empty stderr."""
+        result = self(*arguments, stdin=stdin)
+        assert (result.status, result.err) == (0, ""), result
+        return result.out
 
 
 class LeveretctlProgram(Leveretctl):
-    """The program, for one broker, each time a process of its own; otherwise as `Leveretctl`."""
+    """Runs commands for one broker as separate processes; otherwise like `Leveretctl`."""
 
-    def __call__(self, *arguments: str, stdin: str = "") -> Ran:
+    def __call__(self, *arguments: str, stdin: str = "") -> CommandResult:
         inherited = {key: value for key, value in os.environ.items() if key != URL_VARIABLE}
         ended = subprocess.run(
             [sys.executable, "-m", "leveret.broker.management.cli", *arguments],
@@ -79,4 +79,4 @@ class LeveretctlProgram(Leveretctl):
             timeout=_DEADLINE,
             check=False,
         )
-        return Ran(ended.returncode, ended.stdout, ended.stderr)
+        return CommandResult(ended.returncode, ended.stdout, ended.stderr)

@@ -1,4 +1,4 @@
-"""A client for a broker's management HTTP API, as small as the tests need it."""
+"""A small client of a broker's management HTTP API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Management:
     """Requests to the API under `/api`.
 
     Args:
-        url: `http://user:password@host:port`, default user and password guest.
+        url: `http://user:password@host:port`; user and password default to guest.
     """
 
     def __init__(self, url: str) -> None:
@@ -23,7 +23,7 @@ class Management:
         self.authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
     def request(self, method: str, *path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        """Send a request and return the decoded JSON answer, None when it has no body.
+        """Send a request and return the decoded JSON response; None if it has no body.
 
         Args:
             method: HTTP method.
@@ -50,5 +50,5 @@ class Management:
 
 
 def _bracketed(host: str | None) -> str:
-    """A host as URLs have it."""
+    """Return a host in URL syntax: IPv6 addresses in brackets."""
     return f"[{host}]" if host is not None and ":" in host else str(host)

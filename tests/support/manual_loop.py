@@ -1,4 +1,4 @@
-"""An event loop that stands still until the test moves it: callbacks, timers and a clock, without sockets."""
+"""An event loop that the test advances: callbacks, timers and a clock, without sockets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, cast
 
 
 class ManualTimer:
-    """What call_later() returns.
+    """Timer handle returned by call_later().
 
     Attributes:
-        when: The time at which it is due, in seconds.
-        cancelled: It will not run.
+        when: Due time in seconds.
+        cancelled: Whether the timer was cancelled.
     """
 
     def __init__(self, when: float, order: int, callback: Callable[[], object]) -> None:
@@ -26,15 +26,15 @@ class ManualTimer:
         return (self.when, self._order) < (other.when, other._order)
 
     def cancel(self) -> None:
-        """Do not run it."""
+        """Cancel the timer."""
         self.cancelled = True
 
 
 class ManualLoop:
-    """As much of an event loop as a connection uses.
+    """The part of an event loop that connections use.
 
     Attributes:
-        now: The clock, in seconds.
+        now: Time of the clock in seconds.
     """
 
     def __init__(self) -> None:
@@ -45,36 +45,36 @@ class ManualLoop:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Itself, under the type that the code asks for."""
+        """This object, cast to an event loop."""
         return cast("asyncio.AbstractEventLoop", self)
 
     def time(self) -> float:
-        """The clock."""
+        """Return the time of the clock in seconds."""
         return self.now
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Run a callback with the next run()."""
+        """Schedule a callback for the next run()."""
         self._soon.append(lambda: callback(*arguments))
 
     def call_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> ManualTimer:
-        """Run a callback once the clock has moved so far."""
+        """Schedule a callback after `delay` seconds of the clock."""
         self._order += 1
         timer = ManualTimer(self.now + delay, self._order, lambda: callback(*arguments))
         heapq.heappush(self._timers, timer)
         return timer
 
     def run(self) -> None:
-        """Run all callbacks, and those that they ask for, until none is left."""
+        """Run all scheduled callbacks, and those that they schedule, until none is left."""
         rounds = 0
         while self._soon:
             rounds += 1
-            assert rounds < 10_000, "the loop does not come to rest"
+            assert rounds < 10_000, "callbacks keep scheduling callbacks"
             callbacks, self._soon = self._soon, []
             for callback in callbacks:
                 callback()
 
     def advance(self, seconds: float) -> None:
-        """Move the clock, running each timer at its time and the callbacks after it."""
+        """Advance the clock; run each timer at its time, and callbacks after it."""
         end = self.now + seconds
         self.run()
         while self._timers and self._timers[0].when <= end:
@@ -87,10 +87,10 @@ class ManualLoop:
 
     @property
     def pending_timers(self) -> int:
-        """Timers that will run."""
+        """Number of timers that are not cancelled."""
         return sum(not timer.cancelled for timer in self._timers)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no callback waits."""
+        """Whether no callback is scheduled."""
         return not self._soon

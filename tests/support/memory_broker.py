@@ -1,4 +1,4 @@
-"""The session layer of a broker without sockets or time, and a client that talks to it in bytes."""
+"""The session layer of a broker without sockets or real time, and a client that exchanges bytes with it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.support.methods import Method, MethodType
 from tests.support.queues import ManualTimers
 from tests.support.transport import BODY, HEADER, METHOD, PROTOCOL_HEADER, Frame, frame
 
-#: What clients of today can do.
+#: Capabilities of current client libraries.
 CAPABILITIES = ("authentication_failure_close", "connection.blocked", "consumer_cancel_notify")
 
 
 class MemoryBroker:
-    """A broker with the vhost / and the user guest, moved by hand.
+    """A broker with the vhost / and the user guest, on a ManualLoop.
 
     Args:
-        settings: Its configuration by option name; the rest is default.
+        settings: Options by name; others have their defaults.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -41,15 +41,15 @@ class MemoryBroker:
         self.server = Server(Settings(**settings), self.broker, self.accounts, self.loop.loop)
 
     def connect(self, **extra: Any) -> MemoryClient:
-        """A client that has connected and sent nothing.
+        """Return a connected client that has sent nothing.
 
         Args:
-            extra: Overrides what the transport says of itself (peername, sockname).
+            extra: Transport information to override (peername, sockname).
         """
         return MemoryClient(self, extra)
 
     def open(self, **handshake: Any) -> MemoryClient:
-        """A client that has opened the vhost; for the arguments see `MemoryClient.open`."""
+        """Return a client that has opened the vhost; for the arguments see `MemoryClient.open`."""
         client = self.connect()
         client.open(**handshake)
         return client
@@ -60,7 +60,7 @@ class MemoryClient:
 
     Attributes:
         connection: The server's end.
-        transport: What is between them.
+        transport: The transport between client and server.
     """
 
     def __init__(self, broker: MemoryBroker, extra: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class MemoryClient:
     # -- sending -------------------------------------------------------------------------------------------
 
     def feed(self, octets: bytes) -> None:
-        """Let bytes arrive, in pieces no larger than the server's buffer; the turn does not end."""
+        """Pass bytes to the server in pieces that fit its buffer; do not end the turn."""
         while octets and not self.transport.closed:
             assert self.transport.reading, "the server does not read"
             buffer = self.connection.get_buffer(-1)
@@ -82,42 +82,42 @@ class MemoryClient:
             self.connection.buffer_updated(len(piece))
 
     def send(self, *frames: bytes) -> None:
-        """Let frames arrive at once, and end the turn."""
+        """Pass frames to the server at once, and end the turn."""
         self.feed(b"".join(frames))
         self._broker.loop.run()
 
     def call(self, channel: int, kind: MethodType, **arguments: Any) -> list[Method]:
-        """Send a method and return the methods that come back, on any channel."""
+        """Send a method and return the methods received, on any channel."""
         self.send(method(channel, kind, **arguments))
         return self.methods()
 
     def abort(self) -> None:
-        """Drop the connection without a word."""
+        """Drop the connection without connection.close."""
         self.transport.lose()
         self._broker.loop.run()
 
     # -- receiving -----------------------------------------------------------------------------------------
 
     def frames(self) -> list[Frame]:
-        """The frames that have come since last asked."""
+        """Return the frames received since the last call."""
         data, found, at = self.transport.take(), [], 0
         while at < len(data):
             kind, channel, size = struct.unpack_from(">BHI", data, at)
             assert data[at + 7 + size] == 0xCE, data[at:]
             found.append(Frame(kind, channel, data[at + 7 : at + 7 + size]))
             at += size + 8
-        assert at == len(data), "half a frame was written"
+        assert at == len(data), "an incomplete frame was written"
         return found
 
     def methods(self) -> list[Method]:
-        """The methods that have come since last asked; contents and heartbeats are left out."""
+        """Return the methods received since the last call, without contents and heartbeats."""
         return [methods.parse(each.payload) for each in self.frames() if each.type == METHOD]
 
     def only(self, kind: MethodType) -> Method:
-        """The method that has come since last asked, which must be one of this kind."""
-        came = self.methods()
-        assert [each.kind for each in came] == [kind], came
-        return came[0]
+        """Return the only method received since the last call; assert that it is of this kind."""
+        received = self.methods()
+        assert [each.kind for each in received] == [kind], received
+        return received[0]
 
     # -- the handshake -------------------------------------------------------------------------------------
 
@@ -130,23 +130,23 @@ class MemoryClient:
         channel_max: int = 2047,
         channels: int = 1,
     ) -> None:
-        """Open the vhost /, and channels from 1 up."""
+        """Open the vhost /, and channels 1 to `channels`."""
         self.send(PROTOCOL_HEADER, start_ok(capabilities=capabilities))
         self.send(tune_ok(channel_max, frame_max, heartbeat), method(0, commands.Connection.Open, virtual_host="/"))
-        came = [each.kind for each in self.methods()]
-        assert came == [commands.Connection.Start, commands.Connection.Tune, commands.Connection.OpenOk]
+        received = [each.kind for each in self.methods()]
+        assert received == [commands.Connection.Start, commands.Connection.Tune, commands.Connection.OpenOk]
         for number in range(1, channels + 1):
             assert [each.kind for each in self.call(number, commands.Channel.Open)] == [commands.Channel.OpenOk]
 
 
 def method(channel: int, kind: MethodType, **arguments: Any) -> bytes:
-    """A method frame, by pamqp's class and argument names."""
+    """Return a method frame, by pamqp's class and argument names."""
     return frame(METHOD, channel, methods.payload(kind, **arguments))
 
 
-def kinds(came: list[Method]) -> list[Any]:
-    """Which methods these are."""
-    return [each.kind for each in came]
+def kinds(received: list[Method]) -> list[Any]:
+    """Return pamqp's classes of methods."""
+    return [each.kind for each in received]
 
 
 def start_ok(
@@ -155,7 +155,7 @@ def start_ok(
     response: bytes = b"\0guest\0guest",
     capabilities: tuple[str, ...] = CAPABILITIES,
 ) -> bytes:
-    """A connection.start-ok frame."""
+    """Return a connection.start-ok frame."""
     flags = [(name, "t", 1) for name in capabilities]
     return method(
         0,
@@ -168,7 +168,7 @@ def start_ok(
 
 
 def tune_ok(channel_max: int = 2047, frame_max: int = 131_072, heartbeat: int = 0) -> bytes:
-    """A connection.tune-ok frame."""
+    """Return a connection.tune-ok frame."""
     limits = {"channel_max": channel_max, "frame_max": frame_max, "heartbeat": heartbeat}
     return method(0, commands.Connection.TuneOk, **limits)
 
@@ -183,7 +183,7 @@ def publish(
     frame_max: int = 131_072,
     **properties: Any,
 ) -> bytes:
-    """The frames of a message."""
+    """Return the frames of a message."""
     route = {"exchange": exchange, "routing_key": routing_key, "mandatory": mandatory}
     out = method(channel, commands.Basic.Publish, **route)
     out += frame(HEADER, channel, content.header(len(body), content.properties(**properties)))

@@ -1,4 +1,4 @@
-"""A transport without a socket: what is written to it is kept, and the test plays the network."""
+"""A transport without a socket: it keeps what is written, and the test simulates the network."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class MemoryTransport(asyncio.Transport):
     """The server's end of a connection.
 
     Args:
-        loop: Tells the protocol in its next turn that the connection is lost.
-        extra: What get_extra_info() knows; by default the addresses of a loopback connection.
+        loop: Event loop on which connection_lost() is called.
+        extra: Values of get_extra_info(); by default the addresses of a loopback connection.
 
     Attributes:
-        written: All bytes written and not taken yet.
-        writes: How many writes there were.
-        closed: It was closed by the server.
-        reading: It is not paused.
-        high_water: As set, in bytes.
-        unread: Bytes that the client has not read and that are still to be written; the test sets them.
-        aborted: It was closed whatever was still to be written.
+        written: Bytes written since the last take().
+        writes: Number of writes.
+        closed: Whether the server has closed it.
+        reading: False while reading is paused.
+        high_water: High-water mark of the write buffer in bytes.
+        unread: Simulated size of the write buffer in bytes, set by the test.
+        aborted: Whether it was closed without flushing the write buffer.
     """
 
     def __init__(self, loop: ManualLoop, extra: Mapping[str, Any] = _ADDRESSES) -> None:
@@ -41,60 +41,60 @@ class MemoryTransport(asyncio.Transport):
         self.aborted = False
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Connect it."""
+        """Set the protocol and call its connection_made()."""
         self._protocol = protocol
         protocol.connection_made(self)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Remember the limit."""
+        """Record the high-water mark."""
         self.high_water = high
 
     def get_write_buffer_size(self) -> int:
-        """What the client has not read."""
+        """Return the simulated size of the write buffer in bytes."""
         return self.unread
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep what is written; nothing goes out once it is closed."""
+        """Keep written bytes; ignore them after close()."""
         assert data, "a write of nothing"
         self.writes += 1
         if not self.closed:
             self.written += data
 
     def pause_reading(self) -> None:
-        """The server reads no more; as asyncio has it, twice is an error."""
+        """Pause reading; asserts that it is not paused, as asyncio does."""
         assert self.reading
         self.reading = False
 
     def resume_reading(self) -> None:
-        """The server reads again."""
+        """Resume reading."""
         assert not self.reading
         self.reading = True
 
     def is_closing(self) -> bool:
-        """Whether it was closed."""
+        """Return whether it was closed."""
         return self.closed
 
     def close(self) -> None:
-        """Close: the protocol learns of it in the next turn, once, when all has been written."""
+        """Close; connection_lost() is called once, in the next turn, after the write buffer is empty."""
         self.closed = True
         if not self.unread:
             self.lose()
 
     def abort(self) -> None:
-        """Close, whatever is still to be written."""
+        """Close without flushing the write buffer."""
         self.aborted = True
         self.unread = 0
         self.close()
 
     def lose(self) -> None:
-        """The connection is lost, by the server's doing or by the client's."""
+        """Simulate the loss of the connection."""
         protocol, self._protocol = self._protocol, None
         self.closed = True
         if protocol is not None:
             self._loop.call_soon(protocol.connection_lost, None)
 
     def take(self) -> bytes:
-        """What was written since the last take."""
+        """Return and remove the bytes written since the last call."""
         taken = bytes(self.written)
         self.written.clear()
         return taken

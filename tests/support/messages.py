@@ -1,4 +1,4 @@
-"""Messages made for tests that have no wire."""
+"""Messages for tests without a connection."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ ENVELOPE = Envelope(b"\x00\x01q", b"\x00\x3c\x00\x00" + bytes(10))
 
 
 def message(body: bytes | str = b"") -> Message:
-    """A message of this body."""
+    """Return a message with a body."""
     return Message(ENVELOPE, body.encode() if isinstance(body, str) else body)
 
 
 def size_of(messages: list[Message]) -> int:
-    """Sum of the body lengths in bytes."""
+    """Return the sum of the body lengths in bytes."""
     return sum(len(each.body) for each in messages)
 
 
 def bodies(entries: list[Entry]) -> list[str]:
-    """The bodies of entries as text, in order."""
+    """Return the bodies of entries as text, in order."""
     return [each.body.decode() for _, each, _ in entries]

@@ -1,4 +1,4 @@
-"""Methods to bytes and back, by pamqp's argument lists but without its name checks and table guesses."""
+"""Encodes and decodes methods by pamqp's argument lists, without its name checks and table type inference."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def arguments(kind: MethodType, **given: Any) -> bytes:
 
     Args:
         kind: pamqp's class, for the order and types of the arguments.
-        given: by pamqp's names; absent ones are 0, false or empty. Strings may be bytes; a table may be
-            triples or encoded bytes with the length.
+        given: values by pamqp's names; missing ones are 0, false or empty. Strings may be bytes; a table may
+            be triples or encoded bytes with the length.
     """
     unknown = set(given) - set(kind.__slots__)
     if unknown:
@@ -81,12 +81,12 @@ def arguments(kind: MethodType, **given: Any) -> bytes:
 
 
 def payload(kind: MethodType, **given: Any) -> bytes:
-    """Encode a whole method payload: ids and arguments."""
+    """Encode a method payload: ids and arguments."""
     return raw_payload(*ids(kind), arguments(kind, **given))
 
 
 def raw_payload(class_id: int, method_id: int, raw_arguments: bytes = b"") -> bytes:
-    """Build a method payload of any ids and any argument bytes."""
+    """Encode a method payload from any ids and argument bytes."""
     return struct.pack(">HH", class_id, method_id) + raw_arguments
 
 
@@ -122,7 +122,7 @@ def parse(data: bytes) -> Method:
     """Decode a method payload.
 
     Raises:
-        KeyError: the ids are no AMQP 0-9-1 method.
+        KeyError: the ids are not a method of AMQP 0-9-1.
         ValueError: the arguments do not fill the payload exactly.
     """
     (index,) = struct.unpack_from(">I", data)

@@ -1,4 +1,4 @@
-"""What is in a queue, and putting messages into it, for tests of the queues themselves."""
+"""Publishes messages to queues and reads their content, for tests of queues without sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leveret.storage.message import Envelope, Message
 
 
 def arguments(**values: Any) -> FieldTable:
-    """Queue arguments, without their x- and with _ for -; strings become long strings, integers longs."""
+    """Return queue arguments from names without `x-` and with _ for -; strings are longstr, integers long."""
     return tuple(
         (f"x-{name.replace('_', '-')}", longstr(value) if isinstance(value, str) else FieldValue("l", value))
         for name, value in values.items()
@@ -30,7 +30,7 @@ def envelope(
     persistent: bool = False,
     blind_keys: tuple[str, ...] = (),
 ) -> Envelope:
-    """What messages say; with an expiration in milliseconds also as a property."""
+    """Return an envelope; an expiration in milliseconds is also set as a property."""
     values: dict[int, bytes] = {}
     if headers:
         values[properties.HEADERS] = encode_headers(headers)
@@ -41,15 +41,15 @@ def envelope(
     return Envelope(route, header, persistent, priority, expiration, blind_keys=blind_keys)
 
 
-def publish(queue: Queue, *texts: str, **said: Any) -> int:
-    """Publish messages of one size as a run; for what they may say see `envelope`. Return how many were taken."""
-    common = envelope(**{"key": queue.name} | said)
+def publish(queue: Queue, *texts: str, **options: Any) -> int:
+    """Publish messages of equal size as a run, with the options of `envelope`; return how many were accepted."""
+    common = envelope(**{"key": queue.name} | options)
     messages = [Message(common, text.encode()) for text in texts]
     return queue.publish(messages, sum(map(len, texts)))
 
 
 def drain(queue: Queue) -> list[Message]:
-    """Take all messages that are ready, and settle them."""
+    """Take all ready messages, settle and return them."""
     found = []
     while (entry := queue.get(None)) is not None:
         found.append(entry[1])
@@ -57,22 +57,22 @@ def drain(queue: Queue) -> list[Message]:
 
 
 def texts(messages: list[Message]) -> list[str]:
-    """The bodies of messages."""
+    """Return the bodies of messages as text."""
     return [message.body.decode() for message in messages]
 
 
 def contents(queue: Queue) -> list[str]:
-    """Take all messages that are ready; return their bodies."""
+    """Take all ready messages, settle them and return their bodies."""
     return texts(drain(queue))
 
 
 def headers_of(message: Message) -> FieldTable:
-    """The headers of a message."""
+    """Return the headers of a message."""
     return Properties(message.envelope.header).headers()
 
 
 def deaths(message: Message) -> list[tuple[str, str, int]]:
-    """Queue, reason and count of the entries of x-death, newest first."""
+    """Return queue, reason and count of the entries of x-death, newest first."""
     found = find(headers_of(message), "x-death")
     if found is None:
         return []
@@ -81,7 +81,7 @@ def deaths(message: Message) -> list[tuple[str, str, int]]:
 
 
 def route_of(message: Message) -> tuple[str, str]:
-    """Exchange and routing key."""
+    """Return exchange and routing key of a message."""
     octets = message.envelope.route
     split = 1 + octets[0]
     return octets[1:split].decode(), octets[split + 1 :].decode()

@@ -1,8 +1,8 @@
-"""Queues as the rules describe them: one message at a time, plain lists, no store, no turn, no batches.
+"""Reference model of queues: one message at a time, plain lists, no store, no turn, no batches.
 
 It is slow and is meant to be read beside RabbitMQ's documentation on length limits, dead-lettering and TTL. A step
-is one public call; when it returns, everything that follows from it has happened. Queues do not wait for each other:
-the dead letters of a step travel when the queue is done with it, in the order in which they were issued.
+is one public call; when it returns, all its consequences have happened. Queues do not wait for each other: the dead
+letters of a step are published when the queue has finished the step, in the order in which they were issued.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-#: Policy keys of which the smallest value counts; the others come from one place.
+#: Policy keys for which the smallest value applies; for others one source has precedence.
 NUMBERS = ("max-length", "max-length-bytes", "message-ttl")
 
 
 @dataclass(frozen=True)
 class Death:
-    """One entry of x-death: why a message left a queue, how often, and what it had been published with."""
+    """One entry of x-death: queue, reason, count, and the exchange and routing key of the message."""
 
     queue: str
     reason: str
@@ -29,7 +29,7 @@ class Death:
 
 @dataclass(frozen=True)
 class Content:
-    """What a message says; copies of it in several queues say the same."""
+    """Content of a message, shared by its copies in several queues."""
 
     label: str
     body: str
@@ -38,30 +38,30 @@ class Content:
     priority: int = 0
     expiration: int | None = None
     deaths: tuple[Death, ...] = ()
-    #: Queue, reason and exchange of the first one; it follows from the history of `deaths`.
+    #: Queue, reason and exchange of the first death; determined by the history of `deaths`.
     first_death: tuple[str, str, str] | None = field(default=None, compare=False)
 
 
 @dataclass(eq=False)
 class Copy:
-    """A message in one queue: when it came (last), when it expires (microseconds), how often it has been returned."""
+    """A message in one queue, with its arrival number, expiry time in microseconds, and number of returns."""
 
     content: Content
     arrival: int
     expires_at: int | None
     returns: int = 0
-    #: It is before all that has not come back.
+    #: Whether it precedes all messages that were not returned.
     first: bool = False
 
     @property
     def redelivered(self) -> bool:
-        """Whether it has been delivered before."""
+        """Whether the message was delivered before."""
         return self.returns > 0
 
 
 @dataclass(eq=False)
 class ModelConsumer:
-    """A consumer; one that has left, or that stands for basic.get, is in no ring."""
+    """A consumer; cancelled ones, and those that represent basic.get, are not in a ring."""
 
     room: int = 0
     no_ack: bool = False
@@ -71,11 +71,11 @@ class ModelConsumer:
     received: list[tuple[Content, bool, int]] = field(default_factory=list)
 
     def has_credit(self) -> bool:
-        """Whether it takes one more."""
+        """Return whether it accepts another message."""
         return self.room > len(self.held)
 
     def take(self, copy: Copy) -> None:
-        """Get a message."""
+        """Receive a message."""
         self.received.append((copy.content, copy.redelivered, copy.returns))
         if self.no_ack:
             self.room -= 1
@@ -87,8 +87,8 @@ class ModelQueue:
     """One queue.
 
     Args:
-        name: Its name.
-        kind: ``classic``, ``priority`` or ``quorum``.
+        name: Name of the queue.
+        kind: `classic`, `priority` or `quorum`.
         arguments: Values by policy key; for a quorum queue also delivery-limit, for a priority queue max-priority.
     """
 
@@ -97,13 +97,13 @@ class ModelQueue:
         self.kind = kind
         self.arguments = arguments
         self.settings = effective(kind, arguments, {}, {})
-        #: In the order in which consumers get them.
+        #: Ready messages, in delivery order.
         self.ready: list[Copy] = []
         self.ring: list[ModelConsumer] = []
         self.counters: Counter[str] = Counter()
 
     def put(self, copies: Sequence[Copy]) -> None:
-        """Put messages where they belong by priority and arrival."""
+        """Insert messages by priority and arrival."""
         self.ready += copies
         self.ready.sort(key=lambda copy: (not copy.first, -self._level(copy), copy.arrival))
 
@@ -111,18 +111,18 @@ class ModelQueue:
         return min(copy.content.priority, self.arguments["max-priority"]) if self.kind == "priority" else 0
 
     def refuses(self) -> bool:
-        """Whether it refuses new messages rather than dropping old ones."""
+        """Return whether overflow refuses new messages instead of dropping old ones."""
         return bool(self.settings["overflow"] != "drop-head")
 
     def is_over(self, more: Sequence[Content] = ()) -> bool:
-        """Whether ready messages, with these added, are too many."""
+        """Return whether the ready messages and `more` together exceed a limit."""
         bodies = [copy.content.body for copy in self.ready] + [content.body for content in more]
         most, most_bytes = self.settings["max-length"], self.settings["max-length-bytes"]
         too_many = most is not None and len(bodies) > most
         return too_many or (most_bytes is not None and sum(map(len, bodies)) > most_bytes)
 
     def next_consumer(self) -> ModelConsumer | None:
-        """Who is next: the longest waiting of the highest priority; who has no credit leaves the ring."""
+        """Return the longest waiting consumer of the highest priority; consumers without credit leave the ring."""
         while self.ring:
             consumer = max(self.ring, key=lambda each: each.priority)
             self.ring.remove(consumer)
@@ -133,23 +133,23 @@ class ModelQueue:
         return None
 
     def unblock(self, consumer: ModelConsumer) -> None:
-        """Put a consumer back into the ring that had left it for want of credit."""
+        """Put a consumer back into the ring that had left it for lack of credit."""
         if consumer.blocked:
             consumer.blocked = False
             self.ring.append(consumer)
 
 
 class ModelBroker:
-    """Queues, and a fanout exchange for dead letters beside the default exchange.
+    """Queues, the default exchange, and a fanout exchange for dead letters.
 
     Args:
-        fanout: Its name, and the queues that it leads to.
+        fanout: Name of the fanout exchange, and the queues bound to it.
 
     Attributes:
-        now: The clock in microseconds.
-        undecided: A publish has evicted messages behind which others had expired unseen, or has evicted those. Whether
-            they go for the limit or for their age depends on whether one looks after each message or after each run.
-        letters: How many dead letters have been sent.
+        now: Time of the clock in microseconds.
+        undecided: A publish has evicted messages while some had expired. Whether those count as evicted or as expired
+            depends on whether a broker checks after each message or after each run.
+        letters: Number of dead letters sent.
     """
 
     def __init__(self, fanout: tuple[str, Sequence[str]]) -> None:
@@ -159,31 +159,31 @@ class ModelBroker:
         self.letters = 0
         self._fanout = fanout
         self._arrivals = 0
-        #: Dead letters that have been issued and have not arrived.
+        #: Dead letters that are not published yet.
         self._letters: deque[tuple[ModelQueue, Content, str]] = deque()
 
     # -- steps ---------------------------------------------------------------------------------------------
 
     def publish(self, queue: ModelQueue, contents: Sequence[Content]) -> list[bool]:
-        """Publish messages one by one; return for each whether the queue took it."""
+        """Publish messages one by one; return for each whether the queue accepted it."""
         taken = [self._publish(queue, content) for content in contents]
         self._send_letters()
         return taken
 
     def add_consumer(self, queue: ModelQueue, consumer: ModelConsumer) -> None:
-        """Let a consumer join."""
+        """Add a consumer."""
         queue.ring.append(consumer)
         self._deliver(queue)
         self._send_letters()
 
     def remove_consumer(self, queue: ModelQueue, consumer: ModelConsumer) -> None:
-        """Let a consumer leave; what it holds stays unacked."""
+        """Remove a consumer; its messages stay unacked."""
         if consumer in queue.ring:
             queue.ring.remove(consumer)
         consumer.blocked = False
 
     def set_room(self, queue: ModelQueue, consumer: ModelConsumer, room: int) -> None:
-        """Change how many messages a consumer may hold."""
+        """Change a consumer's limit of unacked messages."""
         consumer.room = room
         queue.unblock(consumer)
         self._deliver(queue)
@@ -192,7 +192,7 @@ class ModelBroker:
     def settle(
         self, queue: ModelQueue, consumer: ModelConsumer, copies: Sequence[Copy], outcome: str, ended: bool = False
     ) -> None:
-        """Acknowledge, reject or requeue messages that a consumer, or a channel that has ended, holds."""
+        """Acknowledge, reject or requeue messages held by a consumer, or by a channel that has ended."""
         consumer.held = [copy for copy in consumer.held if copy not in copies]
         queue.unblock(consumer)
         if outcome == "acknowledge":
@@ -218,26 +218,26 @@ class ModelBroker:
         return copy
 
     def purge(self, queue: ModelQueue) -> int:
-        """Forget the ready messages; return how many they were."""
+        """Remove the ready messages; return their number."""
         purged = len(queue.ready)
         queue.ready.clear()
         queue.counters["dropped purged"] += purged
         return purged
 
     def apply(self, queue: ModelQueue, policy: Mapping[str, Any], operator_policy: Mapping[str, Any]) -> None:
-        """Put policies in force: the limits under the old overflow, then the new overflow."""
+        """Apply policies: first the limits with the old overflow, then the new overflow."""
         new = effective(queue.kind, queue.arguments, policy, operator_policy)
         for overflow in (queue.settings["overflow"], new["overflow"]):
             queue.settings = new | {"overflow": overflow}
             self._evict(queue)
-            # Should one of them come back by other queues, it finds the overflow that it was dropped under.
+            # A dead letter that returns through other queues is handled by the overflow under which it was dropped.
             self._send_letters()
         self._expire(queue)
         self._deliver(queue)
         self._send_letters()
 
     def advance(self, now: int) -> None:
-        """Move the clock; messages at heads expire one after another, each at its time."""
+        """Advance the clock; messages at the heads of queues expire one after another, each at its time."""
         while True:
             heads = [(queue.ready[0].expires_at, queue) for queue in self.queues.values() if queue.ready]
             due = [(at, queue) for at, queue in heads if at is not None and at <= now]
@@ -248,7 +248,7 @@ class ModelBroker:
             self._send_letters()
         self.now = now
 
-    # -- what follows from them ----------------------------------------------------------------------------
+    # -- consequences --------------------------------------------------------------------------------------
 
     def _publish(self, queue: ModelQueue, content: Content) -> bool:
         if queue.refuses() and queue.is_over([content]) and not (queue.kind == "quorum" and content.deaths):
@@ -284,7 +284,7 @@ class ModelBroker:
                     returned.remove(copy)
                     self._drop(queue, copy, "delivery_limit")
                 else:
-                    # It has no place to return to.
+                    # A quorum queue does not return it to its original position.
                     self._arrivals += 1
                     copy.arrival = self._arrivals
                     copy.first = ended or "delivery-limit" in queue.arguments
@@ -293,7 +293,7 @@ class ModelBroker:
         queue.counters["requeued"] += len(returned)
         queue.put(returned)
         if queue.kind == "quorum":
-            # Limits are for what nobody takes.
+            # Limits apply only to messages that no consumer takes.
             self._expire(queue)
             self._deliver(queue)
         self._evict(queue)
@@ -346,7 +346,7 @@ class ModelBroker:
             first = content.first_death or (queue.name, reason, content.exchange)
             letter = replace(content, exchange=exchange, key=key, expiration=None, deaths=deaths, first_death=first)
             for name in self._fanout[1] if exchange else [key]:
-                if name in self.queues and (reason == "rejected" or not in_circles(deaths, name)):
+                if name in self.queues and (reason == "rejected" or not is_cycle(deaths, name)):
                     self._publish(self.queues[name], letter)
 
 
@@ -355,7 +355,7 @@ def _have_expired(copies: Sequence[Copy], now: int) -> bool:
 
 
 def with_death(content: Content, queue: str, reason: str) -> tuple[Death, ...]:
-    """The deaths of a message and one more: newest first, one entry a queue and reason."""
+    """Return the deaths of a message with one added: newest first, one entry per queue and reason."""
     same = [death for death in content.deaths if (death.queue, death.reason) == (queue, reason)]
     others = [death for death in content.deaths if death not in same]
     newest = (
@@ -364,8 +364,8 @@ def with_death(content: Content, queue: str, reason: str) -> tuple[Death, ...]:
     return (newest, *others)
 
 
-def in_circles(deaths: Sequence[Death], target: str) -> bool:
-    """Whether a message has been in a queue before, and nobody has rejected it since."""
+def is_cycle(deaths: Sequence[Death], target: str) -> bool:
+    """Return whether a message was in a queue before and has not been rejected since."""
     queues = [death.queue for death in deaths]
     if target not in queues:
         return False
@@ -376,7 +376,7 @@ def in_circles(deaths: Sequence[Death], target: str) -> bool:
 def effective(
     kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any], operator_policy: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is in force on a queue, by policy key; None where nothing is set."""
+    """Return the effective settings of a queue by policy key; None where nothing is set."""
     sources = (arguments, operator_policy, policy)
     settings: dict[str, Any] = {}
     for key in NUMBERS:
@@ -386,7 +386,7 @@ def effective(
     if kind == "quorum":
         sources = (operator_policy, policy, arguments)
     overflow = next((source["overflow"] for source in sources if "overflow" in source), "drop-head")
-    # Quorum queues do not know this one.
+    # Quorum queues do not support this overflow.
     unknown = kind == "quorum" and overflow == "reject-publish-dlx"
     settings["overflow"] = "drop-head" if unknown else overflow
     return settings

@@ -1,4 +1,4 @@
-"""Virtual hosts and queues that a test moves by hand."""
+"""Virtual hosts and queues on a ManualLoop."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ManualTimers(Timers):
     """The clock and the timers of a manual loop.
 
     Args:
-        loop: Its clock counts from 1970.
+        loop: The loop; its clock counts from 1970.
 
     Attributes:
-        set_by: Seconds by which somebody has set the machine's clock.
+        set_by: Seconds by which the wall clock was adjusted.
     """
 
     __slots__ = ("_loop", "set_by")
@@ -34,21 +34,21 @@ class ManualTimers(Timers):
         self.set_by = 0.0
 
     def now(self) -> int:
-        """Microseconds since 1970."""
+        """Return the wall-clock time in microseconds since 1970."""
         return round((self._loop.now + self.set_by) * 1_000_000)
 
     def monotonic(self) -> int:
-        """Microseconds that the loop has counted."""
+        """Return the monotonic time in microseconds."""
         return round(self._loop.now * 1_000_000)
 
 
 def new_vhost(loop: ManualLoop, name: str = "v", clock: Callable[[], int] = lambda: 0) -> VirtualHost:
-    """A virtual host without queues, with the exchanges that every one has.
+    """Return a virtual host with the predeclared exchanges and no queues.
 
     Args:
-        loop: Moves it.
-        name: Its name.
-        clock: For slices of time; by default they are never over.
+        loop: Event loop of its turns and timers.
+        name: Name of the virtual host.
+        clock: Clock of time slices; by default they never end.
     """
     return VirtualHost(name, Turn(loop.call_soon, clock=clock), ManualTimers(loop))
 
@@ -62,7 +62,7 @@ def declare(
     owner: object | None = None,
     arguments: FieldTable = (),
 ) -> Queue:
-    """Declare a queue; with an owner, an exclusive one.
+    """Declare a queue; it is exclusive if an owner is set.
 
     Raises:
         AmqpFault: See VirtualHost.declare_queue.
@@ -72,6 +72,6 @@ def declare(
 
 
 def settle(holder: Holder, entries: Sequence[Entry], outcome: Literal["acknowledge", "reject", "requeue"]) -> None:
-    """Give up messages of one holder, as a channel does."""
+    """Settle messages of one holder, as a channel does."""
     holder.queue.release(holder, entries)
     getattr(holder.queue, outcome)(entries)

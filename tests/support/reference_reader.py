@@ -1,4 +1,4 @@
-"""A slow frame reader, whole frames only, on pamqp: what the real one must agree with."""
+"""A slow reference frame reader for complete frames, based on pamqp; the real one must agree with it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pamqp import frame as pamqp_frame
 from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import ConnectionFault, WireFault
 
-#: Kind of event, then what it holds. Runs are taken apart, since where they end says nothing.
+#: Kind of event, then its fields. Runs are split into single events, because their length is arbitrary.
 Plain = tuple[Any, ...]
 
 
 def flatten(events: Iterable[Event]) -> list[Plain]:
-    """The events of the real reader, runs taken apart."""
+    """Return the events of the real reader with runs split."""
     flat: list[Plain] = []
     for event in events:
         if isinstance(event, PublishRun):
@@ -42,15 +42,15 @@ def flatten(events: Iterable[Event]) -> list[Plain]:
 
 
 class ReferenceReader:
-    """Reads streams of well-formed frames; of mistakes it knows frames out of order."""
+    """Reads streams of well-formed frames; the only errors it detects are frames out of order."""
 
     def __init__(self) -> None:
         self.events: list[Plain] = []
-        # Publish, and content header if it has come, and the body so far.
+        # By channel: publish method, content header if received, and the body so far.
         self._open: dict[int, tuple[commands.Basic.Publish, bytes | None, bytes]] = {}
 
     def read(self, octets: bytes) -> list[Plain]:
-        """All that a stream says, up to and with the first mistake."""
+        """Return the events of a stream, up to and including the first error."""
         while octets:
             kind, channel, size = struct.unpack_from(">BHI", octets)
             payload, octets = octets[7 : 7 + size], octets[8 + size :]
@@ -60,7 +60,7 @@ class ReferenceReader:
 
     def _take(self, kind: int, channel: int, payload: bytes) -> bool:
         raw = struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
-        # pamqp refuses frames without payload, heartbeats apart.
+        # pamqp refuses frames without payload other than heartbeats.
         is_empty_body = kind == 3 and not payload
         frame: Any = body.ContentBody(b"") if is_empty_body else pamqp_frame.unmarshal(raw)[2]
         if isinstance(frame, heartbeat.Heartbeat):
@@ -109,8 +109,8 @@ class ReferenceReader:
             del self._open[channel]
             names = [name.encode() for name in (publish.exchange, publish.routing_key)]
             route = b"".join(bytes((len(name),)) + name for name in names)
-            said = (publish.exchange, publish.routing_key, publish.mandatory, publish.immediate, route)
-            self.events.append(("message", channel, *said, header_payload, so_far))
+            fields = (publish.exchange, publish.routing_key, publish.mandatory, publish.immediate, route)
+            self.events.append(("message", channel, *fields, header_payload, so_far))
         return True
 
     def _refuse(self, text: str, method: int) -> bool:

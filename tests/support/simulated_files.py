@@ -1,4 +1,4 @@
-"""A disk in memory that forgets at a crash what was not synced, and fails where a test tells it to."""
+"""A simulated disk: loses unsynced data at a crash, and fails where a test injects a fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Inode:
 
     def __init__(self) -> None:
         self.octets = bytearray()
-        #: What survives a crash for certain.
+        #: Content that certainly survives a crash.
         self.synced = b""
 
 
@@ -23,11 +23,11 @@ class SimulatedFiles:
     """Implements leveret.storage.disk.files.Files.
 
     Attributes:
-        room: So many bytes are free; None for no limit. A write that meets the limit is short.
-        unreadable: Reading any of these paths fails.
-        sync_fails: Every sync fails.
-        appended: Bytes appended so far.
-        syncs: Calls of fdatasync so far.
+        room: Free space in bytes; None for no limit. A write that exceeds it is short.
+        unreadable: Paths whose reads fail.
+        sync_fails: Whether every sync fails.
+        appended: Number of bytes appended.
+        syncs: Number of successful calls of fdatasync().
     """
 
     def __init__(self) -> None:
@@ -39,17 +39,17 @@ class SimulatedFiles:
         self._names: dict[str, _Inode] = {}
         self._synced_names: dict[str, _Inode] = {}
         self._directories: set[str] = set()
-        #: Those whose names survive a crash for certain.
+        #: Directories that certainly survive a crash.
         self._synced_directories: set[str] = set()
         self._handles: dict[int, tuple[str, _Inode]] = {}
         self._locks: dict[int, str] = {}
         self._next_handle = 3
 
     def crash(self, rng: random.Random) -> None:
-        """Lose power: of what was not synced any part may be gone. All handles are.
+        """Simulate a power failure: any part of unsynced data may be lost, and all handles are closed.
 
         Args:
-            rng: Decides what is kept of what was not synced.
+            rng: Decides which unsynced data survives.
         """
         names: dict[str, _Inode] = {}
         for path in sorted(self._names.keys() | self._synced_names.keys()):
@@ -69,16 +69,16 @@ class SimulatedFiles:
         self._synced_directories = set(self._directories)
 
     def stop(self) -> None:
-        """End the process: nothing is lost but the handles."""
+        """Simulate the end of the process: all handles are closed, no data is lost."""
         self._handles.clear()
         self._locks.clear()
 
     def snapshot(self) -> dict[str, bytes]:
-        """The contents of all files by path."""
+        """Return the contents of all files by path."""
         return {path: bytes(inode.octets) for path, inode in sorted(self._names.items())}
 
     def restore(self, contents: dict[str, bytes]) -> None:
-        """Have just these files, all synced."""
+        """Replace all files by these, all synced."""
         self.stop()
         self._names = {}
         for path, octets in contents.items():
@@ -227,8 +227,8 @@ def flip(files: SimulatedFiles, path: str, at: int, bits: int) -> None:
     Args:
         files: The disk.
         path: The file.
-        at: Which byte.
-        bits: Those that are turned over, 1..255.
+        at: Offset of the byte.
+        bits: Mask of the bits to flip, 1..255.
     """
     inode = files._inode(path)
     inode.octets[at] ^= bits
@@ -236,7 +236,7 @@ def flip(files: SimulatedFiles, path: str, at: int, bits: int) -> None:
 
 
 def _after_crash(inode: _Inode, rng: random.Random) -> bytearray:
-    """All that was synced, and of what was appended since a beginning, the last part of it perhaps zeros."""
+    """Return the synced content and a prefix of what was appended since, of which the end may be zeros."""
     synced, current = inode.synced, inode.octets
     if not current.startswith(synced):
         return bytearray(synced)

@@ -1,4 +1,4 @@
-"""A small file system of its own, to fill it to the last byte."""
+"""Mounts a small file system that a test can fill up."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 @contextmanager
 def small_disk(directory: Path, kind: str, mib: int) -> Iterator[Path]:
-    """Mount one; the test is skipped where that is not allowed.
+    """Mount a small file system; skip the test if mounting is not permitted.
 
     Args:
-        directory: Where there is room for its image.
+        directory: Directory for the mount point and the image.
         kind: tmpfs or ext4.
-        mib: Its size, about.
+        mib: Approximate size in MiB.
     """
     mounted = directory / "disk"
     mounted.mkdir()
@@ -36,7 +36,7 @@ def small_disk(directory: Path, kind: str, mib: int) -> Iterator[Path]:
     try:
         yield mounted
     finally:
-        # A test that failed may have files open.
+        # A failed test may have open files, so unmount lazily.
         _run("umount", "-l", str(mounted))
 
 
@@ -45,7 +45,7 @@ def fill(path: Path, leave: int = 0) -> None:
 
     Args:
         path: The file.
-        leave: So many bytes are left free.
+        leave: Number of bytes to leave free.
     """
     with path.open("wb") as file:
         if leave:

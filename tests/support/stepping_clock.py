@@ -1,19 +1,19 @@
-"""A clock that goes on by being looked at, so that slices of time end after as many looks everywhere."""
+"""A clock that advances with each reading, so that time slices end after a fixed number of readings."""
 
 from __future__ import annotations
 
 
 class SteppingClock:
-    """Every look at it is a millisecond later.
+    """Clock that advances one millisecond per reading.
 
     Attributes:
-        looks: How often somebody has looked.
+        readings: Number of readings.
     """
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.readings = 0
 
     def __call__(self) -> int:
-        """Microseconds."""
-        self.looks += 1
-        return self.looks * 1_000
+        """Return the time in microseconds."""
+        self.readings += 1
+        return self.readings * 1_000

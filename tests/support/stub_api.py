@@ -1,4 +1,4 @@
-"""An HTTP API that answers what a test wants it to: for what a real broker does not do on demand."""
+"""An HTTP server with responses set by the test, for cases that a real broker does not produce on demand."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 
-class Asked(NamedTuple):
-    """A request.
+class Request(NamedTuple):
+    """A received request.
 
-    Args:
-        method: of HTTP.
-        path: with the query.
-        body: as it came.
-        headers: by name.
+    Attributes:
+        method: HTTP method.
+        path: path with the query.
+        body: body as received.
+        headers: headers by name.
     """
 
     method: str
@@ -30,13 +30,13 @@ class Asked(NamedTuple):
 class StubApi(NamedTuple):
     """The server.
 
-    Args:
-        port: on 127.0.0.1.
-        asked: the requests so far, in order.
+    Attributes:
+        port: port on 127.0.0.1.
+        requests: received requests, in order.
     """
 
     port: int
-    asked: list[Asked]
+    requests: list[Request]
 
     @property
     def url(self) -> str:
@@ -45,15 +45,15 @@ class StubApi(NamedTuple):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers by path; `/api/hang` takes a second, after `/api/closing` the connection goes without a word."""
+    """Responds by path; `/api/hang` takes a second, `/api/closing` closes the connection without announcing it."""
 
     protocol_version = "HTTP/1.1"
     answers: Mapping[str, tuple[int, bytes] | Any]
-    asked: list[Asked]
+    requests: list[Request]
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.asked.append(Asked(self.command, self.path, body, dict(self.headers)))
+        self.requests.append(Request(self.command, self.path, body, dict(self.headers)))
         path = self.path.partition("?")[0]
         if path == "/api/hang":
             threading.Event().wait(1)
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """Does not mind clients that leave."""
+    """Ignores clients that disconnect."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):
@@ -88,15 +88,15 @@ def stub_api(answers: Mapping[str, Any]) -> Iterator[StubApi]:
     """Run a server.
 
     Args:
-        answers: by path, without the query: status and body, or what is to be answered as JSON; `{}` elsewhere.
+        answers: responses by path without the query: status and body, or a JSON document; `{}` for other paths.
     """
-    asked: list[Asked] = []
-    handler = type("Handler", (_Handler,), {"answers": answers, "asked": asked})
+    requests: list[Request] = []
+    handler = type("Handler", (_Handler,), {"answers": answers, "requests": requests})
     with _Server(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield StubApi(server.server_port, asked)
+            yield StubApi(server.server_port, requests)
         finally:
             server.shutdown()
             thread.join()

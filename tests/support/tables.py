@@ -1,4 +1,4 @@
-"""AMQP field tables as triples, so that a test controls every type letter and integer width."""
+"""Encodes and decodes AMQP field tables as triples, so that a test sets every type letter and integer width."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def encode_value(letter: str, value: Any) -> bytes:
     """Encode one field value with its type letter.
 
     Args:
-        letter: type letter; one that AMQP 0-9-1 does not know writes `value`, which must be bytes, as it is.
-        value: what the letter holds: `A` a list of (letter, value), `F` triples, `D` (scale, value).
+        letter: type letter; for letters unknown to AMQP 0-9-1, `value` must be bytes and is written unchanged.
+        value: value of that type: `A` a list of (letter, value), `F` triples, `D` (scale, value).
     """
     tag = letter.encode("latin-1")
     if letter in _FIXED:
@@ -128,7 +128,7 @@ def _decode_array(content: bytes) -> list[Pair]:
 
 
 def decode_body(data: bytes) -> list[Triple]:
-    """Decode the inside of a field table.
+    """Decode a field table without its length.
 
     Returns:
         Triples in wire order. `S` becomes text (with surrogate escapes), `x` bytes, `t` the octet.
@@ -144,7 +144,7 @@ def decode_body(data: bytes) -> list[Triple]:
 
 
 def decode(data: bytes) -> list[Triple]:
-    """Decode a whole field table, length included.
+    """Decode a field table with its length.
 
     Raises:
         ValueError: the length does not match the bytes given.

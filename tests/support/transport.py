@@ -1,4 +1,4 @@
-"""One TCP connection to a broker with total control of the bytes: `Wire`."""
+"""`Wire`: a TCP connection to a broker with full control of the bytes."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def frame(frame_type: int, channel: int, payload: bytes, *, end: int = 0xCE, siz
     """Encode a frame.
 
     Args:
-        frame_type: octet, any.
+        frame_type: any octet.
         channel: 0..65535.
         payload: bytes between header and end octet.
         end: the end octet.
-        size: payload size to claim, when it shall differ from the real one.
+        size: announced payload size, if it differs from the real one.
     """
     claimed = len(payload) if size is None else size
     return struct.pack(">BHI", frame_type, channel, claimed) + payload + bytes([end])
@@ -77,11 +77,11 @@ def method_frame(channel: int, kind: methods.MethodType, **arguments: Any) -> by
 
 
 class Wire:
-    """A blocking socket that sends what it is told and reads whole frames against a deadline.
+    """A blocking socket that sends raw bytes and reads complete frames within a deadline.
 
     Args:
         sock: a connected socket.
-        timeout: seconds that a read may take unless the call says otherwise.
+        timeout: default timeout of reads in seconds.
     """
 
     def __init__(self, sock: socket.socket, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -98,11 +98,11 @@ class Wire:
         self.abort()
 
     def abort(self) -> None:
-        """Drop the TCP connection without a word."""
+        """Drop the TCP connection without connection.close."""
         self.socket.close()
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes as they are. A peer that is gone shows at the next read, not here."""
+        """Send bytes unchanged. If the peer has disconnected, the next read fails, not this call."""
         if self._gathered is not None:
             self._gathered.append(data)
             return
@@ -115,7 +115,7 @@ class Wire:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Send all that is sent inside the block in one write at its end."""
+        """Collect everything sent inside the block, and send it in one write at the end."""
         self._gathered = []
         yield
         gathered, self._gathered = self._gathered, None
@@ -150,7 +150,7 @@ class Wire:
         """Read exactly `size` bytes.
 
         Raises:
-            TimeoutError: they did not come within `timeout` seconds (default: the wire's).
+            TimeoutError: fewer bytes arrived within `timeout` seconds (default: the wire's timeout).
             ConnectionDropped: the peer closed first.
         """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
@@ -161,10 +161,10 @@ class Wire:
         return data
 
     def read_frame(self, timeout: float | None = None) -> Frame:
-        """Read one frame, heartbeats included; a frame that is not yet whole at the deadline stays buffered.
+        """Read one frame, heartbeats included; a frame that is incomplete at the deadline stays buffered.
 
         Raises:
-            TimeoutError: no whole frame within `timeout` seconds.
+            TimeoutError: no complete frame within `timeout` seconds.
             ConnectionDropped: the peer closed TCP.
         """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
@@ -179,7 +179,7 @@ class Wire:
         return Frame(kind, channel, payload)
 
     def read_method(self, timeout: float | None = None) -> tuple[int, methods.Method]:
-        """Read the next frame that is no heartbeat, which must be a method; return (channel, method)."""
+        """Read the next frame that is not a heartbeat; assert that it is a method; return (channel, method)."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             got = self.read_frame(deadline - time.monotonic())
@@ -195,14 +195,14 @@ class Wire:
         return method
 
     def expect_close(self, code: int, text: str, ids: tuple[int, int] = (0, 0)) -> None:
-        """Read a connection.close, assert all its arguments and answer it with close-ok."""
+        """Read a connection.close, assert all its arguments and reply with close-ok."""
         close = self.expect(0, commands.Connection.Close)
         assert (close.reply_code, close.reply_text) == (code, text)
         assert (close.class_id, close.method_id) == ids
         self.send_method(0, commands.Connection.CloseOk)
 
     def expect_eof(self, within: float | None = None) -> float:
-        """Wait for the end of TCP; frames before it fail the test.
+        """Wait until the peer closes TCP; a frame before that fails the test.
 
         Args:
             within: seconds, default the wire's timeout.
@@ -219,13 +219,13 @@ class Wire:
             return time.monotonic() - self.last_sent
 
     def expect_silent_close(self, within: float = DEFAULT_TIMEOUT, at_least: float = 0.0) -> None:
-        """Assert that TCP ends without a frame, `at_least` to `within` seconds after the last send."""
+        """Assert that the peer closes TCP without a frame, `at_least` to `within` seconds after the last send."""
         took = self.expect_eof(within)
         assert at_least <= took <= within, f"closed after {took:.2f} s, not {at_least}..{within} s"
 
 
 def raw_connect(url: str, *, header: bytes | None = PROTOCOL_HEADER, timeout: float = DEFAULT_TIMEOUT) -> Wire:
-    """Connect TCP to the broker of an AMQP URL and send `header`, unless that is None."""
+    """Connect to the broker of an AMQP URL and send `header`, unless it is None."""
     address = parse_url(url)
     sock = socket.create_connection((address.host, address.port), timeout)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -236,17 +236,17 @@ def raw_connect(url: str, *, header: bytes | None = PROTOCOL_HEADER, timeout: fl
 
 
 def silent_close_times(wires: Mapping[str, Wire], within: float) -> dict[str, float]:
-    """Wait for many wires at once to be closed by the peer without a frame.
+    """Wait until the peer has closed many wires without a frame.
 
     Args:
-        wires: by a name for messages; everything sent to them so far has been read.
+        wires: wires by a name for error texts; all bytes received so far have been read.
         within: seconds to wait for all.
 
     Returns:
         For each wire the seconds from its last send to the end of TCP.
 
     Raises:
-        AssertionError: a frame came, or a wire is still open at the deadline.
+        AssertionError: a frame arrived, or a wire is still open at the deadline.
     """
     ended: dict[str, float] = {}
     deadline = time.monotonic() + within

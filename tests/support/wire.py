@@ -1,4 +1,4 @@
-"""A small synchronous AMQP 0-9-1 client for black-box tests, in control of every byte that it sends."""
+"""A small synchronous AMQP 0-9-1 client for black-box tests, with control of every byte that it sends."""
 
 from __future__ import annotations
 
@@ -100,29 +100,29 @@ def start_ok(
 
 
 class Connection:
-    """An open connection; a context manager that closes it politely.
+    """An open connection; a context manager that closes it with connection.close.
 
     Args:
         url: `amqp://user:password@host:port/vhost`.
         user, password, vhost: instead of the URL's.
-        capabilities: sent in start-ok; None for all that a client can have, {} for none.
+        capabilities: sent in start-ok; None for all known ones, {} for none.
         client_properties: further client properties as triples.
         heartbeat: seconds for tune-ok, 0 for none.
-        frame_max: bytes for tune-ok; None takes the broker's.
-        channel_max: for tune-ok; None takes the broker's.
-        timeout: seconds that a read waits by default.
+        frame_max: bytes for tune-ok; None for the broker's value.
+        channel_max: for tune-ok; None for the broker's value.
+        timeout: default timeout of reads in seconds.
         mechanism: `PLAIN`, or another together with `response`.
         response: the SASL response instead of PLAIN's.
 
     Attributes:
         start: the broker's connection.start.
         tune: the broker's connection.tune.
-        blocked: reason of connection.blocked while in force, else None.
-        closed: the broker's connection.close, once it came.
+        blocked: reason of connection.blocked while blocked, else None.
+        closed: the broker's connection.close, once received.
 
     Raises:
         ConnectionClosed: the broker refused with a connection.close.
-        ConnectionDropped: it refused without one.
+        ConnectionDropped: the broker refused without one.
     """
 
     def __init__(
@@ -187,18 +187,18 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """The name that RabbitMQ's management gives a connection: `CLIENT:PORT -> SERVER:PORT`."""
+        """The connection's name in RabbitMQ's management: `CLIENT:PORT -> SERVER:PORT`."""
         (client, port), (server, server_port) = self.wire.socket.getsockname(), self.wire.socket.getpeername()
         return f"{client}:{port} -> {server}:{server_port}"
 
     # Receiving
 
     def read(self, timeout: float | None = None) -> None:
-        """Read one frame and hand it to where it belongs.
+        """Read one frame and pass it to its channel, or handle it here if it is on channel 0.
 
         Raises:
-            ConnectionClosed: it is connection.close (which is answered with close-ok).
-            ConnectionDropped: TCP ended.
+            ConnectionClosed: the frame is connection.close; close-ok is sent.
+            ConnectionDropped: the broker closed TCP.
             TimeoutError: no frame within `timeout` seconds.
         """
         if self.closed is not None:
@@ -235,14 +235,14 @@ class Connection:
         return method
 
     def rpc(self, kind: MethodType, **arguments: Any) -> Method:
-        """Send a method on channel 0 and wait for the reply that pamqp names first."""
+        """Send a method on channel 0 and wait for the first reply that pamqp lists."""
         self.wire.send_method(0, kind, **arguments)
         return self.reply(getattr(commands.Connection, kind.valid_responses[0].split(".")[1]))
 
     # Channels
 
     def channel(self, number: int | None = None) -> Channel:
-        """Open a channel, by default with the lowest number that this client has not in use.
+        """Open a channel, by default with the lowest number that this client does not use.
 
         A channel that the broker closed (and whose close-ok was sent) can be opened again by its number.
         """
@@ -265,7 +265,7 @@ class Connection:
     # Closing
 
     def close(self, code: int = 200, text: str = "Normal shutdown") -> None:
-        """connection.close, wait for close-ok, close TCP. Does nothing once the connection is over."""
+        """Send connection.close, wait for close-ok and close TCP. Does nothing if the connection has ended."""
         try:
             if self.closed is None and self.wire.socket.fileno() >= 0:
                 arguments = {"reply_code": code, "reply_text": text}
@@ -278,14 +278,14 @@ class Connection:
             self.wire.abort()
 
     def abort(self) -> None:
-        """Drop TCP without a word."""
+        """Drop TCP without connection.close."""
         self.wire.abort()
 
     @contextmanager
     def expect_connection_close(
         self, code: int, text: str, ids: tuple[int, int] | MethodType | None = None
     ) -> Iterator[None]:
-        """Assert that the block, or what the broker sends after it, is this connection.close.
+        """Assert that the broker sends this connection.close during the block or after it.
 
         Args:
             code: reply code.
@@ -304,7 +304,7 @@ class Connection:
 
     @contextmanager
     def expect_drop(self) -> Iterator[None]:
-        """Assert that after the block TCP ends without a connection.close."""
+        """Assert that the broker closes TCP without a connection.close during the block or after it."""
         try:
             yield
             deadline = time.monotonic() + self.timeout

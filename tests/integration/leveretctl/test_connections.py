@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.leveret_process import LeveretProcess
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 from tests.support.wire import Channel, Connection
 
 
@@ -70,9 +70,9 @@ def test_close_connection(ctl: Leveretctl, connection: Connection, by: str) -> N
     identifier = name if by == "name" else f"<{name.replace(' -> ', '->')}>"
     with connection.expect_connection_close(320, "CONNECTION_FORCED - bye, then"):
         ran = ctl("close_connection", identifier, "bye, then")
-        assert ran == Ran(0, f"Closing connection {identifier}, reason: bye, then...\n", "")
+        assert ran == CommandResult(0, f"Closing connection {identifier}, reason: bye, then...\n", "")
     # It is gone: as good as closed.
-    assert ctl("close_connection", identifier, "again", "-q") == Ran(0, "", "")
+    assert ctl("close_connection", identifier, "again", "-q") == CommandResult(0, "", "")
 
 
 def test_close_connection_with_a_reason_beyond_ascii(ctl: Leveretctl, connection: Connection) -> None:
@@ -84,11 +84,11 @@ def test_close_all_connections_of_a_vhost(leveret: LeveretProcess, ctl: Leveretc
     with Connection(leveret.url) as other, ExitStack() as stack:
         opened = [stack.enter_context(Connection(f"{leveret.url}/{vhost}")) for _ in range(3)]
         ran = ctl("close_all_connections", "-p", vhost, "maintenance", "--limit", "1")
-        assert ran == Ran(
+        assert ran == CommandResult(
             0, f"Closing 1 connections in vhost {vhost}, reason: maintenance...\nClosed 1 connections\n", ""
         )
         ran = ctl("close_all_connections", "-p", vhost, "maintenance", "--per-connection-delay", "1")
-        assert ran == Ran(
+        assert ran == CommandResult(
             0, f"Closing all connections in vhost {vhost}, reason: maintenance...\nClosed 2 connections\n", ""
         )
         for connection in opened:
@@ -103,7 +103,7 @@ def test_close_all_connections_everywhere(tmp_path_factory: pytest.TempPathFacto
         node = json.loads(ctl.output("set_cluster_name", "x", "--formatter", "json"))["node"]
         expected = f"Closing all connections to node {node} (across all vhosts), reason: r...\nClosed 1 connections\n"
         with Connection(own.url) as connection, connection.expect_connection_close(320, "CONNECTION_FORCED - r"):
-            assert ctl("close_all_connections", "--global", "r") == Ran(0, expected, "")
+            assert ctl("close_all_connections", "--global", "r") == CommandResult(0, expected, "")
 
 
 def test_close_all_user_connections(leveret: LeveretProcess, ctl: Leveretctl, vhost: str) -> None:
@@ -114,6 +114,6 @@ def test_close_all_user_connections(leveret: LeveretProcess, ctl: Leveretctl, vh
     with Connection(url, user=user, password="pw") as theirs, Connection(url) as ours:
         with theirs.expect_connection_close(320, "CONNECTION_FORCED - reason"):
             ran = ctl("close_all_user_connections", user, "reason")
-            assert ran == Ran(0, f"Closing connections of user {user}, reason: reason...\n", "")
+            assert ran == CommandResult(0, f"Closing connections of user {user}, reason: reason...\n", "")
         ours.channel().close()
     ctl.output("delete_user", user)

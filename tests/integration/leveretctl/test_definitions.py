@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.leveret_process import LeveretProcess
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 from tests.support.wire import Channel
 
 
@@ -45,11 +45,11 @@ def test_export_and_import(ctl: Leveretctl, other: Leveretctl, vhost: str, chann
     make_something(ctl, vhost, channel)
     file = tmp_path / "definitions.json"
     ran = ctl("export_definitions", str(file))
-    assert ran == Ran(0, f'Exporting definitions in JSON to a file at "{file}" ...\n', "")
+    assert ran == CommandResult(0, f'Exporting definitions in JSON to a file at "{file}" ...\n', "")
     # It holds password hashes.
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     ran = other("import_definitions", str(file))
-    assert ran == Ran(
+    assert ran == CommandResult(
         0,
         f'Importing definitions in JSON from a file at "{file}" ...\n'
         "Successfully started definition import. This process is asynchronous and can take some time.\n",
@@ -114,7 +114,7 @@ def test_import_from_a_pipe(ctl: Leveretctl, vhost: str, tmp_path: Path) -> None
 
 def test_import_from_a_directory(ctl: Leveretctl, tmp_path: Path) -> None:
     ran = ctl("import_definitions", "-q", str(tmp_path))
-    assert ran == Ran(65, "", f"Error:\nCould not read {tmp_path}: Is a directory\n")
+    assert ran == CommandResult(65, "", f"Error:\nCould not read {tmp_path}: Is a directory\n")
 
 
 def test_what_the_broker_refuses(ctl: Leveretctl, vhost: str) -> None:
@@ -133,4 +133,4 @@ def test_erlang_terms_are_refused(ctl: Leveretctl) -> None:
 
 def test_a_file_that_cannot_be_written(ctl: Leveretctl, tmp_path: Path) -> None:
     ran = ctl("export_definitions", str(tmp_path), "-q")
-    assert ran == Ran(65, "", f"Error:\nPath {tmp_path} is a directory\n")
+    assert ran == CommandResult(65, "", f"Error:\nPath {tmp_path} is a directory\n")

@@ -10,7 +10,7 @@ import pytest
 
 from leveret.broker.version import VERSION
 from tests.support.leveret_process import LeveretProcess
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 from tests.support.management import Management
 
 
@@ -45,7 +45,7 @@ def test_listeners(leveret: LeveretProcess, ctl: Leveretctl, node: str) -> None:
 def test_check_port_listener(leveret: LeveretProcess, ctl: Leveretctl, node: str, free_port: int) -> None:
     port = leveret.url.rpartition(":")[2]
     ran = ctl("check_port_listener", port)
-    assert ran == Ran(
+    assert ran == CommandResult(
         0,
         f"Asking node {node} if there's an active listener on port {port} ...\n"
         f"A listener for port {port} is running on node {node}.\n",
@@ -54,14 +54,14 @@ def test_check_port_listener(leveret: LeveretProcess, ctl: Leveretctl, node: str
     known = ", ".join(str(each) for each in ports(leveret))
     ran = ctl("check_port_listener", str(free_port), "-q")
     text = f"No listener for port {free_port} is active on node {node}. Found listeners that use the following ports: "
-    assert ran == Ran(69, "", f"{text}{known}\n")
+    assert ran == CommandResult(69, "", f"{text}{known}\n")
     status, out, err = ctl("check_port_listener", str(free_port), "--formatter", "json")
     found = json.loads(err)
     assert (status, out, found["result"], found["missing"]) == (69, "", "error", str(free_port))
 
 
 def test_check_protocol_listener(ctl: Leveretctl, node: str) -> None:
-    assert ctl("check_protocol_listener", "mqtt", "-q") == Ran(
+    assert ctl("check_protocol_listener", "mqtt", "-q") == CommandResult(
         69,
         "",
         f"Error:\nNo listener for protocol mqtt is active on node {node}."
@@ -71,7 +71,7 @@ def test_check_protocol_listener(ctl: Leveretctl, node: str) -> None:
 
 def test_check_port_connectivity(leveret: LeveretProcess, ctl: Leveretctl, node: str) -> None:
     known = ", ".join(str(each) for each in ports(leveret))
-    assert ctl("check_port_connectivity") == Ran(
+    assert ctl("check_port_connectivity") == CommandResult(
         0,
         f"Testing TCP connections to all active listeners on node {node} ...\n"
         f"Successfully connected to ports {known} on node {node}.\n",
@@ -132,13 +132,13 @@ def test_list_node_auth_attempt_stats(ctl: Leveretctl, node: str) -> None:
 def test_reset_node_auth_attempt_metrics(ctl: Leveretctl, node: str) -> None:
     ctl("authenticate_user", "guest", "wrong")
     ran = ctl("reset_node_auth_attempt_metrics")
-    assert ran == Ran(0, f"Reset auth attempt metrics on node {node} ...\n", "")
+    assert ran == CommandResult(0, f"Reset auth attempt metrics on node {node} ...\n", "")
     shown = json.loads(ctl.output("list_node_auth_attempt_stats", "--formatter", "json"))
     assert [each["auth_attempts_failed"] for each in shown["attempts"] if each["protocol"] == "http"] == [0]
 
 
 def test_set_cluster_name(ctl: Leveretctl) -> None:
-    assert ctl("set_cluster_name", "hares") == Ran(0, "Setting cluster name to hares ...\n", "")
+    assert ctl("set_cluster_name", "hares") == CommandResult(0, "Setting cluster name to hares ...\n", "")
     assert "Cluster name: hares" in ctl.output("cluster_status").splitlines()
 
 
@@ -149,7 +149,7 @@ def test_list_node_report_has_no_hashes(ctl: Leveretctl) -> None:
 
 
 def test_restart_vhost(ctl: Leveretctl, vhost: str, node: str) -> None:
-    assert ctl("restart_vhost", "-p", vhost) == Ran(
+    assert ctl("restart_vhost", "-p", vhost) == CommandResult(
         0,
         f"Trying to restart vhost '{vhost}' on node '{node}' ...\n"
         f"Vhost '{vhost}' is already running on node '{node}'\n",

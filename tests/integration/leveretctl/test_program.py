@@ -17,7 +17,7 @@ import pytest
 
 from leveret.broker.version import VERSION
 from tests.support.leveret_process import LeveretProcess
-from tests.support.leveretctl import Leveretctl, LeveretctlProgram, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl, LeveretctlProgram
 from tests.support.wire import Channel
 
 ROOT = Path(__file__).parents[3]
@@ -62,7 +62,7 @@ def on_a_terminal(url: str, *arguments: str, stream: str) -> tuple[str, int]:
 
 def test_a_command(ctl: LeveretctlProgram) -> None:
     ran = ctl("list_exchanges", "--silent", "name", "type")
-    assert ran == Ran(
+    assert ran == CommandResult(
         0,
         "\tdirect\namq.direct\tdirect\namq.fanout\tfanout\namq.headers\theaders\namq.match\theaders\n"
         "amq.rabbitmq.trace\ttopic\namq.topic\ttopic\n",
@@ -73,8 +73,8 @@ def test_a_command(ctl: LeveretctlProgram) -> None:
 def test_the_url_comes_from_the_option_first(leveret: LeveretProcess, nobody: str) -> None:
     ctl = LeveretctlProgram(nobody)
     assert ctl("ping", "-q").status == 69
-    assert ctl("--url", leveret.http_url, "ping", "-q") == Ran(0, "Ping succeeded\n", "")
-    assert ctl("ping", f"--url={leveret.http_url}/", "-q") == Ran(0, "Ping succeeded\n", "")
+    assert ctl("--url", leveret.http_url, "ping", "-q") == CommandResult(0, "Ping succeeded\n", "")
+    assert ctl("ping", f"--url={leveret.http_url}/", "-q") == CommandResult(0, "Ping succeeded\n", "")
 
 
 def test_a_url_that_is_none(ctl: LeveretctlProgram) -> None:
@@ -97,7 +97,7 @@ def test_nobody_answers(nobody: str) -> None:
     )
     assert f"attempted to contact: [{address}]\n\n{address}:\n  * " in err
     ping = LeveretctlProgram(nobody)("-q", "ping", "-t", "7")
-    assert ping == Ran(69, "", f"Error:\nFailed to connect and authenticate to {address} in 7000 ms\n")
+    assert ping == CommandResult(69, "", f"Error:\nFailed to connect and authenticate to {address} in 7000 ms\n")
 
 
 def test_a_wrong_password(leveret: LeveretProcess) -> None:
@@ -113,7 +113,7 @@ def test_a_user_who_may_not(leveret: LeveretProcess, ctl: LeveretctlProgram) -> 
     ctl.output("set_user_tags", "limited", "management")
     url = leveret.http_url.replace("guest:guest", "limited:pw")
     ran = LeveretctlProgram(url)("list_users", "-q")
-    assert ran == Ran(69, "", "Error:\nNot administrator user\n")
+    assert ran == CommandResult(69, "", "Error:\nNot administrator user\n")
     ctl.output("delete_user", "limited")
 
 
@@ -305,8 +305,8 @@ def test_help_loads_no_http_client(leveret: LeveretProcess) -> None:
 
 
 def test_version(ctl: LeveretctlProgram) -> None:
-    assert ctl("version") == Ran(0, f"{VERSION}\n", "")
-    assert ctl("--version") == Ran(0, f"{VERSION}\n", "")
+    assert ctl("version") == CommandResult(0, f"{VERSION}\n", "")
+    assert ctl("--version") == CommandResult(0, f"{VERSION}\n", "")
 
 
 def completed(words: str) -> list[str]:

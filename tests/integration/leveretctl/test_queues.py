@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 from tests.support.wire import Channel
 
 
@@ -25,7 +25,7 @@ def counts(ctl: Leveretctl, vhost: str) -> dict[str, int]:
 def test_purge_queue(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     channel.queue_declare("q")
     publish(channel, "q", 3)
-    assert ctl("purge_queue", "-p", vhost, "q") == Ran(0, f"Purging queue 'q' in vhost '{vhost}' ...\n", "")
+    assert ctl("purge_queue", "-p", vhost, "q") == CommandResult(0, f"Purging queue 'q' in vhost '{vhost}' ...\n", "")
     assert counts(ctl, vhost) == {"q": 0}
 
 
@@ -50,15 +50,17 @@ def test_delete_queue_on_conditions(ctl: Leveretctl, vhost: str, channel: Channe
     publish(channel, "q", 2)
     banner = f"Deleting queue 'q' on vhost '{vhost}' if queue is empty ...\n"
     for option in ("--if-empty", "-e"):
-        assert ctl("delete_queue", "-p", vhost, "q", option) == Ran(64, banner, "Error:\nQueue is not empty\n")
+        assert ctl("delete_queue", "-p", vhost, "q", option) == CommandResult(
+            64, banner, "Error:\nQueue is not empty\n"
+        )
     channel.consume("q", "c", no_ack=True)
     banner = f"Deleting queue 'q' on vhost '{vhost}' if queue is unused ...\n"
     for option in ("--if-unused", "-u"):
-        assert ctl("delete_queue", "-p", vhost, "q", option) == Ran(64, banner, "Error:\nQueue is in use\n")
+        assert ctl("delete_queue", "-p", vhost, "q", option) == CommandResult(64, banner, "Error:\nQueue is in use\n")
     channel.cancel("c")
     publish(channel, "q", 1)
     expected = f"Deleting queue 'q' on vhost '{vhost}' ...\nQueue was successfully deleted with 1 ready messages\n"
-    assert ctl("delete_queue", "-p", vhost, "q") == Ran(0, expected, "")
+    assert ctl("delete_queue", "-p", vhost, "q") == CommandResult(0, expected, "")
 
 
 def test_list_queues_tells_whose_an_exclusive_queue_is(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
@@ -75,7 +77,7 @@ def test_move_messages(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     channel.queue_declare("to")
     publish(channel, "from", 5)
     ran = ctl("move_messages", "-p", vhost, "from", "to", "--limit", "2")
-    assert ran == Ran(
+    assert ran == CommandResult(
         0,
         f"Moving at most 2 messages from queue 'from' to queue 'to' in vhost '{vhost}' ...\n"
         "Moved 2 messages to queue 'to': the limit is reached\n",
@@ -83,7 +85,7 @@ def test_move_messages(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     )
     assert counts(ctl, vhost) == {"from": 3, "to": 2}
     ran = ctl("move_messages", "-p", vhost, "from", "to", "-q")
-    assert ran == Ran(0, "Moved 3 messages to queue 'to': the source has no more messages\n", "")
+    assert ran == CommandResult(0, "Moved 3 messages to queue 'to': the source has no more messages\n", "")
     bodies = [delivery.body for delivery in (channel.get("to", no_ack=True) for _ in range(5)) if delivery]
     assert bodies == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -116,7 +118,7 @@ def test_move_messages_into_a_full_queue(ctl: Leveretctl, vhost: str, channel: C
     channel.queue_declare("to", arguments=[("x-max-length", "I", 2)])
     publish(channel, "from", 5)
     ran = ctl("move_messages", "-p", vhost, "from", "to", "-q")
-    assert ran == Ran(69, "", "Error:\nMoved 2 messages to queue 'to': the target is full\n")
+    assert ran == CommandResult(69, "", "Error:\nMoved 2 messages to queue 'to': the target is full\n")
     assert counts(ctl, vhost) == {"from": 3, "to": 2}
 
 
@@ -126,7 +128,7 @@ def test_move_messages_from_or_to_nowhere(
 ) -> None:
     channel.queue_declare("to")
     ran = ctl("move_messages", "-p", vhost, source, target, "-q")
-    assert ran == Ran(69, "", f"Error:\nno queue '{missing}' in vhost '{vhost}'\n")
+    assert ran == CommandResult(69, "", f"Error:\nno queue '{missing}' in vhost '{vhost}'\n")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_explain_queue(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     ctl.output("set_policy", "-p", vhost, "low", "q$", '{"max-length":1}')
     ctl.output("set_operator_policy", "-p", vhost, "op", "", '{"max-length":4}')
     publish(channel, "q", 3)
-    assert ctl("explain_queue", "-p", vhost, "q") == Ran(
+    assert ctl("explain_queue", "-p", vhost, "q") == CommandResult(
         0,
         f"Explaining queue 'q' in vhost '{vhost}' ...\n"
         "key\targument\tpolicy\toperator_policy\tin_force\tsource\treason\n"
@@ -173,7 +175,7 @@ def test_explain_queue_without_limits(ctl: Leveretctl, vhost: str, channel: Chan
 
 def test_explain_queue_that_is_not_there(ctl: Leveretctl, vhost: str) -> None:
     ran = ctl("explain_queue", "-p", vhost, "q", "-q")
-    assert ran == Ran(69, "", f"Error:\nno queue 'q' in vhost '{vhost}'\n")
+    assert ran == CommandResult(69, "", f"Error:\nno queue 'q' in vhost '{vhost}'\n")
 
 
 def test_set_policy_dry_run(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
@@ -183,7 +185,7 @@ def test_set_policy_dry_run(ctl: Leveretctl, vhost: str, channel: Channel) -> No
     ctl.output("set_policy", "-p", vhost, "rival", "^a2", '{"max-length":9}', "--priority", "5")
     arguments = ("-p", vhost, "lim", "^a", '{"max-length":3}', "--apply-to", "queues")
     ran = ctl("set_policy", *arguments, "--dry-run")
-    assert ran == Ran(
+    assert ran == CommandResult(
         0,
         f'Dry run of policy "lim" for pattern "^a" to "{{"max-length":3}}" with priority "0" for vhost "{vhost}" ...\n'
         "name\ttype\tin_force\tchanges\tmessages_ready\twould_drop\trival\n"
@@ -211,14 +213,14 @@ def test_set_operator_policy_dry_run(ctl: Leveretctl, vhost: str, channel: Chann
 
 def test_dry_run_of_what_would_be_refused(ctl: Leveretctl, vhost: str) -> None:
     ran = ctl("set_policy", "-p", vhost, "lim", "", '{"max-length":-1}', "--dry-run", "-q")
-    assert ran == Ran(69, "", "Error:\nValidation failed\n\n-1 is not a valid maximum length\n\n")
+    assert ran == CommandResult(69, "", "Error:\nValidation failed\n\n-1 is not a valid maximum length\n\n")
 
 
 def test_dry_run_of_any_other_command_only_says_what_it_would_do(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     channel.queue_declare("q")
     publish(channel, "q", 2)
     ran = ctl("purge_queue", "-p", vhost, "q", "--dry-run")
-    assert ran == Ran(0, f"Purging queue 'q' in vhost '{vhost}' ...\n", "")
+    assert ran == CommandResult(0, f"Purging queue 'q' in vhost '{vhost}' ...\n", "")
     assert counts(ctl, vhost) == {"q": 2}
 
 
@@ -228,7 +230,7 @@ def test_list_losses(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     publish(channel, "bounded", 4)
     publish(channel, "kept", 1)
     publish(channel, "nowhere", 1)
-    assert ctl("list_losses", "-p", vhost, "kind", "name", "lost", "maxlen", "unroutable") == Ran(
+    assert ctl("list_losses", "-p", vhost, "kind", "name", "lost", "maxlen", "unroutable") == CommandResult(
         0,
         f"Listing losses in vhost {vhost} ...\n"
         "kind\tname\tlost\tmaxlen\tunroutable\n"

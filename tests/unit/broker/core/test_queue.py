@@ -294,7 +294,7 @@ class TestTheEnd:
         a, b = consume(queue, "a", room=1), consume(queue, "b", room=0)
         publish(queue, *"123")
         assert queue.delete() == 2
-        assert (a.gone, b.gone, len(queue.consumers)) == (1, 1, 0)
+        assert (a.cancellations, b.cancellations, len(queue.consumers)) == (1, 1, 0)
         loop.run()
         assert (a.received, b.received) == (["1"], [])
 

@@ -46,29 +46,29 @@ def test_requests(api: Api, server: StubApi) -> None:
     assert api.get("list") == [{"a": 1}]
     assert api.put("nothing", body={"x": "ж"}) is None
     api.delete("a/b", "c d", headers={"X-Reason": "r"}, flag=True, absent=None)
-    asked = server.asked
-    assert [(method, path) for method, path, _, _ in asked] == [
+    requests = server.requests
+    assert [(method, path) for method, path, _, _ in requests] == [
         ("GET", "/api/list"),
         ("PUT", "/api/nothing"),
         ("DELETE", "/api/a%2Fb/c%20d?flag=true"),
     ]
-    assert json.loads(asked[1][2]) == {"x": "ж"}
-    assert asked[0][3]["Authorization"] == "Basic dXMgZXI6cDp3"
-    assert asked[2][3]["X-Reason"] == "r"
+    assert json.loads(requests[1][2]) == {"x": "ж"}
+    assert requests[0][3]["Authorization"] == "Basic dXMgZXI6cDp3"
+    assert requests[2][3]["X-Reason"] == "r"
 
 
 def test_a_prefix(server: StubApi) -> None:
     api = Api(address(server)._replace(prefix="/mgmt"), 5)
     api.get("list")
     api.close()
-    assert server.asked[0][1] == "/mgmt/api/list"
+    assert server.requests[0][1] == "/mgmt/api/list"
 
 
 def test_another_login(api: Api, server: StubApi) -> None:
     other = api.as_user("u", "p")
     other.get("list")
     other.close()
-    assert server.asked[0][3]["Authorization"] == "Basic dTpw"
+    assert server.requests[0][3]["Authorization"] == "Basic dTpw"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_is_said_about_refusals(api: Api) -> None:
 def test_a_connection_that_was_closed_meanwhile_is_opened_again(api: Api, server: StubApi) -> None:
     for _ in range(3):
         assert api.get("closing") == {}
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 def test_no_answer_in_time(server: StubApi) -> None:

@@ -13,7 +13,7 @@ from leveret.broker.management.cli.command import Command
 from leveret.broker.management.cli.help_text import SECTIONS, command_help, command_list, usage
 from leveret.broker.management.cli.options import OPTION_TYPES
 from leveret.broker.management.cli.unsupported import UNSUPPORTED
-from tests.support.leveretctl import Leveretctl, Ran
+from tests.support.leveretctl import CommandResult, Leveretctl
 
 ROOT = Path(__file__).parents[5]
 COMMANDS = sorted(registry.commands(), key=lambda command: command.name)
@@ -68,7 +68,7 @@ def test_every_command_of_rabbitmq_is_supported_or_listed_as_unsupported() -> No
 
 
 def test_an_unsupported_command_prints_the_reason() -> None:
-    assert Leveretctl(None)("stop_app") == Ran(
+    assert Leveretctl(None)("stop_app") == CommandResult(
         64,
         "",
         "\nCommand 'stop_app' not found. \n"
