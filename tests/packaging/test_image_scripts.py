@@ -116,9 +116,9 @@ def test_nobody_listens() -> None:
         check(load(None, {"LEVERET_PORT": str(port)}))
 
 
-def test_port_with_another_protocol(leveret_process: Callable[..., LeveretProcess]) -> None:
+def test_answers_something_else(leveret_process: Callable[..., LeveretProcess]) -> None:
     port = leveret_process().http_url.rpartition(":")[2]
-    with pytest.raises(UnhealthyError, match=f"127.0.0.1 port {port} responds with b'HTT' instead of"):
+    with pytest.raises(UnhealthyError, match=f"127.0.0.1 port {port} answers b'HTT' instead of"):
         check(load(None, {"LEVERET_PORT": port}))
 
 
