@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: speed, CPU, latency and memory of Leveret, beside another broker if there is one."""
+"""`python -m tests.bench`: measures throughput, CPU, latency and memory of Leveret, and of a second broker if given."""
 
 from __future__ import annotations
 
@@ -119,10 +119,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def positive_int(text: str) -> int:
-    """Read a number from 1 on.
+    """Parse a positive integer.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a positive integer.
     """
     value = int(text)
     if value < 1:

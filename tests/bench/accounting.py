@@ -1,4 +1,4 @@
-"""What a process and its children have used, from Linux's own books: /proc and the processes' clocks."""
+"""CPU time and memory of a process and its children, from /proc and the processes' CPU clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backlog costs: filling a queue that nobody reads, restarting with it, using it, and emptying it."""
+"""Cost of a backlog: fills a queue without consumers, restarts the node, uses the queue, and drains it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.support.wire import Connection
 _QUEUE: Final = "backlog"
 _ROUTES: Final = [Route("", _QUEUE, _QUEUE, "consumer")]
 _CONFIRM_WINDOW: Final = 1_000
-#: Publishes between two looks at the clock.
+#: Number of publishes between two readings of the clock.
 _STEP: Final = 1_000
-#: So long may a broker take to have all that was published.
+#: Seconds that a broker may take to enqueue everything that was published.
 _PATIENCE: Final = 120.0
 
 
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class BacklogRun:
-    """What came of it. Rates are messages a second, memory and disk are bytes.
+    """Results of a run. Rates are messages per second, memory and disk are bytes.
 
     Attributes:
         fill_rate: of the publisher, until all is confirmed and counted.

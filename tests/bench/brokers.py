@@ -1,4 +1,4 @@
-"""The brokers to measure: a fresh Leveret a run, and the peer beside it."""
+"""The brokers to measure: a new Leveret for each run, and a peer to compare with."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Broker:
     """A running broker.
 
     Attributes:
-        name: product and version, as it introduces itself.
+        name: product and version from its server properties.
         url: AMQP URL.
-        account: of its process; None if that runs elsewhere or is not ours to see.
+        account: account of its process; None if it is remote or not accessible.
     """
 
     name: str
@@ -50,10 +50,10 @@ def fresh_leveret() -> Iterator[Broker]:
 
 
 def given(url: str) -> Broker:
-    """Describe a broker that somebody else runs.
+    """Describe a broker that is already running.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: connecting to it failed.
     """
     address = parse_url(url)
     pid = listening_pid(address.port) if address.host in _LOOPBACK else None
@@ -62,7 +62,7 @@ def given(url: str) -> Broker:
 
 @contextmanager
 def fresh_rabbitmq() -> Iterator[Broker]:
-    """Start a RabbitMQ node of our own, and stop it at the end.
+    """Start a RabbitMQ node, and stop it at the end.
 
     Raises:
         BenchError: it is not installed, or did not start.

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.commit`: confirms a second of the store alone, with the redo log and without it."""
+"""`python -m tests.bench.commit`: measures confirms per second of the store, with and without the redo log."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Figures(NamedTuple):
 
 
 class SlowFiles(DiskFiles):
-    """A disk that takes longer to sync, as those of clouds do.
+    """A disk with slow syncs, like network block storage.
 
     Args:
-        seconds: So much longer.
+        seconds: Additional seconds per sync.
     """
 
     __slots__ = ("_seconds",)

@@ -14,7 +14,7 @@ from tests.bench.scenarios import Scenario
 from tests.support.wire import Connection
 
 _READ_BYTES: Final = 256 * 1024
-# How long a consumer that waits takes to notice that the phase is over.
+# Maximum time for a waiting consumer to notice the end of the phase.
 _RECEIVE_TIMEOUT: Final = struct.pack("@ll", 0, 5_000)
 # An untimed read waits for so many bytes, so that a broker that sends in small pieces costs no wake-up for each; or
 # until the receive timeout, when it takes what is there.
@@ -23,7 +23,7 @@ _READ_AT_LEAST: Final = 32 * 1024
 
 @dataclass(frozen=True)
 class Consumed:
-    """What a phase of consuming came to.
+    """Result of a consuming phase.
 
     Attributes:
         count: deliveries.

@@ -1,4 +1,4 @@
-"""Results of earlier benchmarks, and what has changed since.
+"""Saves benchmark results and compares them with earlier ones.
 
 Each run leaves a JSON file in a directory. Two files are compared by the CPU time of the broker, messages per second,
 latency and memory, all of which depend on the machine: compare only files of the same machine.

@@ -1,4 +1,4 @@
-"""A LavinMQ of the benchmark's own, where `LAVINMQ` names its program."""
+"""Runs LavinMQ for the benchmark if `LAVINMQ` names its program."""
 
 from __future__ import annotations
 

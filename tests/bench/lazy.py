@@ -1,4 +1,4 @@
-"""`python -m tests.bench.lazy`: what a backlog costs in memory, disk and time, lazy against default queues."""
+"""`python -m tests.bench.lazy`: compares lazy and default queues by memory, disk and time of a backlog."""
 
 from __future__ import annotations
 

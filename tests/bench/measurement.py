@@ -1,4 +1,4 @@
-"""One run of one scenario on one broker, and the median of several."""
+"""Measures a scenario on a broker, and calculates medians of several runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench.scenarios import LATENCY_RATE, Scenario, Size
 
 @dataclass(frozen=True)
 class Measures:
-    """What the table shows. None stands for what does not apply or could not be seen.
+    """The figures in the table; None if not applicable or not measurable.
 
     Attributes:
         messages_per_second: deliveries, or publishes where nobody consumes.

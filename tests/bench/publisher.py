@@ -25,7 +25,7 @@ _ASK_SECONDS: Final = 0.01
 
 @dataclass(frozen=True)
 class Published:
-    """What a phase of publishing came to.
+    """Result of a publishing phase.
 
     Attributes:
         count: publishes.

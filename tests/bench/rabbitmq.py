@@ -1,4 +1,4 @@
-"""A RabbitMQ node of the benchmark's own, where `rabbitmq-server` is installed."""
+"""Runs a RabbitMQ node for the benchmark if `rabbitmq-server` is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results as a table for people and as a document for programs."""
+"""Formats results as a text table and as a JSON document."""
 
 from __future__ import annotations
 

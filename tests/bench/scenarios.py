@@ -1,4 +1,4 @@
-"""What the benchmark measures: one row a scenario, and the sizes that scale them."""
+"""Scenarios of the benchmark, and the sizes that scale them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of the load in a process of its own."""
+"""Runs an object in a separate process and calls its methods."""
 
 from __future__ import annotations
 

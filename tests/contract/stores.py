@@ -1,4 +1,4 @@
-"""The implementations of MessageStore. One that is registered here is held to the contract."""
+"""Implementations of MessageStore; each one registered here must pass the contract tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.segment_stores import new_cached_store, new_flushed_store, new_store
 
-#: Makes an empty store, by the name that a failing test shows.
+#: Factories of empty stores, by the name shown in test ids.
 STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "memory": MemoryStore,
     # The contract is of one priority; what several mean is tested beside the store.
@@ -28,7 +28,7 @@ STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "returns-segments": lambda: ReturnsStore(lambda level: new_flushed_store()),
 }
 
-#: Makes an empty store that is in files, of stores that each come from the function it is given.
+#: Factories of empty stores in files; each gets a function that makes its inner stores.
 STORES_IN_FILES: Final[Mapping[str, Callable[[Callable[[], SegmentStore]], MessageStore]]] = {
     "segments": lambda new: new(),
     "priority": lambda new: PriorityStore(10, lambda level: new()),

@@ -1,4 +1,4 @@
-"""What every store that is in files does when these are damaged under it."""
+"""Contract of stores in files whose files are damaged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.stores import STORES_IN_FILES
 from tests.support.segment_stores import files_of, new_cached_store, new_flushed_store
 from tests.support.simulated_files import SimulatedFiles, flip
 
-#: More than any test puts into a store, in messages and in bytes.
+#: More messages and bytes than any test appends.
 ALL = 1 << 20
 ENVELOPES = [Envelope(b"\x01x\x01k", bytes(14), True, priority) for priority in range(3)]
 #: What one more look at a store can take to come to its end: each look has it give up something, or move on.
@@ -24,10 +24,10 @@ LOOKS = 1000
 
 
 class Parts:
-    """Makes the stores that a store consists of, and remembers them.
+    """Makes the inner stores of a store, and keeps a list of them.
 
     Args:
-        make: Makes one.
+        make: Factory of an inner store.
     """
 
     def __init__(self, make: Callable[[], SegmentStore] = new_flushed_store) -> None:
@@ -39,7 +39,7 @@ class Parts:
         return self.stores[-1]
 
     def segments(self) -> list[tuple[SimulatedFiles, str, int]]:
-        """All files that hold messages: disk, path, bytes."""
+        """Return disk, path and size in bytes of all segment files."""
         found: list[tuple[SimulatedFiles, str, int]] = []
         for store in self.stores:
             files = files_of(store)
@@ -48,7 +48,7 @@ class Parts:
 
 
 def assert_nothing_is_left(store: MessageStore, parts: Parts) -> None:
-    """All has been taken and settled: no counter says otherwise, whatever was lost."""
+    """Assert that all messages are taken and settled, and that all counters are 0, whatever was lost."""
     assert (store.ready_count, store.ready_bytes, store.peek()) == (0, 0, None)
     for part in parts.stores:
         assert (part.ready_count, part.ready_bytes) == (0, 0)
@@ -63,7 +63,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def damage_body(parts: Parts, body: bytes) -> None:
-    """Turn one bit over in a stored body."""
+    """Flip one bit of a stored body."""
     for files, path, _ in parts.segments():
         at = files.snapshot()[path].find(body)
         if at >= 0:
@@ -124,7 +124,7 @@ def test_a_requeued_message_that_is_damaged_since_leaves_nothing(kind: str) -> N
 
 
 class DamagedStoreMachine(RuleBasedStateMachine):
-    """A store whose files are damaged now and then, beside what may be in it at most."""
+    """A store whose files are damaged at times, and a model of the messages it may have at most."""
 
     kind: str
     make_part: Callable[[], SegmentStore]

@@ -1,4 +1,4 @@
-"""What every exchange type does, whatever it matches by. A type that is registered is held to it."""
+"""Contract of all registered exchange types."""
 
 from __future__ import annotations
 

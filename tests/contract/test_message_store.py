@@ -1,4 +1,4 @@
-"""What every store of messages does, whatever it keeps them in."""
+"""Contract of all message stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leveret.storage.message import Envelope, Message, TimedMessage
 from tests.contract.stores import STORES
 from tests.support.messages import ENVELOPE, bodies, message, size_of
 
-#: More than any test puts into a store, in messages and in bytes.
+#: More messages and bytes than any test appends.
 ALL = 1 << 20
 
 
@@ -38,7 +38,7 @@ def test_an_empty_store_has_nothing(store: MessageStore) -> None:
 
 
 def content(each: Message | None) -> object:
-    """What makes two messages the same: a store may make new objects of what it keeps."""
+    """Return the fields that identify a message; a store may return a new object for the same message."""
     return each and (each.body, each.expires_at, *(getattr(each.envelope, name) for name in Envelope.__slots__))
 
 
@@ -155,7 +155,7 @@ def test_settled_messages_do_not_come_back(store: MessageStore) -> None:
 
 
 def expiring(store: MessageStore, *times: int) -> None:
-    """Append messages that expire at these times, 0 for never; the time is their body."""
+    """Append messages with these expiry times as their bodies; 0 for never."""
     for expires_at in times:
         body = str(expires_at).encode()
         store.append([TimedMessage(ENVELOPE, body, expires_at) if expires_at else Message(ENVELOPE, body)], len(body))
@@ -235,9 +235,9 @@ def test_close_forgets_everything(store: MessageStore) -> None:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store beside a model of two lists: what is ready, in order, and what is taken.
+    """A store and a model of two lists: ready messages, in order, and taken messages.
 
-    A model row is number of arrival, message, redelivered.
+    A row of the model is arrival number, message, redelivered.
     """
 
     make_store: Callable[[], MessageStore]
@@ -293,7 +293,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.drop_expired(now, count) == (len(dropped), size_of(dropped))
 
     def _compare(self, entries: list[Entry], expected: list[tuple[int, Message, bool]]) -> None:
-        """Compare what was taken with what should have been, and note it as taken."""
+        """Compare taken messages with the expected ones, and add them to the taken ones."""
         assert [(content(entry[1]), entry[2]) for entry in entries] == [(content(row[1]), row[2]) for row in expected]
         for (arrival, _, _), entry in zip(expected, entries, strict=True):
             # A message keeps its number for good.
@@ -335,7 +335,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert (self.store.ready_count, self.store.ready_bytes) == (0, 0)
 
     def _choose(self, data: st.DataObject) -> list[int]:
-        """Some taken messages in any order."""
+        """Return indices of some taken messages, in any order."""
         return data.draw(st.lists(st.sampled_from(sorted(self.taken)), unique=True, min_size=1))
 
 

@@ -71,6 +71,6 @@ def message(key: str, body: bytes, channel: int = 1) -> bytes:
     )
 
 
-def message_contents(events: Iterable[Plain]) -> list[tuple[Any, ...]]:
+def contents_of(events: Iterable[Plain]) -> list[tuple[Any, ...]]:
     """Return channel, routing key and body of messages."""
     return [(event[1], event[3], event[8]) for event in events]

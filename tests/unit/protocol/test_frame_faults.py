@@ -10,11 +10,7 @@ from leveret.protocol.faults import ConnectionFault, WireFault
 from leveret.protocol.frame_reader import ChannelFrames
 from leveret.protocol.methods import INDEX, METHODS, encode_method
 from leveret.protocol.properties import encode_content_header
-from tests.support.amqp_strategies import (
-    frame,
-    message_frames,
-    publish_frame,
-)
+from tests.support.amqp_strategies import frame, message_frames, publish_frame
 from tests.support.frame_reading import (
     DECLARE,
     FRAME_MAX,
@@ -25,9 +21,9 @@ from tests.support.frame_reading import (
     OPEN,
     PUBLISH,
     TOO_MUCH_BODY,
+    contents_of,
     feed,
     message,
-    message_contents,
     one_by_one,
     read,
     reader,
@@ -95,7 +91,7 @@ def test_a_wrong_end_octet_in_a_run(at: int, size: int) -> None:
     expected = [(1, "k", bytes((65 + number,)) * size) for number in range(at)]
     for pieces in ([octets], one_by_one(octets)):
         *events, fault = flatten(feed(pieces))
-        assert message_contents(events) == expected
+        assert contents_of(events) == expected
         assert fault[0] == "fault"
         assert fault[1].startswith(f"FRAME_ERROR - type {3 if size else 2}, ")
         assert fault[1].endswith(": {invalid_frame_end_marker,0}")
@@ -130,8 +126,8 @@ def test_framing_may_come_on_top_of_frame_max(size: int) -> None:
     # 2.4
     body = bytes(size)
     octets = b"".join(message_frames(1, PUBLISH, encode_content_header(0), [body]))
-    assert message_contents(read(octets, octets)) == [(1, "key", body)] * 2
-    assert message_contents(flatten(feed(one_by_one(octets)))) == [(1, "key", body)]
+    assert contents_of(read(octets, octets)) == [(1, "key", body)] * 2
+    assert contents_of(flatten(feed(one_by_one(octets)))) == [(1, "key", body)]
 
 
 def test_the_largest_header_frame() -> None:
@@ -359,28 +355,28 @@ def test_a_fault_ends_only_the_content_of_its_channel() -> None:
     other = message_frames(2, publish_frame(2, "x", "k"), encode_content_header(0), [b"abc"])
     events = read(other[0], PUBLISH, DECLARE, *other[1:], message("next", b"x"))
     assert events[0] == ("fault", MISSING_HEADER, BASIC_PUBLISH, False)
-    assert message_contents(events[1:]) == [(2, "k", b"abc"), (1, "next", b"x")]
+    assert contents_of(events[1:]) == [(2, "k", b"abc"), (1, "next", b"x")]
 
 
 def test_a_publish_inside_a_run_that_has_no_content() -> None:
     whole = message("key", b"abc")
     publish = publish_frame(1, "x", "key")
     events = read(whole, whole, publish, whole, whole)
-    assert message_contents(events[:2]) == [(1, "key", b"abc")] * 2
+    assert contents_of(events[:2]) == [(1, "key", b"abc")] * 2
     # The frames that follow belong to nothing, until the next publish.
     assert events[2:-1] == [
         ("fault", MISSING_HEADER, BASIC_PUBLISH, False),
         ("fault", MISSING_METHOD, 0, False),
         ("fault", MISSING_METHOD, 0, False),
     ]
-    assert message_contents(events[-1:]) == [(1, "key", b"abc")]
+    assert contents_of(events[-1:]) == [(1, "key", b"abc")]
 
 
 def test_a_message_of_a_run_may_not_interrupt_its_own_channel() -> None:
     whole = message("key", b"abc")
     header = frame(2, 1, encode_content_header(6))
     events = read(whole, PUBLISH, header, frame(3, 1, b"ab"), whole)
-    assert message_contents(events[:1]) == [(1, "key", b"abc")]
+    assert contents_of(events[:1]) == [(1, "key", b"abc")]
     assert events[1] == ("fault", MISSING_BODY, BASIC_PUBLISH, False)
 
 
@@ -395,8 +391,8 @@ def test_a_body_longer_than_announced(chunks: list[bytes], in_a_run: bool) -> No
 
 def test_a_body_shorter_than_announced_waits_for_its_rest() -> None:
     before = message("key", b"1234") * 2
-    assert message_contents(read(before, PUBLISH, HEADER, frame(3, 1, b"123"))) == [(1, "key", b"1234")] * 2
-    assert message_contents(read(before, PUBLISH, HEADER, frame(3, 1, b"123"), frame(3, 1, b"4")))[2:] == [
+    assert contents_of(read(before, PUBLISH, HEADER, frame(3, 1, b"123"))) == [(1, "key", b"1234")] * 2
+    assert contents_of(read(before, PUBLISH, HEADER, frame(3, 1, b"123"), frame(3, 1, b"4")))[2:] == [
         (1, "key", b"1234")
     ]
 

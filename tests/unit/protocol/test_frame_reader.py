@@ -31,9 +31,9 @@ from tests.support.frame_reading import (
     MISSING_METHOD,
     OPEN,
     PUBLISH,
+    contents_of,
     feed,
     message,
-    message_contents,
     one_by_one,
     read,
     reader,
@@ -180,20 +180,20 @@ KINDS: list[Sent] = [
 def test_a_run_never_takes_over_what_came_before_it(first: Sent, between: Sent, last: Sent) -> None:
     sent = [first, between, last]
     wanted = [(channel, key, body) for key, body, channel in sent]
-    assert message_contents(read(*(message(*each) for each in sent))) == wanted
+    assert contents_of(read(*(message(*each) for each in sent))) == wanted
     # The same with the one in the middle cut into two body frames.
     key, body, channel = between
     if body:
         route = publish_frame(channel, "x", key)
         split = message_frames(channel, route, encode_content_header(0), [body[:1], body[1:]])
-        assert message_contents(read(message(*first), *split, message(*last), message(*last))) == [*wanted, wanted[2]]
+        assert contents_of(read(message(*first), *split, message(*last), message(*last))) == [*wanted, wanted[2]]
 
 
 def test_ever_new_routing_keys_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leveret.protocol.frame_reader._PUBLISHES_REMEMBERED", 4)
     of = reader()
     keys = [f"k{number % 7}" for number in range(40)]
-    assert message_contents(flatten(feed([message(key, b"x") for key in keys], of))) == [(1, key, b"x") for key in keys]
+    assert contents_of(flatten(feed([message(key, b"x") for key in keys], of))) == [(1, key, b"x") for key in keys]
     assert len(of._publishes) <= 4
 
 
@@ -208,20 +208,20 @@ def test_contents_of_other_channels_may_come_in_between() -> None:
     ack = encode_method(3, BASIC_ACK, 1, False)
     between = [each for part in mixed for each in (part, HEARTBEAT, ack)]
     events = [event for event in read(*between) if event[0] != "ack"]
-    assert message_contents(events) == [(1, "one", b"1234"), (2, "two", b"abcd")]
+    assert contents_of(events) == [(1, "one", b"1234"), (2, "two", b"abcd")]
 
 
 def test_equal_messages_while_another_content_is_open() -> None:
     open_content = message_frames(2, publish_frame(2, "x", "open"), encode_content_header(0), [b"abc"])
     events = read(message("k", b"1"), *open_content[:2], message("k", b"2"), message("k", b"3"), open_content[2])
-    assert message_contents(events) == [(1, "k", b"1"), (1, "k", b"2"), (1, "k", b"3"), (2, "open", b"abc")]
+    assert contents_of(events) == [(1, "k", b"1"), (1, "k", b"2"), (1, "k", b"3"), (2, "open", b"abc")]
 
 
 def test_empty_body_frames_in_a_body_are_fine() -> None:
     # 2.13
     frames = message_frames(1, PUBLISH, encode_content_header(0), [b"", b"ab", b"", b"c", b""])
     # The last empty one comes behind a body that is whole.
-    assert message_contents(read(*frames[:-1])) == [(1, "key", b"abc")]
+    assert contents_of(read(*frames[:-1])) == [(1, "key", b"abc")]
     assert read(*frames)[1:] == [("fault", MISSING_METHOD, 0, False)]
 
 
@@ -233,7 +233,7 @@ def test_a_body_above_the_limit_is_read_and_dropped(size: int) -> None:
         frames = message_frames(1, PUBLISH, encode_content_header(0), chunks)
         for pieces in ([b"".join(frames)], one_by_one(b"".join(frames))):
             events = flatten(feed([*pieces, message("next", b"x")], reader(10)))
-            assert message_contents(events) == [(1, "key", body if size <= 10 else b""), (1, "next", b"x")]
+            assert contents_of(events) == [(1, "key", body if size <= 10 else b""), (1, "next", b"x")]
             assert int.from_bytes(events[0][7][4:12], "big") == size
 
 
