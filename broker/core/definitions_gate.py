@@ -93,15 +93,15 @@ class DefinitionsGate:
         """Write a definition with the next batch."""
         if self._database is not None:
             self._database.put(kind, key, value)
-            self._note(kind, key)
+            self._add_unwritten(kind, key)
 
     def delete(self, kind: str, key: Key) -> None:
         """Remove a definition with the next batch."""
         if self._database is not None:
             self._database.delete(kind, key)
-            self._note(kind, key)
+            self._add_unwritten(kind, key)
 
-    def _note(self, kind: str, key: Key) -> None:
+    def _add_unwritten(self, kind: str, key: Key) -> None:
         if not self._unwritten:
             self._end_turn()
         self._unwritten[kind, key] = self._started + 1

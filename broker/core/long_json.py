@@ -60,11 +60,11 @@ class _Reader:
                 if self._read_members():
                     continue
                 if isinstance(self._open[-1], dict):
-                    self._keys[-1] = self._key()
-            found = self._value()
+                    self._keys[-1] = self._read_key()
+            found = self._read_value()
             if found is _BEGUN:
                 continue
-            # The value of a member, and of the one around it if that ends here.
+            # Add the value to its container, which may be complete then and is itself added to the next one.
             while self._open:
                 self._put(found)
                 if not self._ends_container():
@@ -102,23 +102,23 @@ class _Reader:
         self._skip_space()
         return True
 
-    def _value(self) -> Any:
+    def _read_value(self) -> Any:
         """Parse the next value; return _BEGUN for an object or list that is longer than the window."""
         window = self._text[self._position : self._position + _WINDOW]
         try:
             value, end = decoder.raw_decode(window)
         except (ValueError, RecursionError):
-            return self._long_value()
+            return self._read_long_value()
         if end == len(window) and self._position + end < len(self._text):
             # A number may continue after the window.
-            return self._long_value()
+            return self._read_long_value()
         if _SURROGATES.search(window, 0, end):
             refuse_surrogates(value)
         self._position += end
         self._skip_space()
         return value
 
-    def _long_value(self) -> Any:
+    def _read_long_value(self) -> Any:
         first = self._text[self._position : self._position + 1]
         if first in ("{", "["):
             if len(self._open) >= _DEPTH_MAX:
@@ -134,9 +134,9 @@ class _Reader:
             self._keys.append("")
             self._misses.append(0)
             return _BEGUN
-        return self._single()
+        return self._read_single()
 
-    def _single(self) -> Any:
+    def _read_single(self) -> Any:
         """Parse a string of any length, a number or a literal."""
         value, self._position = decoder.raw_decode(self._text, self._position)
         if isinstance(value, str):
@@ -145,10 +145,10 @@ class _Reader:
         self._skip_space()
         return value
 
-    def _key(self) -> str:
+    def _read_key(self) -> str:
         if self._text[self._position : self._position + 1] != '"':
             raise self._fault("Expecting property name")
-        key = self._single()
+        key = self._read_single()
         self._expect(":")
         return str(key)
 

@@ -28,29 +28,29 @@ _Restore: TypeAlias = Callable[[Key, dict[str, Any]], None]
 
 def restore(broker: Broker, database: DefinitionsDatabase) -> None:
     """Restore virtual hosts, policies, exchanges, queues, bindings and parameters from the database."""
-    _Restoring(broker, database).run()
+    _Restorer(broker, database).run()
 
 
-class _Restoring:
+class _Restorer:
     def __init__(self, broker: Broker, database: DefinitionsDatabase) -> None:
         self._broker = broker
         self._database = database
 
     def run(self) -> None:
         """Restore all definitions in the order of their dependencies."""
-        self._each("global_parameter", self._global_parameter)
-        self._each("vhost", self._vhost)
+        self._restore_all("global_parameter", self._global_parameter)
+        self._restore_all("vhost", self._vhost)
         for kind in ("policy", "operator_policy"):
-            self._each(kind, self._policy_of(operator=kind == "operator_policy"))
+            self._restore_all(kind, self._policy_of(operator=kind == "operator_policy"))
         with ExitStack() as stack:
             # A queue above its limit drops messages at once, but their destinations may not be restored yet.
             for vhost in self._broker.vhosts.values():
                 stack.enter_context(vhost.dead_letters.paused())
-            self._each("exchange", self._exchange)
-            self._each("queue", self._queue)
-            self._each("binding", self._binding)
+            self._restore_all("exchange", self._exchange)
+            self._restore_all("queue", self._queue)
+            self._restore_all("binding", self._binding)
 
-    def _each(self, kind: str, restore_one: _Restore) -> None:
+    def _restore_all(self, kind: str, restore_one: _Restore) -> None:
         for row in self._database.rows(kind):
             try:
                 restore_one(*row.read())
