@@ -1,1 +1,1 @@
-"""Putting stores together again at the start."""
+"""Recovery of stores at startup, checkpoints."""
