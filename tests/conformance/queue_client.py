@@ -1,4 +1,4 @@
-"""Runs a program of `queue_programs` on a broker and on the model at once, and compares what can be seen of both."""
+"""Runs a program of `queue_programs` on a broker and on the model, and compares their visible behaviour."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.queue_model import Content
 from tests.support.tables import Triple, plain
 from tests.support.wire import BODY, HEADER, METHOD, Channel, Connection, Delivery, frame
 
-#: Seconds that the broker may take for what it does behind its answers.
+#: Seconds that the broker may take for asynchronous work after a reply.
 PATIENCE = 60.0
 
 
 class Worker:
-    """A channel that takes messages, and the model's."""
+    """A channel that takes messages, and its model."""
 
     def __init__(self, connection: Connection) -> None:
         self.real = connection.channel()
@@ -58,10 +58,10 @@ class QueueClient:
         self._queues: dict[str, SharedQueue] = {}
 
     def run(self) -> None:
-        """Do all of it.
+        """Run the program.
 
         Raises:
-            AssertionError: The broker did something else than the model.
+            AssertionError: The broker behaved differently from the model.
         """
         self._declare()
         try:
@@ -262,7 +262,7 @@ class QueueClient:
     # -- what can be seen -------------------------------------------------------------------------------------
 
     def _settle_down(self) -> None:
-        """Wait until the broker has done all that follows from a step, and compare the counts and the deliveries."""
+        """Wait until the broker has completed a step, and compare counts and deliveries."""
         letters, self._model.letters = self._model.letters, 0
         for each, queue in self._queues.items():
             if each in (MAIN, COPY) or letters:
@@ -313,7 +313,7 @@ class QueueClient:
         expected.clear()
 
     def _compare(self, queue: SharedQueue, delivery: Delivery, expected: Expected) -> None:
-        """Compare all that a delivery says."""
+        """Compare all fields of a delivery."""
         wanted = expected.content
         properties = delivery.properties
         assert (properties["message_id"], delivery.body) == (wanted.label, wanted.body.encode())

@@ -1,4 +1,4 @@
-"""What clients on several channels see of bounded queues, by the rules: tags, consumers, what a channel gives back.
+"""Model of bounded queues as seen by clients on several channels: delivery tags, consumers, requeues by a channel.
 
 The queues themselves are those of `tests.support.queue_model`, which knows no channels.
 """
@@ -35,7 +35,7 @@ class Member(ModelConsumer):
     name: str | None = None
 
     def take(self, copy: Copy) -> None:
-        """Get a message: the channel numbers it."""
+        """Receive a message and give it a delivery tag."""
         super().take(copy)
         self.channel.number(self, copy)
 
@@ -98,7 +98,7 @@ class SharedQueue(ModelQueue):
         self.operator_policy: dict[str, Any] = {}
 
     def join(self, consumer: Member) -> None:
-        """Note a consumer."""
+        """Add a consumer."""
         self.consumers.append(consumer)
         if not self.single_active:
             self.ring.append(consumer)
@@ -106,7 +106,7 @@ class SharedQueue(ModelQueue):
             self._activate(consumer)
 
     def leave(self, consumer: Member) -> None:
-        """Forget a consumer."""
+        """Remove a consumer."""
         self.consumers.remove(consumer)
         if consumer in self.ring:
             self.ring.remove(consumer)
@@ -177,9 +177,9 @@ class ClientsModel(ModelBroker):
             self.settle(queue, Member(channel=channel), copies, "requeue", ended=True)
 
     def set_policies(self, queue: SharedQueue) -> None:
-        """Put a queue's policies in force."""
+        """Apply a queue's policies."""
         self.apply(queue, queue.policy, queue.operator_policy)
 
     def serve(self, queue: SharedQueue) -> None:
-        """Let a queue's consumers have what they can take."""
+        """Deliver ready messages to the queue's consumers."""
         self.settle(queue, Member(), [], "acknowledge")

@@ -94,7 +94,7 @@ Step: TypeAlias = Publish | Get | Settle | Consume | OnChannel | Purge | SetPoli
 
 @dataclass(frozen=True)
 class Program:
-    """Queues and what happens to them.
+    """Queues and the steps to run on them.
 
     Attributes:
         kind: Of `main`: ``classic``, ``priority`` or ``quorum``.
@@ -131,7 +131,7 @@ def limits() -> dict[str, st.SearchStrategy[Any]]:
 
 
 def overflows(kind: str) -> dict[str, st.SearchStrategy[Any]]:
-    """What happens at a limit. A quorum queue refuses somewhat later than it should."""
+    """Overflow behaviours. A quorum queue refuses slightly later than at its limit."""
     known = ("drop-head",) if kind == "quorum" else ("drop-head", "reject-publish", "reject-publish-dlx")
     return {"overflow": st.sampled_from(known)}
 

@@ -190,7 +190,7 @@ def test_a_run_never_takes_over_what_came_before_it(first: Sent, between: Sent, 
 
 
 def test_ever_new_routing_keys_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leveret.protocol.frame_reader._PUBLISHES_REMEMBERED", 4)
+    monkeypatch.setattr("leveret.protocol.frame_reader._PUBLISHES_CACHED", 4)
     of = reader()
     keys = [f"k{number % 7}" for number in range(40)]
     assert contents_of(flatten(feed([message(key, b"x") for key in keys], of))) == [(1, key, b"x") for key in keys]
