@@ -94,11 +94,11 @@ def test_adding_a_user(new_ui: NewUi, api: Management) -> None:
     ui = new_ui(address="#/users")
     form = open_form(ui, "Add a user")
     submit(form, "Add user", User_name=MARKUP, Password="one", Password_again="other")
-    expect(form.get_by_text("The two are not the same.")).to_be_visible()
+    expect(form.get_by_text("The passwords do not match.")).to_be_visible()
     form.get_by_label("policymaker").check()
     submit(form, "Add user", Password_again="one", Other_tags="a, b")
     expect(ui.main.get_by_role("heading", level=1)).to_have_text(f"User {MARKUP}")
-    expect(ui.main.get_by_text("this user can open no virtual host")).to_be_visible()
+    expect(ui.main.get_by_text("this user cannot open any virtual host")).to_be_visible()
     assert api.request("GET", "users", MARKUP)["tags"] == ["policymaker", "a", "b"]
     assert ui.page.locator("img").count() == 0
     ui.main.get_by_role("button", name="Delete …").click()
@@ -114,7 +114,7 @@ def test_a_user_without_a_password(new_ui: NewUi, api: Management) -> None:
     expect(form.get_by_text("Password is missing.")).to_be_visible()
     form.get_by_label("Log-in").select_option("none")
     form.get_by_role("button", name="Add user").click()
-    expect(ui.main.get_by_title("Cannot log in by a password")).to_be_visible()
+    expect(ui.main.get_by_title("Cannot log in with a password")).to_be_visible()
     assert api.request("GET", "users", "nobody")["password_hash"] == ""
     api.request("DELETE", "users", "nobody")
 
@@ -151,7 +151,7 @@ def test_permissions_of_a_user(new_ui: NewUi, api: Management, user: str, vhost:
     expect(row.get_by_role("link")).to_have_attribute("href", f"#/vhosts/{vhost}")
     assert api.request("GET", "permissions", vhost, user)["write"] == ".*"
     row.get_by_role("button").click()
-    assert "can do nothing more" in confirm(ui, "Clear permissions", "Clear")
+    assert "will no longer be able to open" in confirm(ui, "Clear permissions", "Clear")
     expect(row).to_have_count(0)
     assert api.request("GET", "users", user, "permissions") == []
 
@@ -181,7 +181,7 @@ def test_a_user_is_thrown_out_and_deleted(
         ui.main.get_by_role("button", name="Close connections").click()
         assert "1 connection will be closed" in confirm(ui, "Close connections of user", "Close them")
         expect(ui.main.get_by_text("This user has no connections open.")).to_be_visible()
-        with pytest.raises(Exception, match="CONNECTION_FORCED - Closed by way of the management pages"):
+        with pytest.raises(Exception, match="CONNECTION_FORCED - Closed via the management UI"):
             first.connection.process_data_events(5)
     ui.main.get_by_role("button", name="Delete …").click()
     confirm(ui, "Delete user", "Delete")
@@ -229,7 +229,7 @@ def test_a_virtual_host_is_added_changed_and_deleted(new_ui: NewUi, api: Managem
     ui.main.get_by_role("button", name="Delete …").click()
     said = confirm(ui, "Delete virtual host", "Delete")
     assert MARKUP in said
-    assert "1 queue with 0 messages go with it" in said
+    assert "1 queue with 0 messages will be deleted" in said
     expect(ui.page).to_have_title("Virtual hosts – Leveret")
     expect(ui.page.locator("#choose-vhost option", has_text=MARKUP)).to_have_count(0)
     assert MARKUP not in names(api, "vhosts")
@@ -318,7 +318,7 @@ def test_what_others_see(new_ui: NewUi, api: Management, vhost: str, console: Co
     api.request("PUT", "vhost-limits", vhost, "max-queues", body={"value": 10})
     ui = new_ui(user=name, password="secret", address="#/limits")
     expect(ui.row(vhost)).to_contain_text("max-queues")
-    expect(ui.main.get_by_text("takes the tag administrator")).to_be_visible()
+    expect(ui.main.get_by_text("requires the tag administrator")).to_be_visible()
     expect(ui.main.locator("form")).to_have_count(0)
     expect(ui.main.get_by_role("button", name="Clear")).to_have_count(0)
     expect(ui.tab("Users")).to_have_count(0)

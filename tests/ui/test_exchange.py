@@ -61,7 +61,7 @@ def test_adding_an_exchange(new_ui: NewUi, vhost: str, api: Management, console:
     ui.refresh()
     expect(name).to_have_value("late")
     form.get_by_role("button", name="Add exchange").click()
-    expect(form.get_by_text("Exchange late is there.")).to_be_visible()
+    expect(form.get_by_text("Exchange late has been added.")).to_be_visible()
     badges = ui.row("late").locator("abbr")
     expect(badges).to_have_text(["AD", "I", "AE"])
     expect(badges.nth(2)).to_have_attribute("title", "alternate-exchange: amq.fanout")
@@ -76,7 +76,7 @@ def test_adding_an_exchange(new_ui: NewUi, vhost: str, api: Management, console:
     expect(name).to_have_value("late")
     name.fill("x" * 256)
     form.get_by_role("button", name="Add exchange").click()
-    expect(form.get_by_text("This has to be 255 bytes or less.")).to_be_visible()
+    expect(form.get_by_text("This must be 255 bytes or less.")).to_be_visible()
 
 
 def test_what_an_exchange_has_done(new_ui: NewUi, vhost: str, broker: LeveretProcess, api: Management) -> None:
@@ -119,7 +119,7 @@ def test_what_an_exchange_has_done(new_ui: NewUi, vhost: str, broker: LeveretPro
 
 def test_binding_and_unbinding(new_ui: NewUi, vhost: str, api: Management, console: Console) -> None:
     ui = new_ui(address=page_of("events"))
-    expect(ui.main.get_by_text("No other exchange leads here.")).to_be_visible()
+    expect(ui.main.get_by_text("No other exchange is bound to this one.")).to_be_visible()
     form = opened(ui, "Add a binding")
     expect(form.get_by_text("# for any number of words")).to_be_visible()
     bind = form.get_by_role("button", name="Bind")

@@ -39,7 +39,7 @@ def test_the_filter_takes_text_and_regular_expressions(listed: Ui, console: Cons
     expect(listed.rows()).to_have_count(10)
     expect(listed.main.get_by_text("10 of 32 exchanges")).to_be_visible()
     search.fill("x0[1-3]")
-    expect(listed.main.get_by_text("Nothing fits the filter.")).to_be_visible()
+    expect(listed.main.get_by_text("No rows match the filter.")).to_be_visible()
     listed.main.get_by_label("regex").check()
     expect(listed.rows()).to_have_count(3)
     console.allow(400)
@@ -83,10 +83,10 @@ def test_columns_are_chosen_and_remembered(listed: Ui) -> None:
     expect(listed.rows()).to_have_count(32)
     expect(headings.filter(has_text="Type")).to_have_count(0)
     listed.main.get_by_text("Columns").click()
-    listed.main.get_by_role("button", name="Back to the default").click()
+    listed.main.get_by_role("button", name="Restore the default").click()
     expect(headings.filter(has_text="Type")).to_have_count(1)
     listed.page.keyboard.press("Escape")
-    expect(listed.main.get_by_role("button", name="Back to the default")).to_be_hidden()
+    expect(listed.main.get_by_role("button", name="Restore the default")).to_be_hidden()
 
 
 def test_what_an_exchange_is(listed: Ui) -> None:

@@ -99,7 +99,7 @@ def test_totals_add_up_and_are_explained(losses: Ui) -> None:
     lost = figures(losses, "Lost")
     # dropping 10, deleted 3, own 3, markup 3, refusing 3; expiring 5; rejecting 5; letters lost 3; exchanges 4 and 1.
     assert lost == {
-        "Lost for good": "40",
+        "Permanently lost": "40",
         "Over the limit": "22",
         "Expired": "5",
         "Rejected": "5",
@@ -109,7 +109,7 @@ def test_totals_add_up_and_are_explained(losses: Ui) -> None:
     }
     assert figures(losses, "Not lost") == {"Dead-lettered": "6", "Purged": "5", "Gone with the queue": "4"}
     expect(losses.main.get_by_text("None: delivery limit.")).to_be_visible()
-    expect(losses.main.get_by_text("6 publishes were refused: those with confirms were told.")).to_be_visible()
+    expect(losses.main.get_by_text("6 publishes were refused; publishers with confirms were notified.")).to_be_visible()
 
 
 ROWS: Final = {
@@ -157,7 +157,7 @@ def test_sorting_and_filtering(losses: Ui) -> None:
     losses.main.get_by_role("searchbox").fill("")
     losses.choose("kind", "exchange")
     expect(losses.rows()).to_have_count(2)
-    assert figures(losses, "Lost")["Lost for good"] == "5"
+    assert figures(losses, "Lost")["Permanently lost"] == "5"
     losses.choose("kind", "")
     expect(losses.rows()).to_have_count(13)
 
@@ -190,7 +190,7 @@ def test_nothing_was_lost(new_ui: NewUi, api: Management) -> None:
     expect(ui.main.get_by_text("Choose a longer window above")).to_be_visible()
     ui.choose("window", "")
     expect(ui.main.get_by_text("the column Fill of the queues")).to_be_visible()
-    assert figures(ui, "Lost") == {"Lost for good": "0"}
+    assert figures(ui, "Lost") == {"Permanently lost": "0"}
     api.request("DELETE", "vhosts", "lossless")
 
 

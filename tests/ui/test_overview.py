@@ -89,7 +89,7 @@ def test_definitions_go_out_and_in(new_ui: NewUi, own_broker: LeveretProcess, tm
     file.write_text("queues: []")
     ui.main.get_by_label("Definitions file").set_input_files(file)
     ui.main.get_by_role("button", name="Import").click()
-    expect(ui.main.get_by_text("definitions.json is no JSON")).to_be_visible()
+    expect(ui.main.get_by_text("definitions.json is not JSON")).to_be_visible()
 
     console.allow(400)
     file.write_text('{"queues": [{"name": 1}]}')

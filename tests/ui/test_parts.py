@@ -94,19 +94,19 @@ def test_a_form_says_what_is_wrong(parts: Ui) -> None:
     name = form.get_by_label("Name").first
     expect(name).to_be_focused()
     expect(name).to_have_attribute("aria-invalid", "true")
-    for text in ("Name is missing.", "This has to be a number.", "not even"):
+    for text in ("Name is missing.", "This must be a number.", "not even"):
         expect(form.get_by_text(text)).to_be_visible()
     name.fill("refused")
     form.get_by_label("Count").fill("9007199254740993")
     send.click()
-    expect(form.get_by_text("This is too large to be sent as it is.")).to_be_visible()
+    expect(form.get_by_text("This is too large to be sent exactly.")).to_be_visible()
     form.get_by_label("Count").fill("")
     form.get_by_label("Even").fill("4")
     rows = form.locator(".arguments-row")
     rows.first.get_by_label("Name").fill("broken")
     rows.first.get_by_label("Type").select_option("JSON")
     send.click()
-    expect(form.get_by_text("broken: This is no JSON.")).to_be_visible()
+    expect(form.get_by_text("broken: This is not JSON.")).to_be_visible()
     rows.first.get_by_label("Value").fill('{"a": 1}')
     send.click()
     expect(form.get_by_role("alert")).to_have_text("the API says no")

@@ -81,7 +81,7 @@ def test_the_list_says_where_policies_are_in_force(
     search.fill("WEA")
     expect(ui.rows()).to_have_count(1)
     search.fill("^(short|weak)$")
-    expect(ui.main.get_by_text("Nothing fits the filter.")).to_be_visible()
+    expect(ui.main.get_by_text("No rows match the filter.")).to_be_visible()
     ui.main.get_by_label("regex").check()
     expect(ui.rows()).to_have_count(2)
     search.fill("(short")
@@ -222,13 +222,13 @@ def test_hints_come_from_the_registry(new_ui: NewUi, vhost: str) -> None:
     value.fill("-1")
     form.get_by_role("button", name="expires", exact=True).click()
     form.get_by_role("button", name="Preview and save").click()
-    expect(form.get_by_text("max-length-bytes: 0 is the smallest value.")).to_be_visible()
+    expect(form.get_by_text("max-length-bytes: 0 is the minimum.")).to_be_visible()
     form.get_by_role("button", name="Remove max-length-bytes").click()
     form.get_by_role("button", name="Preview and save").click()
-    expect(form.get_by_text("expires: This has to be a number.")).to_be_visible()
+    expect(form.get_by_text("expires: This must be a number.")).to_be_visible()
     form.get_by_role("button", name="Remove expires").click()
     form.get_by_role("button", name="Preview and save").click()
-    expect(form.get_by_text("There has to be one key at least")).to_be_visible()
+    expect(form.get_by_text("At least one key is required")).to_be_visible()
 
 
 def test_what_the_api_says_stands_at_the_form(new_ui: NewUi, vhost: str, console: Console) -> None:
@@ -244,7 +244,7 @@ def test_what_the_api_says_stands_at_the_form(new_ui: NewUi, vhost: str, console
     form.get_by_label("Key", exact=True).fill(MARKUP)
     form.get_by_label("Value as JSON").fill("text")
     form.get_by_role("button", name="Preview and save").click()
-    expect(form.get_by_text("This is no JSON")).to_be_visible()
+    expect(form.get_by_text("This is not JSON")).to_be_visible()
     form.get_by_label("Value as JSON").fill('{"a": 1}')
     form.get_by_role("button", name="Preview and save").click()
     expect(refusal).to_contain_text(MARKUP.replace('"', '\\"'))
@@ -347,7 +347,7 @@ def test_forms_are_for_those_with_the_tag(
     ui = new_ui(user=add_user(api, f"policed-{tag}", tag), password="secret", address="#/policies")
     expect(ui.row("short")).to_be_visible()
     expect(ui.main.get_by_text("Add a policy", exact=True)).to_have_count(forms)
-    expect(ui.main.get_by_text("takes the tag policymaker")).to_have_count(1 - forms)
+    expect(ui.main.get_by_text("requires the tag policymaker")).to_have_count(1 - forms)
     ui.main.get_by_role("link", name="short").click()
     expect(ui.main.get_by_text("4 messages")).to_be_visible()
     expect(ui.main.get_by_role("button", name="Delete …")).to_have_count(forms)
@@ -355,7 +355,7 @@ def test_forms_are_for_those_with_the_tag(
     ui.tab("Admin").click()
     ui.tab("Operator policies").click()
     expect(ui.row("cap")).to_be_visible()
-    expect(ui.main.get_by_text("takes the tag administrator")).to_be_visible()
+    expect(ui.main.get_by_text("requires the tag administrator")).to_be_visible()
     api.request("DELETE", "users", f"policed-{tag}")
 
 

@@ -89,7 +89,7 @@ def test_every_setting_has_its_value_its_source_and_the_reason(
     assert cells(settings, "max-length-bytes") == expected
     assert cells(settings, "message-ttl")[1:5] == ["1m 30s", "argument", "1m 30s", "2m"]
     assert cells(settings, "max-priority")[1:4] == ["2", "argument", "2"]
-    assert cells(settings, "overflow") == ["overflow", "drop-head", "default", "", "", "", "nobody has set it"]
+    assert cells(settings, "overflow") == ["overflow", "drop-head", "default", "", "", "", "not set"]
     assert cells(settings, "expires")[1:3] == ["never", "default"]
     expect(settings).to_contain_text("Policy weak – 'strong' has the higher priority (5 against 1)")
     href = f"#/policies/{quote(VHOST, safe='')}/strong"
@@ -149,7 +149,7 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
     declare("calm", 1)
     ui = open_queue(new_ui, "over")
     losses = part(ui, "Losses")
-    expect(losses).to_contain_text("3 messages lost for good")
+    expect(losses).to_contain_text("3 messages permanently lost")
     row = cells(losses, "Dropped over the limit")
     assert row[1:4] == ["3", "3", "3"]
     assert row[4].startswith(
@@ -162,9 +162,7 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
         "aria-label", re.compile(r"Dead letters lost: .* highest [1-3]")
     )
     ui.go(page_of("refusing"))
-    expect(part(ui, "Losses")).to_contain_text(
-        "overflow is reject-publish. Publishers that ask for confirms were told."
-    )
+    expect(part(ui, "Losses")).to_contain_text("overflow is reject-publish. Publishers with confirms were notified.")
     assert cells(part(ui, "Losses"), "Refused: the queue was full")[1] == "3"
     ui.go(page_of("calm"))
     expect(part(ui, "Losses")).to_contain_text("no message was dropped")
@@ -174,7 +172,7 @@ def test_why_messages_vanished(new_ui: NewUi, api: Management, declare: Callable
 def test_consumers(new_ui: NewUi, declare: Callable[..., None], connection: pika.BlockingConnection) -> None:
     declare("worked", 2)
     ui = open_queue(new_ui, "worked")
-    expect(part(ui, "Consumers")).to_contain_text("Nobody consumes from this queue.")
+    expect(part(ui, "Consumers")).to_contain_text("This queue has no consumers.")
     channel = connection.channel()
     channel.basic_qos(prefetch_count=7)
     channel.basic_consume("worked", lambda *_: None, consumer_tag="<b>tag</b>", exclusive=True)

@@ -160,11 +160,11 @@ def test_an_empty_payload_and_an_empty_queue(new_ui: NewUi, channel: BlockingCha
     channel.basic_publish("", "few", b"")
     _, section = open_part(new_ui, "few", "Get messages")
     message = get(section, 5)
-    expect(message).to_contain_text("it is empty")
+    expect(message).to_contain_text("The payload is empty")
     expect(message.locator("pre")).to_have_count(0)
     channel.basic_get("few", auto_ack=True)
     section.get_by_role("button", name="Get messages").click()
-    expect(section.get_by_role("status")).to_have_text("There was no message ready.")
+    expect(section.get_by_role("status")).to_have_text("The queue had no ready messages.")
     expect(message).to_have_count(0)
 
 

@@ -101,7 +101,7 @@ def test_adding_a_queue(new_ui: NewUi, api: Management, vhost: str, console: Con
     value.fill("12")
     form.get_by_label("Auto-delete").check()
     form.get_by_role("button", name="Add queue").click()
-    expect(form.get_by_role("status")).to_have_text("Queue made is there.")
+    expect(form.get_by_role("status")).to_have_text("Queue made has been added.")
     expect(ui.row("made")).to_be_visible()
     made = api.request("GET", "queues", vhost, "made")
     assert (made["durable"], made["auto_delete"], made["arguments"]) == (True, True, {"x-max-length": 12})

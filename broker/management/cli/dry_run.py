@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.command import CommandContext, ResultRows
 from leveret.broker.management.cli.faults import failed
-from leveret.broker.management.cli.node_facts import product_and_version
+from leveret.broker.management.cli.node_info import product_and_version
 from leveret.broker.management.cli.runtime_parameters import put
 
 _PRODUCT: Final = "Leveret"

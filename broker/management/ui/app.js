@@ -1,4 +1,4 @@
-/** The entry: who is logged in, and then the shell in which pages are shown. */
+/** Entry point: shows the login form, or the shell with its pages. */
 
 import { ConnectionLost } from "./parts/api.js";
 import { Notice } from "./parts/notice.js";
@@ -9,7 +9,7 @@ import { loginPage } from "./parts/login.js";
 
 const RETRY_MS = 2000;
 
-/** Tells the other tabs of the browser, which share the cookie, that somebody has logged in or out. */
+/** Notifies other tabs of the browser, which share the session cookie, about login and logout. */
 const tabs = new BroadcastChannel("leveret session");
 
 let shell = null;
@@ -18,7 +18,7 @@ let login = null;
 function showLogin(reason) {
   shell?.pause();
   document.title = "Log in – Leveret";
-  // Where the form is there already, something may have been typed.
+  // Keep an existing form, which may contain typed text.
   if (login !== null) return;
   login = loginPage(reason, (user) => {
     tabs.postMessage("logged in");
@@ -28,7 +28,7 @@ function showLogin(reason) {
   login.querySelector("input").focus();
 }
 
-/** The same user finds everything as it was, also what had been typed; another one begins anew. */
+/** Show the shell. The same user gets the existing shell with its state; another user gets a new one. */
 function enter(user) {
   login?.remove();
   login = null;
@@ -48,21 +48,21 @@ async function leave() {
   begin("");
 }
 
-/** Nobody is logged in, and nothing is left of who was. */
+/** Discard the previous user's shell and show the login form. */
 function begin(reason) {
   shell?.close();
   shell = null;
   showLogin(reason);
 }
 
-/** Somebody has logged in or out in another tab: the cookie is that of the newest one. */
+/** Adopt a login or logout in another tab, which has replaced the session cookie. */
 async function follow() {
   try {
     const user = await currentUser();
     if (user !== null) enter(user);
     else if (shell !== null) begin("You have been logged out in another tab.");
   } catch {
-    // Whatever is wrong, the next refresh says it.
+    // The next refresh reports the error.
   }
 }
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from leveret.broker.management.cli.api import ApiFault, Unreachable
 from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, Outcome, Result
 from leveret.broker.management.cli.faults import CommandFault, RequestTimeout, UsageFault, failed
-from leveret.broker.management.cli.node_facts import alarms
+from leveret.broker.management.cli.node_info import alarms
 
 SECTION: Final = "Monitoring, observability and health checks"
 UNITS: Final = ("days", "weeks", "months", "years")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows
 from leveret.broker.management.cli.faults import UNAVAILABLE, CommandFault, UsageFault, bad_argument, failed
-from leveret.broker.management.cli.node_facts import PROTOCOLS, listener_line, listeners
+from leveret.broker.management.cli.node_info import PROTOCOLS, listener_line, listeners
 
 SECTION: Final = "Monitoring, observability and health checks"
 _COLUMNS: Final = ("node", "protocol", "interface", "port", "purpose")

@@ -8,7 +8,7 @@ from leveret.broker.management.cli.command import Command, CommandContext, Outco
 from leveret.broker.management.cli.faults import failed
 from leveret.broker.management.cli.formatters.json_rows import encoded
 from leveret.broker.management.cli.memory import check_unit, format_size, memory_parts, unit
-from leveret.broker.management.cli.node_facts import alarms, node_object, product_and_version, runtime_version
+from leveret.broker.management.cli.node_info import alarms, node_object, product_and_version, runtime_version
 from leveret.broker.management.cli.terms import atom, untyped
 
 SECTION: Final = "Monitoring, observability and health checks"

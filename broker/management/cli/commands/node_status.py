@@ -7,13 +7,13 @@ from typing import Any, Final
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
 from leveret.broker.management.cli.commands.cluster import format_sections
 from leveret.broker.management.cli.memory import check_unit, format_size, memory_parts, total_used, unit
-from leveret.broker.management.cli.node_facts import alarms, listener_line, listeners, node_object, product_and_version
+from leveret.broker.management.cli.node_info import alarms, listener_line, listeners, node_object, product_and_version
 
 Section = tuple[str, list[str]]
 
 
 def _status(context: CommandContext) -> Result:
-    facts = {
+    data = {
         "overview": context.api.get("overview"),
         "node": node_object(context),
         "memory": context.api.get("nodes", context.node, "memory")["memory"],
@@ -22,14 +22,14 @@ def _status(context: CommandContext) -> Result:
         "vhosts": len(context.api.get("vhosts", columns="name")),
     }
     if context.json:
-        return Outcome(json=_json(facts))
+        return Outcome(json=_json(data))
     size = unit(context)
-    sections = [*_runtime_sections(facts), *_resource_sections(facts, size), *_totals_and_listeners(facts)]
+    sections = [*_runtime_sections(data), *_resource_sections(data, size), *_totals_and_listeners(data)]
     return Outcome(format_sections(sections))
 
 
-def _runtime_sections(facts: dict[str, Any]) -> list[Section]:
-    overview, node = facts["overview"], facts["node"]
+def _runtime_sections(data: dict[str, Any]) -> list[Section]:
+    overview, node = data["overview"], data["node"]
     name, version = product_and_version(overview)
     runtime = [
         f"OS PID: {node['os_pid']}",
@@ -50,7 +50,7 @@ def _runtime_sections(facts: dict[str, Any]) -> list[Section]:
         ("Data directory", [f"Node data directory: {node.get('db_dir', '')}"]),
         ("Config files", _bullets(node.get("config_files"))),
         ("Log file(s)", _bullets(node.get("log_files"))),
-        ("Alarms", [line for _, line in facts["alarms"]] or ["(none)"]),
+        ("Alarms", [line for _, line in data["alarms"]] or ["(none)"]),
     ]
 
 
@@ -58,8 +58,8 @@ def _bullets(values: list[str] | None) -> list[str]:
     return [f" * {value}" for value in values or ()] or ["(none)"]
 
 
-def _resource_sections(facts: dict[str, Any], size: str) -> list[Section]:
-    node, memory = facts["node"], facts["memory"]
+def _resource_sections(data: dict[str, Any], size: str) -> list[Section]:
+    node, memory = data["node"], data["memory"]
     return [
         (
             "Memory",
@@ -91,27 +91,27 @@ def _resource_sections(facts: dict[str, Any], size: str) -> list[Section]:
     ]
 
 
-def _totals_and_listeners(facts: dict[str, Any]) -> list[Section]:
-    totals = facts["overview"].get("object_totals", {})
+def _totals_and_listeners(data: dict[str, Any]) -> list[Section]:
+    totals = data["overview"].get("object_totals", {})
     return [
         (
             "Totals",
             [
                 f"Connection count: {totals.get('connections', 0)}",
                 f"Queue count: {totals.get('queues', 0)}",
-                f"Virtual host count: {facts['vhosts']}",
+                f"Virtual host count: {data['vhosts']}",
             ],
         ),
-        ("Listeners", [listener_line(each) for each in facts["listeners"]]),
+        ("Listeners", [listener_line(each) for each in data["listeners"]]),
     ]
 
 
-def _json(facts: dict[str, Any]) -> dict[str, Any]:
-    overview, node = facts["overview"], facts["node"]
+def _json(data: dict[str, Any]) -> dict[str, Any]:
+    overview, node = data["overview"], data["node"]
     totals = overview.get("object_totals", {})
     return {
         "active_plugins": node.get("enabled_plugins", []),
-        "alarms": [{"node": overview["node"], "resource": resource} for resource, _ in facts["alarms"]],
+        "alarms": [{"node": overview["node"], "resource": resource} for resource, _ in data["alarms"]],
         "config_files": node.get("config_files", []),
         "data_directory": node.get("db_dir", ""),
         "disk_free": node.get("disk_free", 0),
@@ -124,9 +124,9 @@ def _json(facts: dict[str, Any]) -> dict[str, Any]:
             "total_used": node.get("fd_used", 0),
         },
         "is_under_maintenance": False,
-        "listeners": facts["listeners"],
+        "listeners": data["listeners"],
         "log_files": node.get("log_files", []),
-        "memory": facts["memory"],
+        "memory": data["memory"],
         "net_ticktime": node.get("net_ticktime", 0),
         "pid": int(node["os_pid"]),
         "processes": {"limit": node.get("proc_total", 0), "used": node.get("proc_used", 0)},
@@ -136,7 +136,7 @@ def _json(facts: dict[str, Any]) -> dict[str, Any]:
         "release_series_support_status": overview.get("release_series_support_status", ""),
         "run_queue": node.get("run_queue", 0),
         "totals": {
-            "virtual_host_count": facts["vhosts"],
+            "virtual_host_count": data["vhosts"],
             "connection_count": totals.get("connections", 0),
             "queue_count": totals.get("queues", 0),
         },

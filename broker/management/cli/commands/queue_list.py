@@ -75,13 +75,13 @@ def _banner(context: CommandContext) -> str:
 
 def _list(context: CommandContext) -> ResultRows:
     names = selected_columns(context.arguments, DEFAULT)
-    found = _found(context, names)
+    found = _load_queues(context, names)
     if context.flag("offline") and not (context.flag("online") or context.flag("local")):
         found = [each for each in found if each.get("state") in _DOWN]
     return to_rows(COLUMNS, names, found)
 
 
-def _found(context: CommandContext, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[str, Any]]:
     paths = columns_query(COLUMNS, names)
     if context.flag("offline"):
         paths += ",state"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import CommandFault, failed
 from leveret.broker.management.cli.json_arguments import parse_object
-from leveret.broker.management.cli.subjects import no_such_user
+from leveret.broker.management.cli.permission_errors import no_such_user
 from leveret.broker.management.cli.terms import compact_json, typed
 
 SECTION: Final = "Users"
@@ -107,7 +107,7 @@ COMMANDS: Final = (
         banner=lambda context: f'Setting user limits to "{context.arguments[1]}" for user "{context.arguments[0]}" ...',
         explanations=(
             ("<username>", "the user's name"),
-            ("<definition>", 'JSON object with "max-connections", "max-channels" or both; -1 is no limit'),
+            ("<definition>", 'JSON object with "max-connections", "max-channels" or both; -1 means no limit'),
         ),
     ),
     Command(

@@ -17,7 +17,7 @@ from leveret.broker.management.cli.faults import (
     bad_argument,
     failed,
 )
-from leveret.broker.management.cli.subjects import no_such_user
+from leveret.broker.management.cli.permission_errors import no_such_user
 
 SECTION: Final = "Users"
 _ADDED: Final = (

@@ -67,7 +67,7 @@ COMMANDS: Final = (
         min_arguments=1,
         max_arguments=1,
         banner=lambda context: f'Setting vhost limits to "{context.arguments[0]}" for vhost "{context.vhost}" ...',
-        explanations=(("<definition>", 'JSON object with "max-connections", "max-queues" or both; -1 is no limit'),),
+        explanations=(("<definition>", 'JSON object with "max-connections", "max-queues" or both; -1 means no limit'),),
     ),
     Command(
         name="clear_vhost_limits",

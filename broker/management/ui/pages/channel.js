@@ -1,4 +1,4 @@
-/** One channel. */
+/** Page of a channel. */
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
@@ -11,7 +11,7 @@ import { RangeChoice } from "../parts/range.js";
 import { rates } from "../parts/series.js";
 import { channelMode, channelPrefetch } from "./channel_columns.js";
 
-/** All channels that publish or consume have the first four; the others are drawn once there is something to see. */
+/** The first four rates are always drawn, the others once they are not zero. */
 const RATES = [
   ["publish", "Publish", "published by the client"],
   ["confirm", "Confirm", "confirmed to the client"],
@@ -61,10 +61,10 @@ function details(channel) {
     ["State", clientState(channel)],
     ["Mode", mode.length > 0 ? mode : "neither confirms nor transactions"],
     ["Prefetch", channelPrefetch(channel)],
-    ["Unconfirmed", number(channel.messages_unconfirmed), "Published, and not confirmed yet"],
-    ["Unacked", number(channel.messages_unacknowledged), "Delivered, and not acknowledged yet"],
-    ["Uncommitted", isTransactional ? number(channel.messages_uncommitted) : null, "Published in the transaction that is open"],
-    ["Acks uncommitted", isTransactional ? number(channel.acks_uncommitted) : null, "Acknowledged in the transaction that is open"],
+    ["Unconfirmed", number(channel.messages_unconfirmed), "Published but not yet confirmed"],
+    ["Unacked", number(channel.messages_unacknowledged), "Delivered but not yet acknowledged"],
+    ["Uncommitted", isTransactional ? number(channel.messages_uncommitted) : null, "Published in the open transaction"],
+    ["Acks uncommitted", isTransactional ? number(channel.acks_uncommitted) : null, "Acknowledged in the open transaction"],
     ["Published", stats.publish > 0 ? number(stats.publish) : null],
     ["Delivered", stats.deliver_get > 0 ? number(stats.deliver_get) : null],
     ["Acknowledged", stats.ack > 0 ? number(stats.ack) : null],
@@ -72,7 +72,7 @@ function details(channel) {
 }
 
 function consumers(rows) {
-  if (rows.length === 0) return emptyState("The channel has no consumer.", "It may still fetch messages one by one, or publish.");
+  if (rows.length === 0) return emptyState("The channel has no consumer.", "It may still publish, or fetch single messages.");
   return plainTable(
     "Consumers",
     ["Consumer tag", "Queue", "Ack required", "Exclusive", { label: "Prefetch", numeric: true }, "Activity", "Arguments"],
@@ -97,7 +97,7 @@ function activity({ active, activity_status: status }) {
   return active ? badge("active", "gets messages", "good") : badge(status ?? "inactive", "gets no messages");
 }
 
-/** Rates between the channel and single objects, which not every API counts. */
+/** Table of rates per queue or exchange, which the API may omit. */
 function perObject(title, label, rows, kind, figure) {
   if (!Array.isArray(rows) || rows.length === 0) return null;
   return section(

@@ -6,8 +6,8 @@ import { emptyState, heading } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 import { channelColumns } from "./channel_columns.js";
 
-function nothing(context) {
-  if (!context.user.may("monitoring")) return emptyState("You have no channels.", "Those of other users are shown to users with the tag monitoring or administrator.");
+function emptyList(context) {
+  if (!context.user.may("monitoring")) return emptyState("You have no channels.", "The tag monitoring or administrator is required to see channels of other users.");
   return emptyState("No channel is open.", "Clients open them on their ", h("a", { href: address("connections") }, "connections"), ".");
 }
 
@@ -21,7 +21,7 @@ export default {
       needs: ["name"],
       rowKey: ({ name }) => name,
       load: (query) => context.api.get(context.vhost === "" ? ["channels"] : ["vhosts", context.vhost, "channels"], query),
-      empty: () => nothing(context),
+      empty: () => emptyList(context),
     });
     patch(context.root, heading("Channels"), table.element);
     return () => table.refresh();

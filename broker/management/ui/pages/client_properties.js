@@ -1,14 +1,14 @@
-/** What a client says about itself. */
+/** Client properties of a connection. */
 
 import { h } from "../parts/element.js";
 import { plain } from "../parts/format.js";
 import { emptyState, properties } from "../parts/layout.js";
 
-/** Those that people look for come first; the others follow as the client has them. */
+/** Properties that are shown first; others follow in the client's order. */
 const FIRST = ["connection_name", "product", "version", "platform"];
 
 /**
- * The client properties of a connection, with what the client can do.
+ * Make the list of the client properties of a connection, with its capabilities.
  *
  * @param {Object<string, *>} [table] as in the API
  * @returns {HTMLElement}
@@ -17,8 +17,8 @@ export function clientProperties(table = {}) {
   const { capabilities, ...others } = table;
   const names = [...FIRST.filter((name) => name in others), ...Object.keys(others).filter((name) => !FIRST.includes(name))];
   const rows = names.map((name) => [name.replaceAll("_", " "), plain(others[name]), name]);
-  if (capabilities !== undefined) rows.push(["capabilities", capabilityList(capabilities), "What the client can do"]);
-  return rows.length === 0 ? emptyState("The client says nothing about itself.") : properties(rows);
+  if (capabilities !== undefined) rows.push(["capabilities", capabilityList(capabilities), "Protocol extensions that the client supports"]);
+  return rows.length === 0 ? emptyState("The client has sent no properties.") : properties(rows);
 }
 
 function capabilityList(capabilities) {

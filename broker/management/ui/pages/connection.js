@@ -1,4 +1,4 @@
-/** One connection. */
+/** Page of a connection. */
 
 import { address } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
@@ -19,9 +19,9 @@ const DATA = [
   ["send_oct", "To client", "bytes that the broker sends"],
 ];
 const WARNINGS = {
-  blocked: "A resource alarm is set and this connection publishes: the broker does not read from it until the alarm is over.",
+  blocked: "A resource alarm is set and this connection publishes. The broker does not read from it until the alarm clears.",
   blocking: "A resource alarm is set: this connection will be blocked as soon as it publishes.",
-  flow: "This connection publishes faster than the broker can take, and is slowed down.",
+  flow: "This connection publishes faster than the broker can handle and is slowed down.",
 };
 
 export default {
@@ -75,17 +75,17 @@ function details(connection, user) {
     ["User", user.may("administrator") ? h("a", { href: address("users", connection.user) }, connection.user) : connection.user],
     ["Virtual host", connection.vhost],
     ["Connected", ago(connection.connected_at)],
-    ["Peer", `${peer}:${peerPort}`, "The client's side"],
-    ["Local", `${host}:${port}`, "The broker's side"],
+    ["Peer", `${peer}:${peerPort}`, "Address of the client"],
+    ["Local", `${host}:${port}`, "Address of the broker"],
     ["Protocol", connection.protocol],
     ["Authentication", connection.auth_mechanism],
     ["TLS", encryption(connection)],
     ["Peer certificate", certificate(connection)],
-    ["Heartbeat", connection.timeout > 0 ? `${connection.timeout}s` : "off", "Longest silence before the other side is taken for dead"],
+    ["Heartbeat", connection.timeout > 0 ? `${connection.timeout}s` : "off", "Maximum time without data before the peer is considered dead"],
     ["Frame max", bytes(connection.frame_max)],
     ["Channel max", number(connection.channel_max)],
     ["Received", bytes(connection.recv_oct)],
     ["Sent", bytes(connection.send_oct)],
-    ["Waiting to be sent", connection.send_pend > 0 ? bytes(connection.send_pend) : null, "Bytes that the client has not taken yet"],
+    ["Waiting to be sent", connection.send_pend > 0 ? bytes(connection.send_pend) : null, "Bytes that the client has not read yet"],
   ]);
 }

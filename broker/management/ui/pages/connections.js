@@ -18,7 +18,7 @@ const COLUMNS = [
   { key: "channels", label: "Channels", numeric: true, sort: "channels", cell: ({ channels }) => number(channels) },
   dataColumn("recv_oct", "From client", "Bytes that the broker receives"),
   dataColumn("send_oct", "To client", "Bytes that the broker sends"),
-  { key: "heartbeat", label: "Heartbeat", numeric: true, hidden: true, sort: "timeout", fields: ["timeout"], title: "Longest silence before the other side is taken for dead", cell: heartbeat },
+  { key: "heartbeat", label: "Heartbeat", numeric: true, hidden: true, sort: "timeout", fields: ["timeout"], title: "Maximum time without data before the peer is considered dead", cell: heartbeat },
   { key: "client", label: "Client", sort: "client_properties.product", fields: ["client_properties"], cell: client },
   { key: "connected_at", label: "Connected", numeric: true, sort: "connected_at", cell: ({ connected_at: at }) => ago(at) },
   { key: "connected_on", label: "Connected at", hidden: true, sort: "connected_at", fields: ["connected_at"], cell: ({ connected_at: at }) => dateTime(at) },
@@ -27,7 +27,7 @@ const COLUMNS = [
   { key: "auth_mechanism", label: "Auth mechanism", hidden: true, sort: "auth_mechanism", cell: ({ auth_mechanism: mechanism }) => mechanism },
   { key: "channel_max", label: "Channel max", hidden: true, numeric: true, sort: "channel_max", cell: ({ channel_max: most }) => number(most) },
   { key: "frame_max", label: "Frame max", hidden: true, numeric: true, sort: "frame_max", cell: ({ frame_max: most }) => bytes(most) },
-  { key: "send_pend", label: "Waiting", hidden: true, numeric: true, sort: "send_pend", title: "Bytes that the client has not taken yet", cell: ({ send_pend: waiting }) => bytes(waiting) },
+  { key: "send_pend", label: "Waiting", hidden: true, numeric: true, sort: "send_pend", title: "Bytes that the client has not read yet", cell: ({ send_pend: waiting }) => bytes(waiting) },
 ];
 
 function name({ name: full, user_provided_name: given }) {
@@ -55,9 +55,9 @@ function client({ client_properties: properties = {} }) {
   return h("span", { class: "room", title: platform === undefined ? null : plain(platform) }, words);
 }
 
-function nothing(context) {
-  if (!context.user.may("monitoring")) return emptyState("You have no connections.", "Those of other users are shown to users with the tag monitoring or administrator.");
-  return emptyState("Nobody is connected.", "Clients connect to the ports that the ", h("a", { href: address() }, "overview"), " lists.");
+function emptyList(context) {
+  if (!context.user.may("monitoring")) return emptyState("You have no connections.", "The tag monitoring or administrator is required to see connections of other users.");
+  return emptyState("No connections are open.", "Clients connect to the ports that the ", h("a", { href: address() }, "overview"), " lists.");
 }
 
 export default {
@@ -70,7 +70,7 @@ export default {
       needs: ["name"],
       rowKey: ({ name: full }) => full,
       load: (query) => context.api.get(context.vhost === "" ? ["connections"] : ["vhosts", context.vhost, "connections"], query),
-      empty: () => nothing(context),
+      empty: () => emptyList(context),
     });
     patch(context.root, heading("Connections"), table.element);
     return () => table.refresh();

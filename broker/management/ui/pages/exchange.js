@@ -1,4 +1,4 @@
-/** One exchange. */
+/** Page of an exchange. */
 
 import { Chart } from "../parts/chart.js";
 import { h, patch } from "../parts/element.js";
@@ -26,11 +26,11 @@ export default {
 
   mount(context) {
     const { vhost } = context.params;
-    // In addresses the default exchange has a name; what comes from the API about it has none.
+    // The default exchange has a name in addresses, but not in objects of the API.
     const name = context.params.name === DEFAULT ? "" : context.params.name;
     const range = new RangeChoice(() => context.refresh());
     const charts = {
-      rates: new Chart({ title: "Message rates", format: shortRate, empty: "Nothing has been published here yet." }),
+      rates: new Chart({ title: "Message rates", format: shortRate, empty: "No message has been published to this exchange yet." }),
       losses: new Chart({ title: "Unroutable", format: shortRate }),
     };
     patch(context.root, heading(`Exchange ${context.params.name}`));
@@ -50,7 +50,7 @@ export default {
   },
 };
 
-/** What the default exchange does not have: its bindings are those of the queues' names, and it stays. */
+/** Make the parts that the default exchange does not have, because its bindings are implicit and it cannot be deleted. */
 function named(context, name) {
   const binding = new BindingForm(context, name);
   return {
@@ -82,7 +82,7 @@ function show({ root }, exchange, { charts, range, publish, to, from, bind, remo
 }
 
 function implicit() {
-  return section("Bindings", h("p", null, "Every queue of the virtual host is bound to the default exchange with its own name as routing key. This cannot be changed."));
+  return section("Bindings", h("p", null, "Every queue of the virtual host is bound to the default exchange with its name as routing key. This cannot be changed."));
 }
 
 function details(exchange) {
@@ -92,12 +92,12 @@ function details(exchange) {
     ["Type", exchangeType(exchange.type)],
     ["Features", marks.length > 0 ? marks : null],
     ["Arguments", valueTable(given)],
-    ["Alternate exchange", alternateLink(exchange), "It gets what this exchange cannot route"],
+    ["Alternate exchange", alternateLink(exchange), "Receives messages that this exchange cannot route"],
     ["Policy", policyLink(exchange) ?? h("span", { class: "muted" }, "none")],
-    ["Published in", number(stats.publish_in ?? 0), "Messages published to the exchange since the start"],
-    ["Routed out", number(stats.publish_out ?? 0), "Once for each target, since the start"],
-    ["Unroutable, dropped", lost(losses.drop_unroutable), "Messages that no queue took"],
-    ["Unroutable, returned", lost(losses.return_unroutable), "Mandatory messages that no queue took, sent back to their publisher"],
+    ["Published in", number(stats.publish_in ?? 0), "Messages published to the exchange since the broker's start"],
+    ["Routed out", number(stats.publish_out ?? 0), "Counted once per target, since the broker's start"],
+    ["Unroutable, dropped", lost(losses.drop_unroutable), "Messages that were not routed to a queue"],
+    ["Unroutable, returned", lost(losses.return_unroutable), "Mandatory messages that were not routed to a queue and were returned to the publisher"],
   ]);
 }
 

@@ -1,4 +1,4 @@
-/** The bindings of an exchange: those that lead to it, those that lead away from it, and making new ones. */
+/** Bindings of an exchange as source and as destination, and the form that adds bindings. */
 
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -9,31 +9,31 @@ import { Table } from "../parts/table.js";
 import { exchangeLink } from "./exchange_features.js";
 
 const NEEDS = ["source", "vhost", "destination", "destination_type", "routing_key", "properties_key"];
-/** What a binding takes, by the type of the exchange. */
+/** Meaning of the routing key, by type of the exchange. */
 const HINTS = {
-  direct: "Messages with this very routing key are taken.",
-  fanout: "It does not matter: all messages are taken.",
-  topic: "A pattern: * stands for one word, # for any number of words, as in orders.*.eu",
-  headers: "It does not matter: the arguments say which headers a message has to have.",
+  direct: "Messages with exactly this routing key match.",
+  fanout: "Ignored: all messages match.",
+  topic: "A pattern: * matches one word, # for any number of words, as in orders.*.eu",
+  headers: "Ignored: the arguments determine which headers a message must have.",
 };
 const MATCH = [
-  { key: "x-match", label: "x-match: all", value: "all", hint: "A message has to have all headers that the other arguments name" },
-  { key: "x-match", label: "x-match: any", value: "any", hint: "A message has to have one of the headers that the other arguments name" },
+  { key: "x-match", label: "x-match: all", value: "all", hint: "A message must have all headers that the other arguments name" },
+  { key: "x-match", label: "x-match: any", value: "any", hint: "A message must have at least one of the headers that the other arguments name" },
 ];
 
-/** The table of bindings from the exchange. @returns {Table} */
+/** Make the table of bindings from the exchange. @returns {Table} */
 export function bindingsFrom(context, name) {
   return bindingTable(context, name, "source", {
     end: { key: "destination", label: "To", sort: "destination", fixed: true, cell: target },
-    empty: () => emptyState("Nothing is bound to this exchange.", "What is published here is lost, unless there is an alternate exchange. Add a binding below."),
+    empty: () => emptyState("Nothing is bound to this exchange.", "Messages published to it are lost unless it has an alternate exchange. Add a binding below."),
   });
 }
 
-/** The table of bindings to the exchange. @returns {Table} */
+/** Make the table of bindings to the exchange. @returns {Table} */
 export function bindingsTo(context, name) {
   return bindingTable(context, name, "destination", {
     end: { key: "source", label: "From", sort: "source", fixed: true, cell: ({ vhost, source }) => exchangeLink(vhost, source) },
-    empty: () => emptyState("No other exchange leads here.", "Bind this one on the page of the other exchange."),
+    empty: () => emptyState("No other exchange is bound to this one.", "Add a binding on the page of the other exchange."),
   });
 }
 
@@ -41,7 +41,7 @@ function bindingTable(context, name, side, { end, empty }) {
   const { vhost } = context.params;
   return new Table({
     id: `bindings ${side}`,
-    // Each exchange begins with the first page and no filter.
+    // Each exchange has its own filter and page.
     place: JSON.stringify([side, vhost, name]),
     caption: `bindings ${side === "source" ? "from" : "to"} this exchange`,
     one: `binding ${side === "source" ? "from" : "to"} this exchange`,
@@ -82,11 +82,11 @@ async function unbind({ api, refresh, say }, { vhost, source, destination, desti
   await refresh();
 }
 
-/** The form to bind a queue or an exchange to the exchange of the page; `element` stays the same. */
+/** Form that binds a queue or an exchange to the exchange of the page; `element` is created once. */
 export class BindingForm {
   /**
-   * @param {Object} context of the page
-   * @param {string} name of the exchange
+   * @param {Object} context context of the page
+   * @param {string} name name of the exchange
    */
   constructor(context, name) {
     this.context = context;
@@ -104,7 +104,7 @@ export class BindingForm {
     this.element = this.form.element;
   }
 
-  /** Say what the routing key does. @param {string} type of the exchange */
+  /** Show the meaning of the routing key. @param {string} type type of the exchange */
   describe(type) {
     if (type === this.type) return;
     this.type = type;

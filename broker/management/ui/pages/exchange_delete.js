@@ -1,19 +1,19 @@
-/** Deleting an exchange. */
+/** Form that deletes an exchange. */
 
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { Form } from "../parts/form.js";
 
 /**
- * The form to delete the exchange of the page.
+ * Make the form that deletes the exchange of the page.
  *
- * @param {Object} context of the page
- * @param {string} name of the exchange
+ * @param {Object} context context of the page
+ * @param {string} name name of the exchange
  * @returns {Form}
  */
 export function deleteForm(context, name) {
   return new Form({
-    fields: [{ name: "ifUnused", label: "Only if unused", kind: "checkbox", hint: "That is, if no binding leads away from it." }],
+    fields: [{ name: "ifUnused", label: "Only if unused", kind: "checkbox", hint: "Unused means that it has no bindings to queues or other exchanges." }],
     submit: "Delete …",
     keep: true,
     action: ({ ifUnused }) => remove(context, name, ifUnused),
@@ -24,7 +24,7 @@ async function remove({ api, params, navigate, say }, name, ifUnused) {
   const isDone = await confirmAction({
     title: "Delete exchange",
     name,
-    text: "Its bindings go with it. Who publishes to it is refused from then on.",
+    text: "Its bindings are deleted. Publishing to it will fail.",
     verb: "Delete",
     action: () => api.delete(["exchanges", params.vhost, name], { "if-unused": ifUnused ? "true" : null }),
   });

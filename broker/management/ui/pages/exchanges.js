@@ -1,4 +1,4 @@
-/** The list of exchanges. */
+/** Page with the list of exchanges. */
 
 import { h, patch } from "../parts/element.js";
 import { number } from "../parts/format.js";
@@ -16,10 +16,10 @@ const COLUMNS = [
   { key: "arguments", label: "Arguments", hidden: true, cell: (exchange) => valueTable(exchange.arguments) },
   { key: "policy", label: "Policy", sort: "policy", fields: ["policy", "vhost"], cell: policyLink },
   rateColumn("publish_in", "Rate in", "Messages published to the exchange"),
-  rateColumn("publish_out", "Rate out", "Messages that the exchange has routed, once for each target"),
-  countColumn("message_stats.publish_in", "Total in", "Messages published to the exchange since the start", true),
-  countColumn("message_stats.publish_out", "Total out", "Messages that the exchange has routed since the start, once for each target", true),
-  countColumn("loss_stats.lost", "Unroutable", "Messages that no queue took since the start: dropped, or returned to the publisher", false, lost),
+  rateColumn("publish_out", "Rate out", "Messages routed by the exchange, counted once per target"),
+  countColumn("message_stats.publish_in", "Total in", "Messages published to the exchange since the broker's start", true),
+  countColumn("message_stats.publish_out", "Total out", "Messages routed by the exchange since the broker's start, counted once per target", true),
+  countColumn("loss_stats.lost", "Unroutable", "Messages that were not routed to a queue since the broker's start: dropped, or returned to the publisher", false, lost),
 ];
 
 function countColumn(path, label, title, hidden = false, show = number) {
@@ -31,8 +31,8 @@ function lost(count) {
   return count > 0 ? h("span", { class: "bad" }, number(count)) : number(count);
 }
 
-function nothing() {
-  return emptyState("No exchanges are to be seen here.", "Choose another virtual host above, or ask an administrator for permissions in this one.");
+function emptyList() {
+  return emptyState("There are no exchanges that you may see.", "Choose another virtual host above, or ask an administrator for permissions in this one.");
 }
 
 export default {

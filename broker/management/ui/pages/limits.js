@@ -1,4 +1,4 @@
-/** The limits of all virtual hosts and users. */
+/** Page with the limits of all virtual hosts and users. */
 
 import { h, patch } from "../parts/element.js";
 import { heading, section } from "../parts/layout.js";
@@ -21,7 +21,7 @@ export default {
         heading("Limits"),
         section("Virtual hosts", limitTable(context, VHOST_LIMITS, chosen), forms?.vhosts.element),
         section("Users", limitTable(context, USER_LIMITS, ofUsers), forms?.users.element),
-        mayChange ? null : h("p", { class: "muted section" }, "To set limits takes the tag administrator."),
+        mayChange ? null : h("p", { class: "muted section" }, "Setting limits requires the tag administrator."),
       );
     };
   },

@@ -1,4 +1,4 @@
-/** Setting and lifting the limits of users and virtual hosts. */
+/** Form and table for the limits of users and virtual hosts. */
 
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -8,12 +8,12 @@ import { Form } from "../parts/form.js";
 import { plainTable } from "../parts/layout.js";
 
 /**
- * A kind of limits.
+ * Kind of limits.
  *
  * @typedef {Object} LimitKind
- * @property {string} path of the API
- * @property {"user"|"vhost"} subject what has them
- * @property {string} label of the subject
+ * @property {string} path resource of the API
+ * @property {"user"|"vhost"} subject kind of object that has the limits
+ * @property {string} label label of the subject
  * @property {string} page first segment of the subject's address
  * @property {Array<{value: string, label: string}>} limits
  */
@@ -37,11 +37,11 @@ export const USER_LIMITS = {
 };
 
 /**
- * The form that sets a limit.
+ * Make the form that sets a limit.
  *
- * @param {Object} context of the page
+ * @param {Object} context context of the page
  * @param {LimitKind} kind
- * @param {{names?: string[], name?: string}} whose `names` to choose from, or the one
+ * @param {{names?: string[], name?: string}} whose `names`: subjects to choose from; `name`: the only subject
  * @returns {Form}
  */
 export function limitForm(context, kind, { names = [], name }) {
@@ -49,7 +49,7 @@ export function limitForm(context, kind, { names = [], name }) {
     fields: [
       ...(name === undefined ? [{ name: "whose", label: kind.label, kind: "select", options: names }] : []),
       { name: "limit", label: "Limit", kind: "select", options: kind.limits },
-      { name: "value", label: "Value", kind: "number", required: true, hint: "0 allows none; a negative number is no limit." },
+      { name: "value", label: "Value", kind: "number", required: true, hint: "0 allows none; a negative number means no limit." },
     ],
     submit: "Set limit",
     action: async ({ whose = name, limit, value }) => {
@@ -61,12 +61,12 @@ export function limitForm(context, kind, { names = [], name }) {
 }
 
 /**
- * Limits as a table.
+ * Make a table of limits.
  *
- * @param {Object} context of the page
+ * @param {Object} context context of the page
  * @param {LimitKind} kind
- * @param {Array<{value: Object<string, number>}>} found as in the API
- * @param {boolean} isOfOne whether all are of one subject, which is not named then
+ * @param {Array<{value: Object<string, number>}>} found limits as in the API
+ * @param {boolean} isOfOne whether all limits belong to one subject, which is not shown then
  */
 export function limitTable(context, kind, found, isOfOne = false) {
   const rows = found.flatMap((each) => Object.entries(each.value).map(([limit, value]) => row(context, kind, each[kind.subject], limit, value, isOfOne)));
@@ -87,7 +87,7 @@ function clearButton(context, kind, name, limit) {
     const isDone = await confirmAction({
       title: `Clear ${limit}`,
       name,
-      text: `There is no limit of that kind for this ${kind.label.toLowerCase()} then.`,
+      text: `This ${kind.label.toLowerCase()} will no longer have this limit.`,
       verb: "Clear",
       action: () => context.api.delete([kind.path, name, limit]),
     });

@@ -1,4 +1,4 @@
-/** What was lost: all drops, refusals and dead letters by reason, the largest first. */
+/** Page with lost messages: drops, refusals and dead letters by reason, largest first. */
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
@@ -6,7 +6,7 @@ import { choice } from "../parts/choice.js";
 import { h, patch } from "../parts/element.js";
 import { dateTime, howMany, number, span } from "../parts/format.js";
 import { emptyState, heading, section } from "../parts/layout.js";
-import { prefer, preference } from "../parts/preferences.js";
+import { preference, setPreference } from "../parts/preferences.js";
 import { Table } from "../parts/table.js";
 import { REASONS, byReason } from "./losses_amounts.js";
 import { LossesChart } from "./losses_chart.js";
@@ -21,12 +21,12 @@ const WINDOWS = [
   ["", "since the broker's start"],
 ];
 const KINDS = [["", "all"], ["queue", "queues"], ["exchange", "exchanges"]];
-/** Sorted by in the window, if there is one. */
+/** Sort keys that are prefixed with "window." if a time window is chosen. */
 const AMOUNTS = ["lost", "refused", "dropped.purged", "dropped.deleted", "unroutable.dropped", "unroutable.returned"];
 const SORTS = { refused: "refused", purged: "dropped.purged", deleted: "dropped.deleted", unroutable: "unroutable.dropped", returned: "unroutable.returned" };
-/** Reasons that are one figure in the totals. */
+/** Reasons that are summed up in one figure of the totals. */
 const FULL = ["maxlen", "refused"];
-/** Headings that have to be narrow. */
+/** Short headings for narrow columns. */
 const SHORT = { maxlen: "Limit", delivery_limit: "Deliveries", letters: "Dead letters", deleted: "With queue" };
 
 const COLUMNS = [
@@ -37,7 +37,7 @@ const COLUMNS = [
   { key: "since", label: "Counted since", hidden: true, sort: "since", cell: ({ since }) => dateTime(since) },
 ];
 
-/** The amounts that are asked for: those of the window, if there is one. */
+/** Return the amounts of the time window, or those since the start without one. */
 function within(row) {
   return row.window ?? row;
 }
@@ -47,14 +47,14 @@ function amount(value) {
 }
 
 function subject({ kind, state, vhost, name, deleted_at: deletedAt }) {
-  if (name === null) return [h("span", null, `other ${kind}s, together `), badge(`deleted ${kind}s`, "Exclusive ones, those deleted more than a day ago, and those beyond what is kept one by one", "warning")];
+  if (name === null) return [h("span", null, `other ${kind}s, together `), badge(`deleted ${kind}s`, "Sum of exclusive ones, those deleted more than a day ago, and those beyond the number that is kept individually", "warning")];
   const words = name || "(AMQP default)";
   if (state === "deleted") return [h("span", null, `${words} `), badge(`deleted ${kind}`, `deleted ${dateTime(deletedAt)}; its counters are kept for a day`, "warning")];
   if (kind === "queue") return h("a", { href: address("queues", vhost, name) }, words);
-  return [h("a", { href: exchangeAddress(vhost, name) }, words), " ", badge("exchange", "An exchange: messages that it could not route")];
+  return [h("a", { href: exchangeAddress(vhost, name) }, words), " ", badge("exchange", "Exchange: messages that it could not route")];
 }
 
-/** Seconds of a window; null for all. */
+/** Return the length of a window in seconds; null without a window. */
 function ageOf(window) {
   if (window === "") return null;
   if (window !== "today") return Number(window);
@@ -89,13 +89,13 @@ class LossesPage {
       columns: COLUMNS,
       rowKey: ({ kind, state, vhost, name, deleted_at: deletedAt }) => JSON.stringify([kind, state, vhost, name, deletedAt]),
       load: (query) => this.load(query),
-      empty: () => this.nothing(),
+      empty: () => this.emptyList(),
     });
   }
 
   chooseWindow(value) {
     this.window = value;
-    prefer("losses.window", value);
+    setPreference("losses.window", value);
     this.table.state.page = 1;
     this.context.refresh();
   }
@@ -132,7 +132,7 @@ class LossesPage {
     );
   }
 
-  /** Counters begin with the broker: what was lost before is not known. */
+  /** Show when counting started. Counters start at zero with the broker. */
   since(totals) {
     const { age } = this;
     const from = totals.window?.from ?? totals.since;
@@ -141,13 +141,13 @@ class LossesPage {
     return h("p", { class: "muted" }, `Counted since ${dateTime(from)}, ${span((Date.now() - from) / 1000)} ago.${why}`);
   }
 
-  nothing() {
+  emptyList() {
     const { totals } = this.answer;
     const from = dateTime(totals.window?.from ?? totals.since);
     const isAll = this.window === "";
     const advice = isAll
-      ? ["Whether a queue is about to be full is shown by the column Fill of the ", h("a", { href: address("queues") }, "queues"), "."]
-      : "Choose a longer window above to look further back.";
+      ? ["To see which queues are nearly full, see the column Fill of the ", h("a", { href: address("queues") }, "queues"), "."]
+      : "Choose a longer window above to see earlier losses.";
     return emptyState(`Nothing was lost since ${from}.`, advice);
   }
 }
@@ -155,21 +155,21 @@ class LossesPage {
 function figures(amounts) {
   const reasons = byReason(amounts);
   const valued = REASONS.filter(({ key }) => !FULL.includes(key)).map((reason) => ({ ...reason, value: reasons[reason.key] }));
-  const total = { key: "lost", label: "Lost for good", text: "In all.", value: amounts.lost, isLost: true };
+  const total = { key: "lost", label: "Permanently lost", text: "In total.", value: amounts.lost, isLost: true };
   return [
     group("Lost", [total, overLimit(amounts, reasons), ...valued.filter(({ isLost }) => isLost)]),
-    h("p", { class: "figures-between", key: "between" }, "Gone from their queues, but not lost:"),
+    h("p", { class: "figures-between", key: "between" }, "Removed from their queues, but not lost:"),
     group("Not lost", valued.filter(({ isLost }) => !isLost)),
   ];
 }
 
-/** One figure for full queues: of many queues together the API does not tell which dead letters were refused ones. */
+/** Return one figure for full queues, because the totals of the API do not separate refused dead letters. */
 function overLimit({ refused }, reasons) {
-  const told = refused > 0 ? ` ${howMany(refused, "publish", "publishes")} ${refused === 1 ? "was" : "were"} refused: those with confirms were told.` : "";
-  return { key: "limit", label: "Over the limit", text: `Full queues dropped their oldest messages, or refused new ones.${told}`, value: reasons.maxlen + reasons.refused, isLost: true };
+  const refusals = refused > 0 ? ` ${howMany(refused, "publish", "publishes")} ${refused === 1 ? "was" : "were"} refused; publishers with confirms were notified.` : "";
+  return { key: "limit", label: "Over the limit", text: `Full queues dropped their oldest messages, or refused new ones.${refusals}`, value: reasons.maxlen + reasons.refused, isLost: true };
 }
 
-/** What there is large and explained, the rest in a line. */
+/** Make the figures of a group. Zero amounts are listed on one line. */
 function group(label, all) {
   const isShown = ({ key, value }) => value > 0 || key === "lost";
   const shown = all.filter(isShown);

@@ -1,56 +1,56 @@
-/** What was lost, by reason: the amounts of the API taken apart so that they add up to what is lost. */
+/** Splits the API's loss counts by reason, so that they add up to the number of lost messages. */
 
-const DEATHS = ["maxlen", "expired", "rejected", "delivery_limit"];
+const DEAD_LETTER_REASONS = ["maxlen", "expired", "rejected", "delivery_limit"];
 
 /**
- * A reason for which messages are gone.
+ * Reason for the removal of messages.
  *
  * @typedef {Object} Reason
- * @property {string} key of its amount
+ * @property {string} key key of the amount
  * @property {string} label
- * @property {string} text what it means
- * @property {boolean} isLost whether it counts as lost
+ * @property {string} text explanation
+ * @property {boolean} isLost whether the messages count as lost
  */
 
-/** @type {Reason[]} in the order in which they are shown */
+/** @type {Reason[]} in display order */
 export const REASONS = [
-  { key: "maxlen", label: "Over the limit", isLost: true, text: "The queue was full, and its oldest messages were dropped." },
-  { key: "refused", label: "Refused", isLost: true, text: "The queue was full and refused them. Publishers that use confirms were told, others were not." },
-  { key: "expired", label: "Expired", isLost: true, text: "They waited longer than their time to live." },
-  { key: "rejected", label: "Rejected", isLost: true, text: "A consumer rejected them for good." },
-  { key: "delivery_limit", label: "Delivery limit", isLost: true, text: "They came back from consumers too often." },
-  { key: "letters", label: "Dead letters lost", isLost: true, text: "Meant for a dead-letter exchange that was not there, or that led to no queue that took them." },
-  { key: "unroutable", label: "Unroutable", isLost: true, text: "No binding led to a queue, and the publisher had not asked to get them back." },
-  { key: "returned", label: "Returned", isLost: true, text: "No binding led to a queue; the publisher got them back (mandatory)." },
-  { key: "kept", label: "Dead-lettered", isLost: false, text: "A queue behind the dead-letter exchange has them." },
-  { key: "purged", label: "Purged", isLost: false, text: "Somebody emptied the queue." },
-  { key: "deleted", label: "Gone with the queue", isLost: false, text: "They were waiting in a queue that was deleted, or that expired." },
+  { key: "maxlen", label: "Over the limit", isLost: true, text: "The queue was full and dropped its oldest messages." },
+  { key: "refused", label: "Refused", isLost: true, text: "The queue was full and refused them. Only publishers with confirms were notified." },
+  { key: "expired", label: "Expired", isLost: true, text: "They exceeded their time to live." },
+  { key: "rejected", label: "Rejected", isLost: true, text: "A consumer rejected them without requeueing." },
+  { key: "delivery_limit", label: "Delivery limit", isLost: true, text: "They were requeued more often than the delivery limit allows." },
+  { key: "letters", label: "Dead letters lost", isLost: true, text: "The dead-letter exchange did not exist or did not route them to a queue." },
+  { key: "unroutable", label: "Unroutable", isLost: true, text: "No binding matched, and they were not published as mandatory." },
+  { key: "returned", label: "Returned", isLost: true, text: "No binding matched; they were returned to the publisher (mandatory)." },
+  { key: "kept", label: "Dead-lettered", isLost: false, text: "They were routed to a queue through the dead-letter exchange." },
+  { key: "purged", label: "Purged", isLost: false, text: "The queue was purged." },
+  { key: "deleted", label: "Gone with the queue", isLost: false, text: "They were in a queue that was deleted or expired." },
 ];
 
 /**
- * Take amounts apart.
+ * Split amounts by reason.
  *
- * The API counts what was dropped, what of that was handed to a dead-letter exchange, and which dead letters no queue
- * took: those that had been handed over, and those whose exchange was not there. How many of the latter there were
- * follows from the sum; only where several reasons mix both, it is a guess for which reason.
+ * The API counts dropped messages, dead letters published to an exchange, and dead letters that reached no queue.
+ * The latter include those whose exchange did not exist; their number follows from the sum. If several reasons have
+ * both, their distribution among the reasons is an estimate.
  *
- * @param {Object} amounts of a row, a window or the totals, as in the API
- * @returns {Object<string, number>} by the keys of REASONS; those that are lost come to `amounts.lost`
+ * @param {Object} amounts amounts of a row, a window or the totals, as in the API
+ * @returns {Object<string, number>} amounts by the keys of REASONS; the lost ones add up to `amounts.lost`
  */
 export function byReason({ lost, dropped, refused, dead_lettered: handed, dead_letters_lost: gone, unroutable }) {
   const unrouted = unroutable.dropped + unroutable.returned;
-  // Refused messages may be dead-lettered, too (reject-publish-dlx), which is counted under maxlen.
+  // Refused messages may also be dead-lettered (reject-publish-dlx), which is counted under maxlen.
   const died = { ...dropped, maxlen: dropped.maxlen + refused };
   const kept = Math.max(0, sum(died) + unrouted - lost);
-  // Those that were not handed over, were not lost as dead letters, and would be lost plainly.
-  const left = Object.fromEntries(DEATHS.map((death) => [death, died[death] - handed[death]]));
-  const least = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, gone[death] - handed[death])]));
+  // Messages that were not published to a dead-letter exchange count as lost for their own reason.
+  const left = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, died[death] - handed[death]]));
+  const least = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, Math.max(0, gone[death] - handed[death])]));
   const rest = take(left, least, kept - sum(handed) + sum(gone));
-  // What no exchange was there for; and what is kept until it can be handed over (at-least-once).
-  const room = Object.fromEntries(DEATHS.map((death) => [death, Math.min(gone[death] - least[death], left[death])]));
+  // Dead letters without an existing exchange, and those that wait to be published (at-least-once).
+  const room = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, Math.min(gone[death] - least[death], left[death])]));
   const waiting = take(left, room, rest);
   take(left, { ...left }, waiting);
-  const plain = Object.fromEntries(DEATHS.map((death) => [death, Math.max(0, left[death])]));
+  const plain = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, Math.max(0, left[death])]));
   const maxlen = Math.min(plain.maxlen, Math.max(0, plain.maxlen - refused));
   return {
     ...plain,
@@ -66,13 +66,13 @@ export function byReason({ lost, dropped, refused, dead_lettered: handed, dead_l
 }
 
 function sum(table) {
-  return DEATHS.reduce((total, death) => total + table[death], 0);
+  return DEAD_LETTER_REASONS.reduce((total, death) => total + table[death], 0);
 }
 
-/** Take as much as there is room for, one reason after the other; return what could not be taken. */
+/** Subtract a total from the amounts, one reason after the other; return the part that did not fit. */
 function take(left, room, total) {
   let rest = total;
-  for (const death of DEATHS) {
+  for (const death of DEAD_LETTER_REASONS) {
     const taken = Math.max(0, Math.min(rest, room[death]));
     left[death] -= taken;
     rest -= taken;

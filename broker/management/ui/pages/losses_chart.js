@@ -1,4 +1,4 @@
-/** When the queues and exchanges that lost most have lost it. */
+/** Chart of the losses over time, for the queues and exchanges with the largest losses. */
 
 import { ApiError } from "../parts/api.js";
 import { Chart } from "../parts/chart.js";
@@ -8,12 +8,12 @@ import { RANGES, levels, samplesQuery } from "../parts/series.js";
 
 const TOP = 5;
 
-/** A chart of the first rows, loaded on its own. */
+/** Chart of the first rows, with its own requests. */
 export class LossesChart {
-  /** @param {Object} context of the page */
+  /** @param {Object} context context of the page */
   constructor(context) {
     this.context = context;
-    this.chart = new Chart({ title: "When it was lost", stacked: true, empty: "There are no samples of that yet." });
+    this.chart = new Chart({ title: "Losses over time", stacked: true, empty: "There are no samples yet." });
     this.note = h("p", { class: "muted" });
     this.element = h("div", { class: "section", own: true }, this.chart.element, this.note);
   }
@@ -21,8 +21,8 @@ export class LossesChart {
   /**
    * Load and draw.
    *
-   * @param {Object[]} rows of the API, those that lost most first
-   * @param {number} age how far to look back, in seconds; there are samples of a day
+   * @param {Object[]} rows rows of the API, largest losses first
+   * @param {number} age length of the range in seconds; there are samples of one day
    */
   async refresh(rows, age) {
     const top = rows.filter(({ state, name }) => state === "present" && name !== null).slice(0, TOP);
@@ -30,7 +30,7 @@ export class LossesChart {
     const found = await Promise.all(top.map((row) => this.load(row, samplesQuery(reach, increment))));
     const series = top.map((row, index) => ({ label: label(row, top), title: row.vhost, points: steps(found[index]) }));
     this.chart.update(series.filter(({ points }) => points.length > 0));
-    patch(this.note, series.length === 0 ? null : `Messages lost in each ${span(increment)}, of those that are still there and have lost most.`);
+    patch(this.note, series.length === 0 ? null : `Messages lost per ${span(increment)}, for the existing queues and exchanges with the largest losses.`);
   }
 
   async load({ kind, vhost, name }, range) {
@@ -38,7 +38,7 @@ export class LossesChart {
       const document = await this.context.api.get([`${kind}s`, vhost, name || "amq.default"], { columns: "loss_stats", ...range });
       return document.loss_stats?.lost_details;
     } catch (error) {
-      // Deleted since the list was made.
+      // Deleted after the list was loaded.
       if (error instanceof ApiError && error.status === 404) return undefined;
       throw error;
     }
@@ -51,7 +51,7 @@ function label({ kind, vhost, name }, rows) {
   return isUnique ? words : `${words} (${kind} in ${vhost})`;
 }
 
-/** What came to a counter between its samples. */
+/** Return the increases of a counter between its samples. */
 function steps(details) {
   const points = levels(details);
   return points.slice(1).map(({ at, value }, index) => ({ at, value: Math.max(0, value - points[index].value) }));

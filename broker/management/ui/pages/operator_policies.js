@@ -1,4 +1,4 @@
-/** The list of operator policies. */
+/** Page with the list of operator policies. */
 
 import { policyListPage } from "./policies.js";
 import { OPERATOR_POLICY } from "./policy_kinds.js";

@@ -1,4 +1,4 @@
-/** One operator policy. */
+/** Page of an operator policy. */
 
 import { policyPage } from "./policy.js";
 import { OPERATOR_POLICY } from "./policy_kinds.js";

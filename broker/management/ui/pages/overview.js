@@ -1,4 +1,4 @@
-/** The broker as a whole. */
+/** Overview page of the broker. */
 
 import { address } from "../parts/address.js";
 import { h, patch } from "../parts/element.js";
@@ -91,7 +91,7 @@ function totals({ object_totals: objects, queue_totals: lengths = {}, message_st
 function churnTable(churn = {}) {
   return plainTable(
     "Churn",
-    ["Event", { label: "Since the start", numeric: true }, { label: "Rate", numeric: true }],
+    ["Event", { label: "Since the broker's start", numeric: true }, { label: "Rate", numeric: true }],
     CHURN.map(([name, label]) => ({ key: name, cells: [label, number(churn[name] ?? 0), rate(churn[`${name}_details`]?.rate ?? 0)] })),
   );
 }

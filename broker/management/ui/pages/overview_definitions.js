@@ -1,4 +1,4 @@
-/** Definitions: taken out as a file, put in from one. */
+/** Export and import of definitions. */
 
 import { apiPath } from "../parts/api.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -7,19 +7,19 @@ import { Form } from "../parts/form.js";
 import { folded } from "../parts/layout.js";
 
 /**
- * The section about definitions.
+ * Make the section that exports and imports definitions.
  *
- * @param {Object} context of the page
- * @returns {HTMLElement} made once
+ * @param {Object} context context of the page
+ * @returns {HTMLElement} section, to be created once
  */
 export function definitionsSection(context) {
   const form = new Form({
-    fields: [{ name: "file", label: "Definitions file", kind: "file", accept: ".json,application/json", required: true, hint: "What the file has is added or replaced; nothing is deleted." }],
+    fields: [{ name: "file", label: "Definitions file", kind: "file", accept: ".json,application/json", required: true, hint: "Objects in the file are added or replaced; nothing is deleted." }],
     submit: "Import …",
     action: ({ file }) => importFile(context, file),
   });
-  const download = h("a", { class: "button", href: exportPath(context), download: "", on: { click: (event) => prepare(event.currentTarget, context) } }, "Export definitions");
-  const made = folded("Definitions", h("p", null, "Virtual hosts, users, permissions, exchanges, queues, bindings and policies, of the chosen virtual host or of all. Users come with the hashes of their passwords."), h("p", null, download), form.element);
+  const download = h("a", { class: "button", href: exportPath(context), download: "", on: { click: (event) => updateLink(event.currentTarget, context) } }, "Export definitions");
+  const made = folded("Definitions", h("p", null, "Virtual hosts, users, permissions, exchanges, queues, bindings and policies, of the chosen virtual host or of all virtual hosts. Users are exported with their password hashes."), h("p", null, download), form.element);
   return made;
 }
 
@@ -27,8 +27,8 @@ function exportPath({ vhost }) {
   return apiPath(vhost === "" ? ["definitions"] : ["definitions", vhost]);
 }
 
-/** The link is that of the virtual host which is chosen at the moment. */
-function prepare(link, context) {
+/** Set the link's address to the currently chosen virtual host. */
+function updateLink(link, context) {
   const day = new Date().toISOString().slice(0, 10);
   link.setAttribute("href", exportPath(context));
   link.setAttribute("download", `leveret-definitions-${day}.json`);
@@ -40,7 +40,7 @@ async function importFile(context, file) {
   const isDone = await confirmAction({
     title: "Import definitions",
     name: file.name,
-    text: vhost === "" ? "They are put in force at once, in all virtual hosts." : `They are put in force at once, in virtual host ${vhost}.`,
+    text: vhost === "" ? "They take effect immediately, in all virtual hosts." : `They take effect immediately, in virtual host ${vhost}.`,
     verb: "Import",
     action: () => context.api.request("POST", vhost === "" ? ["definitions"] : ["definitions", vhost], { json }),
   });
@@ -49,13 +49,13 @@ async function importFile(context, file) {
   return `${file.name} has been imported.`;
 }
 
-/** The file as it is: written anew, large numbers would come out as others. */
+/** Return the file unchanged: JavaScript would round large numbers when it encodes them again. */
 async function readJson(file) {
   const text = await file.text();
   try {
     JSON.parse(text);
   } catch (error) {
-    throw new Error(`${file.name} is no JSON: ${error.message}`);
+    throw new Error(`${file.name} is not JSON: ${error.message}`);
   }
   return text;
 }

@@ -1,4 +1,4 @@
-/** The node: what it uses of what it may, and its alarms. */
+/** Resource usage, limits and alarms of the node. */
 
 import { fillBar } from "../parts/badge.js";
 import { Chart } from "../parts/chart.js";
@@ -8,11 +8,11 @@ import { properties } from "../parts/layout.js";
 import { levels } from "../parts/series.js";
 
 const ALARMS = [
-  ["mem_alarm", "Memory alarm: the broker uses more than its watermark allows, so publishers are not read from."],
-  ["disk_free_alarm", "Disk alarm: less is free than the limit demands, so publishers are not read from."],
+  ["mem_alarm", "Memory alarm: memory use exceeds the high watermark, so publishers are blocked."],
+  ["disk_free_alarm", "Disk alarm: free space is below the limit, so publishers are blocked."],
 ];
 
-/** Bars, facts and a memory chart; `element` and `alarms` stay the same. */
+/** Usage bars, properties and a memory chart; `element` and `alarms` are created once. */
 export class NodeSection {
   constructor() {
     this.memory = new Chart({ title: "Memory", format: shortBytes, base: 1024 });
@@ -21,7 +21,7 @@ export class NodeSection {
     this.element = h("div", { class: "charts", own: true }, this.memory.element, this.facts);
   }
 
-  /** Show how the node is now. @param {Object} node as in the API */
+  /** Show the state of the node. @param {Object} node node object of the API */
   update(node) {
     const points = levels(node.mem_used_details);
     const limit = points.map(({ at }) => ({ at, value: node.mem_limit }));
@@ -30,11 +30,11 @@ export class NodeSection {
       { label: "Watermark", points: limit, limit: true, colour: 8 },
     ]);
     patch(this.alarms, ALARMS.filter(([name]) => node[name]).map(([name, text]) => h("p", { class: "notice error", key: name }, text)));
-    patch(this.facts, facts(node));
+    patch(this.facts, nodeProperties(node));
   }
 }
 
-function facts(node) {
+function nodeProperties(node) {
   const free = [bytes(node.disk_free), ` free; alarm below ${shortBytes(node.disk_free_limit)}`];
   return properties([
     ["Name", node.name],

@@ -1,4 +1,4 @@
-/** Who may do what: the permissions of a user, or in a virtual host. */
+/** Permissions and topic permissions of a user or in a virtual host. */
 
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -9,7 +9,7 @@ import { plainTable } from "../parts/layout.js";
 const ALL = ".*";
 const PATTERNS = "Regular expressions, searched in names; an empty one matches nothing.";
 const USES = [
-  ["configure", "Configure", "What may be declared and deleted."],
+  ["configure", "Configure", "Names that may be declared and deleted."],
   ["write", "Write", "Exchanges that may be published to, queues that may be bound."],
   ["read", "Read", "Queues that may be consumed from and purged, exchanges that may be bound to."],
 ];
@@ -19,12 +19,12 @@ const TOPIC_USES = [
 ];
 
 /**
- * Two sides of a permission; a page fixes the one and offers a choice of the other.
+ * Sides of a permission: the page determines one, and the user chooses the other.
  *
  * @typedef {Object} Side
- * @property {"user"|"vhost"} fixed what the page is of
- * @property {"user"|"vhost"} other what is chosen
- * @property {string} label of the other one
+ * @property {"user"|"vhost"} fixed kind of object of the page
+ * @property {"user"|"vhost"} other kind of object that is chosen
+ * @property {string} label label of the other side
  * @property {string} path first segment of the other's address
  */
 
@@ -37,9 +37,9 @@ export const OF_VHOST = { fixed: "vhost", other: "user", label: "User", path: "u
 /** Tables and forms of the permissions and the topic permissions of one user or virtual host. */
 export class PermissionsPart {
   /**
-   * @param {Object} context of the page; params.name is the fixed one
+   * @param {Object} context context of the page; params.name is the fixed side
    * @param {Side} side
-   * @param {string[]} names of all there are of the other side
+   * @param {string[]} names names of all objects of the other side
    */
   constructor(context, side, names) {
     Object.assign(this, { context, side });
@@ -68,7 +68,7 @@ export class PermissionsPart {
   }
 
   /**
-   * @param {Object[]} permissions as in the API
+   * @param {Object[]} permissions permissions as in the API
    * @returns {HTMLElement[]} the table and the form
    */
   permissions(permissions) {
@@ -90,12 +90,12 @@ export class PermissionsPart {
       key: JSON.stringify([row[side.other], row.exchange]),
       cells: [this.link(row), row.exchange || "(AMQP default)", ...TOPIC_USES.map(([use]) => pattern(row[use])), this.clearButton("topic-permissions", row, [row.vhost, row.user, row.exchange])],
     }));
-    const none = "None: routing keys are not looked at.";
+    const none = "None: routing keys are not checked.";
     return [listed("Topic permissions", [side.label, "Exchange", ...TOPIC_USES.map(heading), ACTIONS], rows, none), ...entering("Set topic", this.topicForm)];
   }
 
   none() {
-    return this.side.fixed === "user" ? "None: this user can open no virtual host. Set some below." : "None: nobody can open this virtual host. Set some below.";
+    return this.side.fixed === "user" ? "None: this user cannot open any virtual host. Set permissions below." : "None: no user can open this virtual host. Set permissions below.";
   }
 
   link(row) {
@@ -110,14 +110,14 @@ export class PermissionsPart {
         title: isTopic ? "Clear topic permissions" : "Clear permissions",
         name: row[this.side.other],
         text: isTopic
-          ? `User ${row.user} may use all routing keys of exchange ${row.exchange || "(AMQP default)"} in virtual host ${row.vhost} then.`
-          : `User ${row.user} can do nothing more in virtual host ${row.vhost}, nor open it.`,
+          ? `User ${row.user} will be able to use all routing keys of exchange ${row.exchange || "(AMQP default)"} in virtual host ${row.vhost}.`
+          : `User ${row.user} will no longer be able to open virtual host ${row.vhost}.`,
         verb: "Clear",
         action: () => this.context.api.delete([resource, ...path]),
       });
       if (isDone) await this.context.refresh();
     };
-    return h("button", { type: "button", class: "quiet", "aria-label": `Clear those of ${row[this.side.other]}`, on: { click: clear } }, "Clear …");
+    return h("button", { type: "button", class: "quiet", "aria-label": `Clear permissions of ${row[this.side.other]}`, on: { click: clear } }, "Clear …");
   }
 }
 

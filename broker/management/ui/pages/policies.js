@@ -1,4 +1,4 @@
-/** The list of policies; with another kind that of operator policies. */
+/** Page with the list of policies, also used for operator policies. */
 
 import { address } from "../parts/address.js";
 import { h, patch } from "../parts/element.js";
@@ -11,12 +11,12 @@ import { policyForm, wantedValues } from "./policy_form.js";
 import { POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
 
 const EXPLAINED = {
-  policies: "Of all policies whose pattern matches, a queue or exchange has the one with the highest priority, alone.",
-  "operator-policies": "They hold users to limits: beside a policy and the queue's arguments, the smaller limit counts.",
+  policies: "Of all policies whose pattern matches, only the one with the highest priority applies to a queue or exchange.",
+  "operator-policies": "They restrict what users can set: the smallest limit of operator policy, policy and queue arguments applies.",
 };
 
 /**
- * The page that lists the policies of a kind.
+ * Make the page that lists the policies of a kind.
  *
  * @param {import("./policy_kinds.js").Kind} kind
  */
@@ -49,7 +49,7 @@ function makeTable(context, kind, keys) {
     columns: columns(kind, keys),
     rowKey: ({ vhost, name }) => JSON.stringify([vhost, name]),
     load: async (query) => localPage(await context.api.get(context.vhost === "" ? [kind.path] : [kind.path, context.vhost], { counts: "true" }), query),
-    empty: () => nothing(context, kind),
+    empty: () => emptyList(context, kind),
   });
 }
 
@@ -60,7 +60,7 @@ function columns(kind, keys) {
     { key: "pattern", label: "Pattern", sort: "pattern", cell: patternOf },
     { key: "apply-to", label: "Applies to", sort: "apply-to", cell: (policy) => appliesTo(kind, policy) },
     { key: "definition", label: "Definition", cell: ({ definition }) => definitionList(definition, keys()) },
-    { key: "priority", label: "Priority", numeric: true, sort: "priority", title: "The highest that matches is in force", cell: ({ priority }) => String(priority) },
+    { key: "priority", label: "Priority", numeric: true, sort: "priority", title: "The matching policy with the highest priority is in force", cell: ({ priority }) => String(priority) },
     { key: "queues_in_force", label: "Queues", numeric: true, sort: "queues_in_force", title: "Queues on which it is in force", cell: ({ queues_in_force: count }) => inForce(count) },
     ...(kind.isOperator
       ? []
@@ -72,15 +72,15 @@ function inForce(count) {
   return count === 0 ? h("span", { class: "muted" }, "none") : number(count);
 }
 
-function nothing({ user }, kind) {
+function emptyList({ user }, kind) {
   const advice = user.may(kind.tag)
     ? `Add one below: max-length with a pattern of queue names keeps all these queues short.`
-    : `Who has the tag ${kind.tag} can add one.`;
+    : `Adding one requires the tag ${kind.tag}.`;
   return emptyState(`There are no ${kind.plural} here.`, advice);
 }
 
 async function makeForm(context, kind, keys) {
-  if (!context.user.may(kind.tag)) return h("p", { class: "muted" }, `To add or change ${kind.plural} takes the tag ${kind.tag}.`);
+  if (!context.user.may(kind.tag)) return h("p", { class: "muted" }, `Adding or changing ${kind.plural} requires the tag ${kind.tag}.`);
   const vhosts = (await context.api.get(["vhosts"], { columns: "name" })).map(({ name }) => name);
   const form = policyForm(context, kind, { keys, vhosts, saved: context.refresh });
   const made = folded(`Add a ${kind.name}`.replace("a o", "an o"), form.element);
@@ -90,7 +90,7 @@ async function makeForm(context, kind, keys) {
   return made;
 }
 
-/** Once, when it is in the page. */
+/** Open the form if the address requests it. Must be called once, when the form is in the page. */
 function openIfWanted({ query }, form) {
   if (!form.open || form.dataset.seen) return;
   form.dataset.seen = "yes";

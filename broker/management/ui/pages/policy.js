@@ -1,4 +1,4 @@
-/** One policy: what it says, and where it is in force; with another kind one operator policy. */
+/** Page of a policy: its definition and where it is in force. Also used for operator policies. */
 
 import { address } from "../parts/address.js";
 import { ApiError } from "../parts/api.js";
@@ -12,7 +12,7 @@ import { policyForm } from "./policy_form.js";
 import { POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
 
 /**
- * The page of one policy of a kind.
+ * Make the page of a policy of a kind.
  *
  * @param {import("./policy_kinds.js").Kind} kind
  */
@@ -39,7 +39,7 @@ class PolicyPage {
   async refresh() {
     const { api, params } = this.context;
     const [all, keys] = await Promise.all([
-      // Everybody may see the list, but a single policy only who may change it.
+      // All users may read the list, but only users who may change policies can read a single one.
       api.get([this.kind.path, params.vhost], { counts: "true" }),
       this.keys ?? api.get(["policy-keys"]),
     ]);
@@ -61,7 +61,7 @@ class PolicyPage {
         ["Virtual host", policy.vhost],
         ["Pattern", patternOf(policy)],
         ["Applies to", appliesTo(kind, policy)],
-        ["Priority", String(policy.priority), "Of all that match, the one with the highest is in force, alone"],
+        ["Priority", String(policy.priority), "Of all matching policies, only the one with the highest priority is in force"],
         ["In force on", this.where()],
       ]),
       section("Definition", definitionTable(policy.definition, keys, kind.isOperator)),
@@ -89,7 +89,7 @@ class PolicyPage {
     ];
   }
 
-  /** Opening it fills it with what is in force now. */
+  /** Make the form. Opening it fills it with the current values. */
   makeForm() {
     const { context, kind } = this;
     const { vhost, name } = context.params;
@@ -116,7 +116,7 @@ class PolicyPage {
     const isDone = await confirmAction({
       title: `Delete ${kind.name}`,
       name: context.params.name,
-      text: `It is in force on ${this.where()}. There the next one that matches takes its place, if there is one.`,
+      text: `It is in force on ${this.where()}. The next matching policy takes its place, if there is one.`,
       verb: "Delete",
       action: () => context.api.delete(this.path),
     });

@@ -1,4 +1,4 @@
-/** Where a policy is in force, and where it matches and loses, to whom and why. */
+/** Objects on which a policy is in force, and objects that it matches but on which another policy is in force. */
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { badge, percentBar } from "../parts/badge.js";
@@ -10,10 +10,10 @@ import { Table } from "../parts/table.js";
 
 const CHOICES = [["", "all that it matches"], ["true", "where it is in force"], ["false", "where it is not"]];
 
-/** The tables of one policy. */
+/** Tables of one policy. */
 export class PolicyCoverage {
   /**
-   * @param {Object} context of the policy's page
+   * @param {Object} context context of the policy's page
    * @param {import("./policy_kinds.js").Kind} kind
    */
   constructor(context, kind) {
@@ -27,7 +27,7 @@ export class PolicyCoverage {
     this.exchanges = this.makeTable("exchanges", this.shared(({ vhost, name }) => exchangeAddress(vhost, name)));
   }
 
-  /** Load what a policy may be in force on. @param {Object} policy as in the API */
+  /** Load the objects that a policy matches. @param {Object} policy policy object of the API */
   async refresh(policy) {
     await Promise.all(this.tables(policy).map(([, table]) => table.refresh()));
   }
@@ -54,14 +54,14 @@ export class PolicyCoverage {
       needs: ["vhost", "name"],
       rowKey: (row) => row.name,
       load: (query) => this.context.api.get([this.kind.path, vhost, name, what], { ...query, in_force: this.wanted }),
-      empty: () => this.nothing(what),
+      empty: () => this.emptyList(what),
     });
   }
 
-  nothing(what) {
-    if (this.wanted === "true") return emptyState(`It is in force on no ${what}.`, "Choose above to see what it matches.");
-    if (this.wanted === "false") return emptyState(`There are no ${what} that it matches without being in force.`, "Nothing stands in its way.");
-    return emptyState(`The pattern matches no ${what}.`, "It is in force as soon as one of a fitting name is declared.");
+  emptyList(what) {
+    if (this.wanted === "true") return emptyState(`It is in force on no ${what}.`, "Choose above to see the objects that it matches.");
+    if (this.wanted === "false") return emptyState(`There are no ${what} that it matches without being in force.`, "No other policy has precedence.");
+    return emptyState(`The pattern matches no ${what}.`, "It will be in force when one with a matching name is declared.");
   }
 
   shared(link) {
@@ -83,5 +83,5 @@ export class PolicyCoverage {
 const LENGTHS = [
   { key: "messages_ready", label: "Ready", numeric: true, sort: "messages_ready", cell: ({ messages_ready: count }) => number(count) },
   { key: "message_bytes_ready", label: "Bytes ready", numeric: true, sort: "message_bytes_ready", cell: ({ message_bytes_ready: size }) => bytes(size) },
-  { key: "fill_percent", label: "Fill", sort: "fill_percent", title: "Against the limit that is nearest", cell: ({ fill_percent: percent }) => percentBar(percent, "Fill") },
+  { key: "fill_percent", label: "Fill", sort: "fill_percent", title: "Usage of the nearest limit", cell: ({ fill_percent: percent }) => percentBar(percent, "Fill") },
 ];

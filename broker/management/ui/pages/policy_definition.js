@@ -1,20 +1,20 @@
-/** The definition of a policy in words. */
+/** Shows definitions of policies with units and explanations. */
 
 import { h } from "../parts/element.js";
 import { exactNumber, plain, shortBytes, span } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
 
 const WORDS = { bytes: shortBytes, milliseconds: (value) => span(value / 1000) };
-/** Below that, the number itself says it as well. */
+/** Smaller values are not repeated in larger units. */
 const WORDS_FROM = 1000;
 
 /**
- * A value with its unit: "1,048,576 bytes (1 MiB)".
+ * Return a value with its unit: "1,048,576 bytes (1 MiB)".
  *
- * @param {*} value of a key
- * @param {Object} [key] as of `GET /api/policy-keys`
+ * @param {*} value value of the key
+ * @param {Object} [key] description of the key, as in `GET /api/policy-keys`
  */
-export function valueInWords(value, key) {
+export function valueWithUnit(value, key) {
   if (typeof value !== "number" || !key?.unit) return plain(value);
   return `${exactNumber(value)} ${key.unit}${inWords(value, key)}`;
 }
@@ -24,44 +24,44 @@ function inWords(value, key) {
 }
 
 /**
- * A value without its unit, large ones also in words: "86400000 (1d)".
+ * Return a value without its unit, a large one also in larger units: "86400000 (1d)".
  *
- * @param {*} value of a key
- * @param {Object} [key] as of `GET /api/policy-keys`
+ * @param {*} value value of the key
+ * @param {Object} [key] description of the key, as in `GET /api/policy-keys`
  */
-export function briefly(value, key) {
+export function shortValue(value, key) {
   return plain(value) + inWords(value, key);
 }
 
 /**
- * A definition as it stands in lists: a line for each key.
+ * Make the short form of a definition for lists, with a line per key.
  *
  * @param {Object<string, *>} definition
  * @param {Map<string, Object>} keys by name
  */
 export function definitionList(definition, keys) {
   const rows = Object.entries(definition).map(([name, value]) =>
-    h("div", { key: name, title: keys.get(name)?.summary ?? null }, h("dt", null, `${name}:`), h("dd", { title: valueInWords(value, keys.get(name)) }, briefly(value, keys.get(name)))),
+    h("div", { key: name, title: keys.get(name)?.summary ?? null }, h("dt", null, `${name}:`), h("dd", { title: valueWithUnit(value, keys.get(name)) }, shortValue(value, keys.get(name)))),
   );
   return h("dl", { class: "values" }, rows);
 }
 
 /**
- * A definition explained: value, meaning, and what counts beside the queue's arguments.
+ * Make the table of a definition: values, explanations, and how they combine with queue arguments.
  *
  * @param {Object<string, *>} definition
  * @param {Map<string, Object>} keys by name
- * @param {boolean} isOperator whether it is that of an operator policy
+ * @param {boolean} isOperator whether it belongs to an operator policy
  */
 export function definitionTable(definition, keys, isOperator) {
   const rows = Object.entries(definition).map(([name, value]) => {
     const key = keys.get(name);
-    return { key: name, cells: [h("code", null, name), valueInWords(value, key), h("span", { class: "sentence" }, key?.summary ?? "A key that this broker does not know."), key ? meeting(key, isOperator) : null] };
+    return { key: name, cells: [h("code", null, name), valueWithUnit(value, key), h("span", { class: "sentence" }, key?.summary ?? "This broker does not know this key."), key ? mergeRule(key, isOperator) : null] };
   });
-  return plainTable("Definition", ["Key", "Value", "What it does", isOperator ? "Beside a policy" : "Beside an argument of the queue"], rows);
+  return plainTable("Definition", ["Key", "Value", "What it does", isOperator ? "Together with a policy" : "Together with an argument of the queue"], rows);
 }
 
-function meeting(key, isOperator) {
+function mergeRule(key, isOperator) {
   if (isOperator) return key.operator_merge;
   const merges = Object.entries(key.argument_merge);
   const different = new Set(merges.map(([, merge]) => merge));

@@ -1,4 +1,4 @@
-/** Adding a policy, or changing one. */
+/** Form that adds or changes a policy. */
 
 import { ApiError } from "../parts/api.js";
 import { DefinitionField } from "../parts/definition_field.js";
@@ -8,13 +8,13 @@ import { confirmPolicy, savedText } from "./policy_preview.js";
 /**
  * Make the form.
  *
- * @param {Object} context of the page
+ * @param {Object} context context of the page
  * @param {import("./policy_kinds.js").Kind} kind
  * @param {Object} given
- * @param {Object[]} given.keys all keys that the API knows
- * @param {string[]} [given.vhosts] to choose from
- * @param {{vhost: string, name: string}} [given.policy] the one that is changed, instead of a choice
- * @param {function(): Promise} given.saved called when one has been saved
+ * @param {Object[]} given.keys all policy keys of the API
+ * @param {string[]} [given.vhosts] virtual hosts to choose from
+ * @param {{vhost: string, name: string}} [given.policy] policy to change; without it a new one is added
+ * @param {function(): Promise} given.saved called after a policy was saved
  * @returns {Form}
  */
 export function policyForm(context, kind, { keys, vhosts = [], policy, saved }) {
@@ -39,7 +39,7 @@ function placeFields({ vhost, query }, vhosts) {
   const wanted = query.get("vhost") ?? vhost;
   return [
     { name: "vhost", label: "Virtual host", kind: "select", options: vhosts, value: vhosts.includes(wanted) ? wanted : vhosts[0] },
-    { name: "name", label: "Name", required: true, hint: "A policy of that name is replaced." },
+    { name: "name", label: "Name", required: true, hint: "An existing policy with this name is replaced." },
   ];
 }
 
@@ -47,14 +47,14 @@ function ruleFields(kind, keys) {
   const offered = keys.filter((key) => !kind.isOperator || key.operator);
   const exchanges = kind.isOperator ? "" : " or exchanges";
   return [
-    { name: "pattern", label: "Pattern", hint: `A regular expression, searched in the names of queues${exchanges}: ^work\\. is for all that begin with work., an empty one for all.` },
+    { name: "pattern", label: "Pattern", hint: `A regular expression, searched in the names of queues${exchanges}: ^work\\. matches all names that start with work., an empty one matches all.` },
     { name: "applyTo", label: "Applies to", kind: "select", options: kind.applyTo, value: kind.applyTo[0].value },
-    { name: "priority", label: "Priority", kind: "number", placeholder: "0", hint: `Of all ${kind.plural} that match, the one with the highest is in force, alone.` },
+    { name: "priority", label: "Priority", kind: "number", placeholder: "0", hint: `Of all matching ${kind.plural}, only the one with the highest priority is in force.` },
     { name: "definition", label: "Definition", required: true, editor: (id) => new DefinitionField(id, { keys: offered }) },
   ];
 }
 
-/** @returns {Promise<Object|null>} the dry run of what has been saved; null if it has not */
+/** Save after confirmation. @returns {Promise<Object|null>} the dry run of the saved policy; null if cancelled */
 async function save({ api }, kind, keys, vhost, name, { pattern, applyTo, priority, definition }) {
   const path = [kind.path, vhost, name];
   const body = { pattern, definition, priority: priority ?? 0, "apply-to": applyTo };
@@ -71,17 +71,17 @@ async function save({ api }, kind, keys, vhost, name, { pattern, applyTo, priori
   }
 }
 
-/** As in RabbitMQ the API escapes markup in what it says of policies; here it is shown as text anyway. */
+/** Undo the HTML escaping in policy errors of the API, as in RabbitMQ. The UI shows them as text. */
 function asText(error) {
   if (error instanceof ApiError) error.message = error.message.replaceAll("&lt;", "<").replaceAll("&gt;", ">");
   return error;
 }
 
 /**
- * The values of a form that the query of an address asks for.
+ * Return the form values in the query of an address.
  *
  * @param {URLSearchParams} query may have vhost, name, pattern, apply-to, priority and definition (as JSON)
- * @returns {Object|null} null if it asks for nothing
+ * @returns {Object|null} null if the query has none
  */
 export function wantedValues(query) {
   const names = { vhost: "vhost", name: "name", pattern: "pattern", "apply-to": "applyTo", priority: "priority" };
@@ -89,7 +89,7 @@ export function wantedValues(query) {
   try {
     if (query.has("definition")) values.definition = JSON.parse(query.get("definition"));
   } catch {
-    // An address that somebody has shortened: the rest still helps.
+    // The definition is invalid, for example truncated; the other values are still used.
   }
   return Object.keys(values).length === 0 ? null : values;
 }

@@ -1,4 +1,4 @@
-/** The two kinds of policies, and how they differ. */
+/** The two kinds of policies: user policies and operator policies. */
 
 import { h } from "../parts/element.js";
 
@@ -11,15 +11,15 @@ const QUEUES = [
 const EXCHANGES = { value: "exchanges", label: "Exchanges" };
 
 /**
- * A kind.
+ * Kind of policies.
  *
  * @typedef {Object} Kind
- * @property {string} path first segment of its addresses, in the API and here
+ * @property {string} path first segment of addresses, in the API and the UI
  * @property {string} name "policy"
  * @property {string} plural "policies"
- * @property {string} tag who may change them
+ * @property {string} tag tag that is required to change them
  * @property {boolean} isOperator
- * @property {Array<{value: string, label: string}>} applyTo what they may be for, the default first
+ * @property {Array<{value: string, label: string}>} applyTo kinds of objects they can apply to, the default first
  */
 
 /** @type {Kind} */
@@ -39,27 +39,27 @@ export const OPERATOR_POLICY = {
   plural: "operator policies",
   tag: "administrator",
   isOperator: true,
-  // With all they are for queues just the same.
-  applyTo: [...QUEUES, { value: "all", label: "All (queues, as operator policies go)" }],
+  // Operator policies apply only to queues, also with `all`.
+  applyTo: [...QUEUES, { value: "all", label: "All (operator policies apply only to queues)" }],
 };
 
 /**
- * What a policy is for, in words.
+ * Return the kinds of objects that a policy applies to, as text.
  *
  * @param {Kind} kind
- * @param {Object} policy as in the API
+ * @param {Object} policy policy object of the API
  */
 export function appliesTo(kind, policy) {
   const value = policy["apply-to"];
   return kind.applyTo.find((each) => each.value === value)?.label ?? value;
 }
 
-/** The pattern of a policy, for people. */
+/** Make the pattern of a policy for display. */
 export function patternOf({ pattern }) {
   return pattern === "" ? h("span", { class: "muted" }, "(empty: all names)") : h("code", null, pattern);
 }
 
-/** "Policy" of "policy", for the beginning of a sentence. */
+/** Capitalize the first letter. */
 export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,25 +1,25 @@
-/** What a policy would do, shown before it is saved. */
+/** Preview of a policy's effect before it is saved. */
 
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { exactNumber, howMany, shortBytes } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
-import { briefly } from "./policy_definition.js";
+import { shortValue } from "./policy_definition.js";
 import { capital } from "./policy_kinds.js";
 
 const SHOWN = 50;
 
 /**
- * Show a dry run, and save the policy if the user wants that.
+ * Show a dry run and save the policy after confirmation.
  *
  * @param {Object} question
  * @param {import("./policy_kinds.js").Kind} question.kind
- * @param {Object[]} question.keys all keys that the API knows
- * @param {string} question.name of the policy
- * @param {Object} question.preview the answer of the API to `dry_run=true`
- * @param {boolean} question.isThere whether it takes the place of a policy of that name
+ * @param {Object[]} question.keys all policy keys of the API
+ * @param {string} question.name name of the policy
+ * @param {Object} question.preview response of the API to `dry_run=true`
+ * @param {boolean} question.isThere whether it replaces an existing policy
  * @param {function(): Promise} question.save
- * @returns {Promise<boolean>} whether it has been saved
+ * @returns {Promise<boolean>} whether it was saved
  */
 export function confirmPolicy({ kind, keys, name, preview, isThere, save }) {
   const drop = preview.would_drop;
@@ -50,11 +50,11 @@ function summary({ matching, in_force: inForce, policy }, kind) {
 function warning({ messages, bytes, estimated, dead_lettered: letters }) {
   const about = estimated ? "About " : "";
   const size = bytes > 0 ? ` (${estimated ? "at least " : ""}${shortBytes(bytes)})` : "";
-  const whither =
-    letters === 0 ? "No dead-letter exchange takes them: they are lost."
+  const target =
+    letters === 0 ? "They have no dead-letter exchange and are lost."
     : letters === messages ? "They go to a dead-letter exchange."
     : `Of these, ${exactNumber(letters)} go to a dead-letter exchange; the others are lost.`;
-  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${howMany(messages, "message")}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${whither}`);
+  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${howMany(messages, "message")}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${target}`);
 }
 
 function rivals({ queues }) {
@@ -62,17 +62,17 @@ function rivals({ queues }) {
   if (lost.length === 0) return null;
   const names = [...new Set(lost.map(({ rival }) => rival).filter((rival) => rival !== null))];
   const who = names.length === 0 ? "" : ` (${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""})`;
-  return h("p", null, `On ${howMany(lost.length, "queue")} another policy${who} stays in force. A higher priority than its would put this one in force.`);
+  return h("p", null, `On ${howMany(lost.length, "queue")} another policy${who} stays in force. This one needs a higher priority to be in force.`);
 }
 
-/** Those that lose most first, then those on which anything changes. */
+/** Make the table of queues: largest losses first, then other changed queues. */
 function table({ queues }, keys) {
   if (queues.length === 0) return null;
   const weight = (queue) => [queue.would_drop.messages, Object.keys(queue.changes).length, queue.messages_ready];
   const sorted = [...queues].sort((one, other) => compare(weight(other), weight(one)));
   const rows = sorted.slice(0, SHOWN).map((queue) => ({
     key: queue.name,
-    cells: [queue.name, leaving(queue.would_drop), exactNumber(queue.messages_ready), changes(queue.changes, keys), effect(queue)],
+    cells: [queue.name, droppedCell(queue.would_drop), exactNumber(queue.messages_ready), changes(queue.changes, keys), effect(queue)],
   }));
   const more = queues.length - rows.length;
   return [
@@ -86,10 +86,10 @@ function compare(one, other) {
   return place < 0 ? 0 : one[place] - other[place];
 }
 
-function leaving({ messages, estimated, dead_letter_exchange: exchange }) {
+function droppedCell({ messages, estimated, dead_letter_exchange: exchange }) {
   if (messages === 0) return h("span", { class: "muted" }, "none");
-  const whither = exchange === null ? h("span", { class: "bad" }, "lost") : `to ${exchange === "" ? "(AMQP default)" : exchange}`;
-  return [`${estimated ? "about " : ""}${exactNumber(messages)} `, whither];
+  const target = exchange === null ? h("span", { class: "bad" }, "lost") : `to ${exchange === "" ? "(AMQP default)" : exchange}`;
+  return [`${estimated ? "about " : ""}${exactNumber(messages)} `, target];
 }
 
 function effect({ matches, in_force: inForce, rival }) {
@@ -101,14 +101,14 @@ function effect({ matches, in_force: inForce, rival }) {
 function changes(changed, keys) {
   const rows = Object.entries(changed);
   if (rows.length === 0) return h("span", { class: "muted" }, "nothing");
-  return rows.map(([key, { from, to }]) => h("div", { key }, `${key}: ${say(from, keys.get(key))} → ${say(to, keys.get(key))}`));
+  return rows.map(([key, { from, to }]) => h("div", { key }, `${key}: ${settingText(from, keys.get(key))} → ${settingText(to, keys.get(key))}`));
 }
 
-function say(value, key) {
-  return value === null || value === undefined ? "none" : briefly(value, key);
+function settingText(value, key) {
+  return value === null || value === undefined ? "none" : shortValue(value, key);
 }
 
-/** What is said when it is done. @returns {string} */
+/** Return the confirmation after saving. @returns {string} */
 export function savedText(kind, name, preview) {
   return `${capital(kind.name)} ${name} is saved, and in force on ${howMany(preview.in_force, "queue")}.`;
 }

@@ -1,4 +1,4 @@
-/** One queue. */
+/** Page of a queue. */
 
 import { address } from "../parts/address.js";
 import { ApiError } from "../parts/api.js";
@@ -9,13 +9,13 @@ import { RangeChoice } from "../parts/range.js";
 import { bindingForm, bindingsTable } from "./queue_bindings.js";
 import { CHART_FIELDS, QueueCharts } from "./queue_charts.js";
 import { consumersTable } from "./queue_consumers.js";
-import { DETAIL_FIELDS, facts, fillAndStorage, queueTiles } from "./queue_details.js";
+import { DETAIL_FIELDS, fillAndStorage, queueProperties, queueTiles } from "./queue_details.js";
 import { GetForm } from "./queue_get.js";
-import { LOSS_FIELDS, LossSection, counted } from "./queue_losses.js";
+import { LOSS_FIELDS, LossSection, lossCount } from "./queue_losses.js";
 import { MoveForm } from "./queue_move.js";
 import { limitAdvice } from "./queue_policy_links.js";
 import { deleteForm, purgeForm } from "./queue_removal.js";
-import { passedOver, settingsTable } from "./queue_settings.js";
+import { settingsTable, skippedPolicies } from "./queue_settings.js";
 
 const COLUMNS = [...DETAIL_FIELDS, ...CHART_FIELDS, ...LOSS_FIELDS, "consumer_details"].join(",");
 
@@ -39,7 +39,7 @@ export default {
   },
 };
 
-/** What has a state of its own, made once. */
+/** Make the stateful parts of the page, once. */
 function makeParts(context) {
   const { vhost, name } = context.params;
   const get = new GetForm(context);
@@ -55,7 +55,7 @@ function makeParts(context) {
       bind: folded("Add a binding", bindingForm(context).element),
       publish: folded(
         "Publish a message",
-        h("p", { class: "muted" }, "To the default exchange, with the queue's name as routing key."),
+        h("p", { class: "muted" }, "Published to the default exchange with the queue's name as routing key."),
         new PublishForm(context, { vhost, exchange: "", routingKey: name }).element,
       ),
       get: folded("Get messages", get.element),
@@ -76,9 +76,9 @@ async function load({ api, params }, parts) {
     api.get([...path, "explain"]),
     parts.bindings.refresh(),
   ]);
-  // Where statistics are disabled, only the explanation says it.
+  // With statistics disabled, only the explanation has this value.
   queue.fill ??= explanation.fill;
-  const history = counted(queue) > 0 ? await parts.losses.load() : null;
+  const history = lossCount(queue) > 0 ? await parts.losses.load() : null;
   return { queue, explanation, history };
 }
 
@@ -87,7 +87,7 @@ function show({ root, user }, parts, { queue, explanation, history }) {
   const mayUse = !queue.exclusive;
   parts.charts.update(queue);
   parts.losses.update(queue, history, explanation.in_force);
-  fitRemoval(parts.removal, queue);
+  showRemovalConditions(parts.removal, queue);
   patch(
     root,
     heading([`Queue ${queue.name} `, h("small", null, `in virtual host ${queue.vhost}`)], parts.range.element),
@@ -98,9 +98,9 @@ function show({ root, user }, parts, { queue, explanation, history }) {
       "div",
       { class: "charts blocks" },
       section("Fill and storage", fillAndStorage(queue), limitAdvice(user, explanation)),
-      section("About", facts(queue)),
+      section("About", queueProperties(queue)),
     ),
-    section("Settings", settingsTable(explanation, parts.keys), passedOver(explanation)),
+    section("Settings", settingsTable(explanation, parts.keys), skippedPolicies(explanation)),
     section("Losses", parts.losses.element),
     section("Consumers", consumersTable(queue.consumer_details ?? [])),
     section("Bindings", parts.bindings.element),
@@ -115,24 +115,24 @@ function outOfReach() {
   return section("Messages", h("p", null, text));
 }
 
-/** Quorum queues know no conditions. */
-function fitRemoval(form, { type }) {
+/** Hide the conditions, which quorum queues do not support. */
+function showRemovalConditions(form, { type }) {
   for (const { row } of form.fields) row.hidden = type === "quorum";
 }
 
 const PLACES = ["Settings", "Losses", "Consumers", "Bindings", "Publish a message"];
 const ACTIONS = ["Get messages", "Move messages", "Purge", "Delete"];
 
-/** Leads to the parts of the page, and opens what is closed. */
+/** Make the buttons that scroll to the parts of the page and open closed sections. */
 function contents(root, mayUse) {
   const names = mayUse ? [...PLACES, ...ACTIONS] : PLACES;
   const buttons = names.map((name) =>
-    h("button", { type: "button", class: "quiet", key: name, on: { click: () => lead(root, name) } }, name),
+    h("button", { type: "button", class: "quiet", key: name, on: { click: () => scrollToSection(root, name) } }, name),
   );
   return h("nav", { class: "contents", "aria-label": "On this page" }, buttons);
 }
 
-function lead(root, name) {
+function scrollToSection(root, name) {
   const title = [...root.querySelectorAll(".section > h2, .section > summary")].find((each) => each.textContent === name);
   const place = title.parentElement;
   if (place.tagName === "DETAILS") place.open = true;

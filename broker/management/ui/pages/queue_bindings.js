@@ -1,4 +1,4 @@
-/** The bindings that lead to a queue, and making new ones. */
+/** Bindings of a queue, and the form that adds bindings. */
 
 import { exchangeAddress } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -9,9 +9,9 @@ import { localPage } from "../parts/local_page.js";
 import { Table } from "../parts/table.js";
 
 /**
- * The table of bindings.
+ * Make the table of bindings.
  *
- * @param {Object} context of the page
+ * @param {Object} context context of the page
  * @returns {Table}
  */
 export function bindingsTable(context) {
@@ -29,7 +29,7 @@ export function bindingsTable(context) {
     ],
     rowKey: ({ source, properties_key: key }) => JSON.stringify([source, key]),
     load: async (query) => localPage(await context.api.get(["queues", vhost, name, "bindings"]), query, filtered),
-    empty: () => emptyState("Nothing leads here."),
+    empty: () => emptyState("This queue has no bindings."),
   });
 }
 
@@ -37,7 +37,7 @@ function sourceLink(vhost, name) {
   return h("a", { href: exchangeAddress(vhost, name) }, name || "(AMQP default)");
 }
 
-/** What the filter looks at. */
+/** Return the text that the filter applies to. */
 function filtered({ source, routing_key: key }) {
   return `${source}\n${key}`;
 }
@@ -63,9 +63,9 @@ async function unbind({ api, params, refresh, say }, { source, routing_key: key,
 }
 
 /**
- * The form to bind the queue to an exchange.
+ * Make the form that binds the queue to an exchange.
  *
- * @param {Object} context of the page
+ * @param {Object} context context of the page
  * @returns {Form}
  */
 export function bindingForm({ api, params, refresh }) {
@@ -79,7 +79,7 @@ export function bindingForm({ api, params, refresh }) {
     action: async ({ source, key, arguments: given }) => {
       await api.post(["bindings", params.vhost, "e", source, "q", params.name], { routing_key: key, arguments: given });
       await refresh();
-      return `Messages of ${source} come here now.`;
+      return `The queue has been bound to ${source}.`;
     },
   });
 }

@@ -1,4 +1,4 @@
-/** The charts of a queue. */
+/** Charts of a queue. */
 
 import { Chart } from "../parts/chart.js";
 import { h } from "../parts/element.js";
@@ -19,21 +19,21 @@ const RATES = [
   ["drop", "Drop", "removed without being acknowledged: over the limit, expired, rejected"],
   ["refuse", "Refuse", "refused because the queue was full"],
 ];
-/** A limit far above would press everything else flat. */
+/** The limit is drawn from this usage on. A limit far above the values would flatten the chart. */
 const SHOW_LIMIT_FROM = 0.4;
 
-/** What the charts need of a queue. */
+/** Fields of a queue that the charts need. */
 export const CHART_FIELDS = ["messages_ready_details", "messages_unacknowledged_details", "message_stats"];
 
-/** Lengths and rates. */
+/** Charts of queue length and message rates. */
 export class QueueCharts {
   constructor() {
     this.lengths = new Chart({ title: "Messages", stacked: true });
-    this.rates = new Chart({ title: "Message rates", format: shortRate, empty: "No message has come in or gone out yet." });
+    this.rates = new Chart({ title: "Message rates", format: shortRate, empty: "No message has been published or delivered yet." });
     this.element = h("div", { class: "charts", own: true }, this.lengths.element, this.rates.element);
   }
 
-  /** Draw a queue as it is now. @param {Object} queue as in the API, with samples */
+  /** Draw the charts of a queue. @param {Object} queue queue object of the API, with samples */
   update(queue) {
     const lengths = LENGTHS.map(([name, label, title]) => ({ label, title, points: levels(queue[`${name}_details`]) }));
     this.lengths.update([...lengths, ...limitLine(queue.fill, lengths[0].points)]);

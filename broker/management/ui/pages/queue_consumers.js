@@ -1,4 +1,4 @@
-/** The consumers of a queue. */
+/** Consumers of a queue. */
 
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
@@ -10,22 +10,22 @@ const SHOWN = 200;
 const HEADINGS = [
   "Channel",
   "Consumer tag",
-  { label: "Acknowledges", title: "Whether it acknowledges what it gets, or counts as having done so at once" },
-  { label: "Prefetch", numeric: true, title: "Messages that it may have unacknowledged" },
-  { label: "Active", title: "Whether it gets messages, or waits until it is its turn" },
+  { label: "Acknowledges", title: "Whether it acknowledges messages, or they count as acknowledged when they are sent" },
+  { label: "Prefetch", numeric: true, title: "Maximum number of unacknowledged messages" },
+  { label: "Active", title: "Whether it receives messages, or waits to become the active consumer" },
   "Arguments",
 ];
 
 /**
- * Consumers as a table.
+ * Make the table of consumers.
  *
  * @param {Object[]} consumers `consumer_details` of a queue
  * @returns {Array<HTMLElement|null>}
  */
 export function consumersTable(consumers) {
   if (consumers.length === 0) {
-    const advice = "Messages wait until an application subscribes, or somebody gets or moves them below.";
-    return [emptyState("Nobody consumes from this queue.", advice)];
+    const advice = "Messages wait until an application consumes them. You can get or move them below.";
+    return [emptyState("This queue has no consumers.", advice)];
   }
   const rows = consumers.slice(0, SHOWN).map((consumer) => ({
     key: JSON.stringify([consumer.channel_details.name, consumer.consumer_tag]),
@@ -42,8 +42,8 @@ function cells(consumer) {
   return [
     h("a", { href: address("channels", channel.name) }, channel.name),
     [tag, " ", exclusive ? badge("Excl", "exclusive: no other consumer is let in") : null],
-    acks ? "yes" : h("span", { title: "Messages are gone as soon as they are sent" }, "no, automatic"),
-    prefetch === 0 ? h("span", { title: "It may have any number unacknowledged" }, "no limit") : exactNumber(prefetch),
+    acks ? "yes" : h("span", { title: "Messages are removed when they are sent" }, "no, automatic"),
+    prefetch === 0 ? h("span", { title: "Any number of messages may be unacknowledged" }, "no limit") : exactNumber(prefetch),
     active ? "yes" : h("span", { class: "muted" }, yesNo(active)),
     valueTable(given),
   ];

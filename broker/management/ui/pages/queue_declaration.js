@@ -1,4 +1,4 @@
-/** Adding a queue. */
+/** Form that adds a queue. */
 
 import { Form } from "../parts/form.js";
 import { folded } from "../parts/layout.js";
@@ -6,12 +6,12 @@ import { VhostField } from "../parts/vhost_field.js";
 
 const KINDS = { integer: "Number", boolean: "Boolean", string: "String", age: "String" };
 const TYPE_ARGUMENT = "x-queue-type";
-/** As the API says it of a virtual host without a default of its own. */
+/** Value of the API for a virtual host without its own default queue type. */
 const UNSET = "undefined";
 
-/** The form, closed at first; `element` stays the same. */
+/** Form in a section that is closed initially; `element` is created once. */
 export class DeclarationForm {
-  /** @param {Object} context of the page */
+  /** @param {Object} context context of the page */
   constructor(context) {
     this.context = context;
     this.known = null;
@@ -21,24 +21,24 @@ export class DeclarationForm {
         this.vhost.description,
         { name: "type", label: "Type", kind: "select", options: ["classic", "quorum"], value: "classic" },
         { name: "name", label: "Name", required: true },
-        { name: "transient", label: "Transient", kind: "checkbox", hint: "Gone after a restart, with all its messages." },
-        { name: "auto_delete", label: "Auto-delete", kind: "checkbox", hint: "Deleted when its last consumer goes." },
-        { name: "arguments", label: "Arguments", kind: "arguments", hint: "They are for good; policies can be changed later." },
+        { name: "transient", label: "Transient", kind: "checkbox", hint: "Deleted on a restart, with all its messages." },
+        { name: "auto_delete", label: "Auto-delete", kind: "checkbox", hint: "Deleted when its last consumer is cancelled." },
+        { name: "arguments", label: "Arguments", kind: "arguments", hint: "Arguments cannot be changed later; policies can." },
       ],
       submit: "Add queue",
       action: (values) => this.declare(values),
     });
     this.vhost.follow(this.form);
     this.fields = Object.fromEntries(this.form.fields.map((field) => [field.name, field]));
-    this.fields.type.control.addEventListener("change", () => this.fit());
-    // The fields have their values back only after the event.
-    this.form.element.addEventListener("reset", () => queueMicrotask(() => this.fit()));
+    this.fields.type.control.addEventListener("change", () => this.showTypeOptions());
+    // The fields are reset after the event.
+    this.form.element.addEventListener("reset", () => queueMicrotask(() => this.showTypeOptions()));
     this.element = folded("Add a queue", this.form.element);
     this.element.addEventListener("toggle", () => this.open());
-    this.fit();
+    this.showTypeOptions();
   }
 
-  /** Follow what there is to choose; to be called at every refresh. */
+  /** Update the options. Must be called on every refresh. */
   update() {
     this.vhost.update();
   }
@@ -46,13 +46,13 @@ export class DeclarationForm {
   async open() {
     this.update();
     if (!this.element.open || this.known !== null) return;
-    // The form does without what it could have offered.
+    // The form works without the suggestions.
     this.known = await this.context.api.get(["queue-arguments"]).catch(() => null);
-    this.fit();
+    this.showTypeOptions();
   }
 
-  /** Show what fits the type: quorum queues are durable, and stay. */
-  fit() {
+  /** Show the options of the type: quorum queues are always durable and not auto-delete. */
+  showTypeOptions() {
     const type = this.fields.type.control.value;
     for (const name of ["transient", "auto_delete"]) this.fields[name].row.hidden = type === "quorum";
     const known = this.known ?? [];
@@ -62,16 +62,16 @@ export class DeclarationForm {
 
   async declare({ vhost, type, name, transient, auto_delete: autoDelete, arguments: given }) {
     const isClassic = type === "classic";
-    // A classic queue says nothing of its type if it need not, so that applications may declare it as they always have.
-    const isSaid = !isClassic || (await this.defaultType(vhost)) !== type;
+    // The type is omitted if it is the default, so that applications can redeclare the queue without it.
+    const needsTypeArgument = !isClassic || (await this.defaultType(vhost)) !== type;
     const properties = isClassic ? { durable: !transient, auto_delete: autoDelete } : { durable: true, auto_delete: false };
-    const body = { ...properties, arguments: isSaid ? { ...given, [TYPE_ARGUMENT]: type } : given };
+    const body = { ...properties, arguments: needsTypeArgument ? { ...given, [TYPE_ARGUMENT]: type } : given };
     await this.context.api.put(["queues", vhost, name], body);
     await this.context.refresh();
-    return `Queue ${name} is there.`;
+    return `Queue ${name} has been added.`;
   }
 
-  /** The type of queues that name none. */
+  /** Return the default queue type of a virtual host. */
   async defaultType(vhost) {
     const vhosts = await this.context.api.get(["vhosts"], { columns: "name,default_queue_type" });
     const type = vhosts.find(({ name }) => name === vhost)?.default_queue_type ?? UNSET;

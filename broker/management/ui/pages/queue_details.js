@@ -1,4 +1,4 @@
-/** What a queue is, how full it is, and where its messages are. */
+/** Properties, fill and storage of a queue. */
 
 import { address } from "../parts/address.js";
 import { clientState } from "../parts/client_state.js";
@@ -10,7 +10,7 @@ import { bytesFill, messagesFill } from "./queue_fill.js";
 
 const NONE = "none";
 
-/** What the blocks here need of a queue. */
+/** Fields of a queue that this module needs. */
 export const DETAIL_FIELDS = [
   ["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "effective_arguments", "state", "idle_since"],
   ["policy", "operator_policy", "owner_pid_details"],
@@ -20,7 +20,7 @@ export const DETAIL_FIELDS = [
   ["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"],
 ].flat();
 
-/** The numbers that people look for first. @param {Object} queue as in the API @returns {HTMLElement} */
+/** Make the most important numbers of a queue. @param {Object} queue queue object of the API @returns {HTMLElement} */
 export function queueTiles(queue) {
   const { message_stats: stats = {}, loss_stats: losses } = queue;
   const lost = losses?.lost ?? 0;
@@ -32,12 +32,12 @@ export function queueTiles(queue) {
     ["In", rate(stats.publish_details?.rate ?? 0)],
     ["Deliver", rate(stats.deliver_get_details?.rate ?? 0)],
     ["Ack", rate(stats.ack_details?.rate ?? 0)],
-    ["Lost for good", lost > 0 ? h("span", { class: "bad" }, number(lost)) : "0"],
+    ["Permanently lost", lost > 0 ? h("span", { class: "bad" }, number(lost)) : "0"],
   ]);
 }
 
-/** What it is. @param {Object} queue as in the API @returns {HTMLElement} */
-export function facts(queue) {
+/** Make the list of properties. @param {Object} queue queue object of the API @returns {HTMLElement} */
+export function queueProperties(queue) {
   const { vhost, owner_pid_details: owner } = queue;
   const active = queue.single_active_consumer_tag ?? queue.single_active_consumer_ctag;
   const capacity = queue.consumers > 0 ? `${Math.round(queue.consumer_capacity * 100)}%` : null;
@@ -49,10 +49,10 @@ export function facts(queue) {
     ["Arguments", valueTable(queue.arguments)],
     ["Policy", policyLink(vhost, queue.policy) ?? NONE],
     ["Operator policy", policyLink(vhost, queue.operator_policy, true) ?? NONE],
-    ["Exclusive to", owner ? connectionLink(owner) : null, "The connection that declared it; nobody else may use it"],
+    ["Exclusive to", owner ? connectionLink(owner) : null, "The connection that declared it; other connections cannot use it"],
     ["Exclusive consumer", queue.exclusive_consumer_tag],
-    ["Active consumer", active, "The one that gets the messages for now"],
-    ["Consumer capacity", capacity, "Share of the recent time in which its consumers could have taken more at once"],
+    ["Active consumer", active, "The consumer that currently receives the messages"],
+    ["Consumer capacity", capacity, "Share of recent time in which its consumers could receive more messages immediately"],
   ]);
 }
 
@@ -60,25 +60,25 @@ function connectionLink({ name }) {
   return h("a", { href: address("connections", name) }, name);
 }
 
-/** How full it is, and where its messages are. @param {Object} queue as in the API @returns {HTMLElement} */
+/** Make the list about fill and storage. @param {Object} queue queue object of the API @returns {HTMLElement} */
 export function fillAndStorage(queue) {
   const { fill, storage = {}, messages_dlx: letters, head_message_timestamp: head } = queue;
   return properties([
     ["Messages", limited(queue, messagesFill(fill), fill?.max_length_source)],
     ["Bytes", limited(queue, bytesFill(fill), fill?.max_length_bytes_source)],
     ["When it is full", fill?.at_limit],
-    ["In memory", amount(queue.messages_ram, queue.message_bytes_ram), "Ready or unacked; they may be on disk as well"],
+    ["In memory", amount(queue.messages_ram, queue.message_bytes_ram), "Ready or unacked; may also be on disk"],
     ["On disk only", amount(storage.messages_disk, storage.message_bytes_disk), "Ready messages that are not in memory"],
     ["Segments", segments(storage), "Files that hold its messages"],
-    ["Oldest segment", storage.oldest_segment ? ["begun ", ago(storage.oldest_segment)] : null],
+    ["Oldest segment", storage.oldest_segment ? ["started ", ago(storage.oldest_segment)] : null],
     ["Unacked bytes", queue.message_bytes_unacknowledged > 0 ? bytes(queue.message_bytes_unacknowledged) : null],
-    ["Memory of the queue", bytes(queue.memory), "What the broker uses for it, messages included"],
-    ["Dead letters waiting", letters > 0 ? number(letters) : null, "Kept until a queue has taken them"],
-    ["Head of the queue", head ? ago(head * 1000) : null, "The timestamp that the publisher gave to the first message"],
+    ["Memory of the queue", bytes(queue.memory), "Memory that the broker uses for the queue, including messages"],
+    ["Dead letters waiting", letters > 0 ? number(letters) : null, "Kept until a queue has accepted them"],
+    ["Head of the queue", head ? ago(head * 1000) : null, "Timestamp property of the first message"],
   ]);
 }
 
-/** A bar in numbers, and who has set the limit. */
+/** Make the numbers of a bar and the source of the limit. */
 function limited({ vhost, policy, operator_policy: operatorPolicy }, bar, source) {
   const sources = {
     argument: ["an argument"],

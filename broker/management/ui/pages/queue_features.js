@@ -1,30 +1,30 @@
-/** What is special about a queue, in marks that explain themselves; and links to its policies. */
+/** Badges for the properties of a queue, and links to its policies. */
 
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { h } from "../parts/element.js";
 import { plain } from "../parts/format.js";
 
-/** Marks for what is in force: argument, mark, what it means. */
+/** Badges for effective settings: argument, badge text, explanation. */
 const MARKS = [
-  ["x-max-length", "Lim", "it holds at most so many ready messages"],
-  ["x-max-length-bytes", "Lim B", "its ready messages have at most so many bytes"],
-  ["x-overflow", "Ovfl", "what happens at the limit"],
-  ["x-dead-letter-exchange", "DLX", "exchange that gets what it drops"],
+  ["x-max-length", "Lim", "maximum number of ready messages"],
+  ["x-max-length-bytes", "Lim B", "maximum number of bytes of ready messages"],
+  ["x-overflow", "Ovfl", "behaviour at the limit"],
+  ["x-dead-letter-exchange", "DLX", "exchange that receives dropped messages"],
   ["x-dead-letter-routing-key", "DLK", "routing key of its dead letters"],
-  ["x-message-ttl", "TTL", "milliseconds that a message may wait"],
-  ["x-expires", "Exp", "it is deleted after so many milliseconds without use"],
-  ["x-max-priority", "Pri", "messages of higher priority come first"],
+  ["x-message-ttl", "TTL", "time to live of messages in milliseconds"],
+  ["x-expires", "Exp", "milliseconds without use after which it is deleted"],
+  ["x-max-priority", "Pri", "messages with higher priority are delivered first"],
 ];
 const MARKED = new Set([...MARKS.map(([argument]) => argument), "x-queue-type", "x-queue-mode", "x-single-active-consumer"]);
 
-/** Fields of a queue that features() looks at. */
+/** Fields of a queue that features() needs. */
 export const FEATURE_FIELDS = ["durable", "auto_delete", "exclusive", "arguments", "effective_arguments"];
 
 /**
- * The marks of a queue.
+ * Make the badges of a queue.
  *
- * @param {Object} queue as in the API
+ * @param {Object} queue queue object of the API
  * @returns {Array<HTMLElement|null>}
  */
 export function features(queue) {
@@ -35,14 +35,14 @@ export function features(queue) {
   const isLazy = inForce["x-queue-mode"] === "lazy";
   const isSingle = inForce["x-single-active-consumer"] === true;
   return [
-    queue.durable ? badge("D", "durable: it is there after a restart") : null,
-    queue.auto_delete ? badge("AD", "auto-delete: deleted when its last consumer goes") : null,
-    queue.exclusive ? badge("Excl", "exclusive: only the connection that declared it may use it, and it goes with that") : null,
+    queue.durable ? badge("D", "durable: survives a restart") : null,
+    queue.auto_delete ? badge("AD", "auto-delete: deleted when its last consumer is cancelled") : null,
+    queue.exclusive ? badge("Excl", "exclusive: only the connection that declared it can use it; deleted with that connection") : null,
     isLazy ? badge("Lazy", `lazy: its ready messages are on disk only${by("x-queue-mode")}`) : null,
     ...MARKS.filter(([argument]) => argument in inForce).map(([argument, mark, meaning]) =>
       badge(mark, `${argument.slice(2)}: ${plain(inForce[argument])}${by(argument)} – ${meaning}`),
     ),
-    isSingle ? badge("SAC", "single active consumer: one consumer at a time gets messages") : null,
+    isSingle ? badge("SAC", "single active consumer: one consumer at a time receives messages") : null,
     others.length > 0 ? badge("Args", others.map(([name, value]) => `${name}: ${plain(value)}`).join("\n")) : null,
   ];
 }
@@ -52,10 +52,10 @@ function source(argument, given, inForce) {
 }
 
 /**
- * A link to a policy.
+ * Make a link to a policy.
  *
- * @param {string} vhost of the queue
- * @param {string|null} name of the policy
+ * @param {string} vhost virtual host of the queue
+ * @param {string|null} name name of the policy
  * @param {boolean} [isOperator] whether it is an operator policy
  * @returns {HTMLElement|null} null without one
  */

@@ -1,12 +1,12 @@
-/** How full a queue is. */
+/** Usage bars of a queue. */
 
 import { fillBar } from "../parts/badge.js";
 import { exactNumber, shortBytes } from "../parts/format.js";
 
 /**
- * The bar for the limit that is nearer.
+ * Make the bar for the nearest limit.
  *
- * @param {Object|null} fill of a queue as in the API
+ * @param {Object|null} fill fill of a queue, as in the API
  * @returns {HTMLElement}
  */
 export function nearestFill(fill) {
@@ -14,12 +14,12 @@ export function nearestFill(fill) {
   return isBytes ? bytesFill(fill) : messagesFill(fill);
 }
 
-/** The bar for the limit of messages; `data-amounts` has it in numbers. */
+/** Make the bar for the limit of messages; `data-amounts` has the numbers. */
 export function messagesFill(fill) {
   return bar("Messages", fill, fill?.messages_ready, fill?.max_length, exactNumber, fill?.max_length_source);
 }
 
-/** The bar for the limit of bytes; likewise. */
+/** Make the bar for the limit of bytes; `data-amounts` has the numbers. */
 export function bytesFill(fill) {
   return bar("Bytes", fill, fill?.message_bytes_ready, fill?.max_length_bytes, shortBytes, fill?.max_length_bytes_source);
 }

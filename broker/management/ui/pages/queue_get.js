@@ -1,4 +1,4 @@
-/** Getting messages, to look at them or to take them away. */
+/** Form that gets messages, and requeues or removes them. */
 
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
@@ -13,13 +13,13 @@ const MODES = [
   { value: "reject_requeue_false", label: "reject: removed, or dead-lettered" },
 ];
 const KEEPING = new Set(["ack_requeue_true", "reject_requeue_true"]);
-/** Bytes of a payload that are shown. */
+/** Maximum number of payload bytes that are shown. */
 const TRUNCATE = 50_000;
 const MOST = 1000;
 
-/** The form, and what it has got; `element` stays the same. */
+/** Form and the fetched messages; `element` is created once. */
 export class GetForm {
-  /** @param {Object} context of the page */
+  /** @param {Object} context context of the page */
   constructor(context) {
     this.context = context;
     this.form = new Form({
@@ -30,7 +30,7 @@ export class GetForm {
           kind: "select",
           options: MODES,
           value: "ack_requeue_true",
-          hint: "Messages that stay come back to their places, marked as redelivered.",
+          hint: "Requeued messages return to their positions, marked as redelivered.",
         },
         { name: "count", label: "Messages", kind: "number", value: "1", required: true, check: checkCount },
       ],
@@ -65,11 +65,11 @@ export class GetForm {
     const views = got.map((message, index) => messageView(message, `Message ${index + 1} of ${got.length}`, vhost));
     this.messages.replaceChildren(...views);
     await refresh();
-    if (got.length === 0) return "There was no message ready.";
+    if (got.length === 0) return "The queue had no ready messages.";
     return `${howMany(got.length, "message")}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
   }
 }
 
 function checkCount(count) {
-  return Number.isInteger(count) && count >= 1 && count <= MOST ? null : `This has to be 1 to ${exactNumber(MOST)}.`;
+  return Number.isInteger(count) && count >= 1 && count <= MOST ? null : `This must be 1 to ${exactNumber(MOST)}.`;
 }

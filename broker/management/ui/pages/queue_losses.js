@@ -1,4 +1,4 @@
-/** What a queue has lost, by reason, and when. */
+/** Lost messages of a queue by reason and time. */
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
@@ -8,7 +8,7 @@ import { exactNumber, howMany, number, span } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
 import { RANGES, levels, samplesQuery } from "../parts/series.js";
 
-/** Reason; what happened; the field of the chart. */
+/** Reason, label, and field of the chart. */
 const REASONS = [
   ["maxlen", "Dropped over the limit", "drop_maxlen"],
   ["refused", "Refused: the queue was full", "refuse"],
@@ -17,19 +17,19 @@ const REASONS = [
   ["delivery_limit", "Delivered too often", "drop_delivery_limit"],
   ["purged", "Purged", "drop_purged"],
 ];
-const DEATHS = ["maxlen", "expired", "rejected", "delivery_limit"];
+const DEAD_LETTER_REASONS = ["maxlen", "expired", "rejected", "delivery_limit"];
 const FIRST_RANGE = 3600;
 
-/** What the section needs of a queue. */
+/** Fields of a queue that the section needs. */
 export const LOSS_FIELDS = ["dropped", "dead_lettered", "dead_letters_lost", "refused", "loss_stats.lost"];
 
-/** The section; `element` stays the same. */
+/** Section about lost messages; `element` is created once. */
 export class LossSection {
-  /** @param {Object} context of the page */
+  /** @param {Object} context context of the page */
   constructor(context) {
     this.context = context;
     this.age = FIRST_RANGE;
-    const title = "By reason; each point counts from the one before";
+    const title = "By reason; each point counts the losses since the previous one";
     this.chart = new Chart({ title, empty: "Nothing was lost in this time." });
     const choose = (age) => {
       this.age = Number(age);
@@ -41,7 +41,7 @@ export class LossSection {
     this.element = h("div", { own: true }, this.table, this.history);
   }
 
-  /** @returns {Promise<Object|null>} losses with samples of the range that is chosen; null if there are none */
+  /** @returns {Promise<Object|null>} losses with samples of the chosen range; null if there are none */
   async load() {
     const [age, increment] = RANGES.find(([each]) => each === this.age);
     const { vhost, name } = this.context.params;
@@ -50,30 +50,30 @@ export class LossSection {
   }
 
   /**
-   * Show what a queue has lost.
+   * Show the losses of a queue.
    *
-   * @param {Object} queue as in the API
-   * @param {Object|null} history as of load()
-   * @param {Object} inForce its settings by key
+   * @param {Object} queue queue object of the API
+   * @param {Object|null} history result of load()
+   * @param {Object} inForce effective settings by key
    */
   update(queue, history, inForce) {
     this.history.hidden = history === null;
     if (history !== null) this.chart.update(series(history));
-    patch(this.table, counted(queue) > 0 ? [summary(queue), reasons(queue, inForce)] : nothing());
+    patch(this.table, lossCount(queue) > 0 ? [summary(queue), reasons(queue, inForce)] : noLosses());
   }
 }
 
-/** How many messages left otherwise than by being acknowledged, or were not let in. */
-export function counted({ dropped = {}, refused = 0 }) {
+/** Return the number of messages that were removed without acknowledgement or refused. */
+export function lossCount({ dropped = {}, refused = 0 }) {
   return Object.values(dropped).reduce((sum, each) => sum + each, refused);
 }
 
-function nothing() {
+function noLosses() {
   return h(
     "p",
     { class: "muted" },
-    "Since the broker's start no message was dropped, refused, expired, rejected or purged here. ",
-    "One that no binding matched has never come here: see the ",
+    "Since the broker's start no message was dropped, refused, expired, rejected or purged in this queue. ",
+    "Unroutable messages do not reach a queue: see the ",
     h("a", { href: address("losses") }, "losses of exchanges"),
     ".",
   );
@@ -81,24 +81,24 @@ function nothing() {
 
 function summary({ loss_stats: stats }) {
   const lost = stats?.lost ?? 0;
-  if (lost === 0) return h("p", null, "Nothing is lost for good: dead-letter queues have taken it, or somebody has purged it.");
-  const words = h("strong", { class: "bad" }, `${howMany(lost, "message")} lost for good`);
-  return h("p", null, words, ": no dead-letter queue has taken them.");
+  if (lost === 0) return h("p", null, "No message is permanently lost: all were dead-lettered to a queue or purged.");
+  const words = h("strong", { class: "bad" }, `${howMany(lost, "message")} permanently lost`);
+  return h("p", null, words, ": they did not reach a dead-letter queue.");
 }
 
 function reasons(queue, inForce) {
   const { dropped = {}, dead_lettered: lettered = {}, dead_letters_lost: lost = {}, refused = 0, vhost } = queue;
   const happened = { ...dropped, refused };
   const rows = REASONS.filter(([reason]) => happened[reason] > 0).map(([reason, words]) => {
-    const letters = DEATHS.includes(reason) ? [number(lettered[reason]), number(lost[reason])] : [null, null];
+    const letters = DEAD_LETTER_REASONS.includes(reason) ? [number(lettered[reason]), number(lost[reason])] : [null, null];
     const sentences = h("span", { class: "prose" }, why(reason, inForce), deadLetterTo(reason, inForce, vhost));
     return { key: reason, cells: [words, number(happened[reason]), ...letters, sentences] };
   });
   const headings = [
     "What happened",
     { label: "Messages", numeric: true },
-    { label: "Dead-lettered", numeric: true, title: "Handed to the dead-letter exchange" },
-    { label: "Of these lost", numeric: true, title: "Dead letters that no queue has taken" },
+    { label: "Dead-lettered", numeric: true, title: "Published to the dead-letter exchange" },
+    { label: "Of these lost", numeric: true, title: "Dead letters that did not reach a queue" },
     "Why",
   ];
   return plainTable("Losses by reason", headings, rows);
@@ -110,25 +110,25 @@ function why(reason, inForce) {
   const overflow = inForce.overflow ?? "drop-head again";
   const sentences = {
     maxlen: `The limit is ${limit}; overflow drop-head drops the oldest messages.`,
-    refused: `The limit is ${limit}; overflow is ${overflow}. Publishers that ask for confirms were told.`,
+    refused: `The limit is ${limit}; overflow is ${overflow}. Publishers with confirms were notified.`,
     expired: expiry(inForce["message-ttl"]),
-    rejected: "A consumer rejected them without having them requeued.",
-    delivery_limit: `They came back more often than delivery-limit allows: ${inForce["delivery-limit"] ?? "it is gone"}.`,
-    purged: "Somebody has purged the queue.",
+    rejected: "A consumer rejected them without requeueing.",
+    delivery_limit: `They were requeued more often than delivery-limit allows: ${inForce["delivery-limit"] ?? "no longer in force"}.`,
+    purged: "The queue was purged.",
   };
   return sentences[reason];
 }
 
 function expiry(ttl) {
-  if (ttl === undefined) return "The messages had an expiration of their own.";
+  if (ttl === undefined) return "The messages had an expiration property.";
   const time = ttl < 1000 ? `${ttl} ms` : span(ttl / 1000);
-  return `message-ttl is ${time}; messages may also have an expiration of their own.`;
+  return `message-ttl is ${time}; messages may also have an expiration property.`;
 }
 
 function deadLetterTo(reason, inForce, vhost) {
-  if (!DEATHS.includes(reason)) return null;
+  if (!DEAD_LETTER_REASONS.includes(reason)) return null;
   const exchange = inForce["dead-letter-exchange"];
-  if (exchange === undefined) return " There is no dead-letter-exchange that could have kept them.";
+  if (exchange === undefined) return " The queue has no dead-letter-exchange.";
   const link = h("a", { href: exchangeAddress(vhost, exchange) }, exchange || "(AMQP default)");
   return [" Dead letters go to exchange ", link, "."];
 }
@@ -136,15 +136,15 @@ function deadLetterTo(reason, inForce, vhost) {
 function series(history) {
   const now = Date.now();
   const grown = (field) => growth(history, field, now);
-  const letters = sum(DEATHS.map((reason) => grown(`dead_letter_${reason}`)));
-  const lost = sum(DEATHS.map((reason) => grown(`dead_letter_lost_${reason}`)));
+  const letters = sum(DEAD_LETTER_REASONS.map((reason) => grown(`dead_letter_${reason}`)));
+  const lost = sum(DEAD_LETTER_REASONS.map((reason) => grown(`dead_letter_lost_${reason}`)));
   const left = REASONS.map(([, label, field]) => [label, grown(field)]);
   return [...left, ["Dead-lettered", letters], ["Dead letters lost", lost]]
     .map(([label, points], index) => ({ label, points, colour: index + 1 }))
     .filter(({ points }) => points.some(({ value }) => value > 0));
 }
 
-/** By how much a counter grew between samples, and since the last one: that may be half an hour old. */
+/** Return the increases of a counter between samples, and since the last sample, which may be half an hour old. */
 function growth(history, field, now) {
   const points = levels(history[`${field}_details`]);
   if (points.length > 0 && now > points.at(-1).at) points.push({ at: now, value: history[field] });

@@ -1,4 +1,4 @@
-/** One message that was got from a queue: its properties, where it died before, and its payload in several readings. */
+/** View of a fetched message: properties, x-death history, and the payload in several formats. */
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { h } from "../parts/element.js";
@@ -6,20 +6,20 @@ import { bytes, dateTime, exactNumber, plain } from "../parts/format.js";
 import { plainTable, properties, valueTable } from "../parts/layout.js";
 import { hexDump, prettyJson } from "../parts/payload.js";
 
-/** What does not belong into a text. */
+/** Control characters, which do not occur in text. */
 const CONTROLS = /[\0-\x08\x0b\x0c\x0e-\x1f]/;
 
 /**
  * Show a message.
  *
- * @param {Object} message as in the API
+ * @param {Object} message message as in the API
  * @param {string} title for example "Message 1"
- * @param {string} vhost that its names are of
+ * @param {string} vhost virtual host of the names in the message
  * @returns {HTMLElement}
  */
 export function messageView(message, title, vhost) {
   const { headers = {}, ...others } = message.properties ?? {};
-  const deaths = readDeaths(headers);
+  const deaths = parseDeaths(headers);
   const shown = Object.fromEntries(Object.entries(headers).filter(([name]) => name !== "x-death" || deaths === null));
   return h(
     "article",
@@ -48,10 +48,10 @@ function inWords(given) {
   );
 }
 
-// -- where it died ----------------------------------------------------------------------------------------
+// -- x-death ----------------------------------------------------------------------------------------------
 
-/** @returns {Object[]|null} the entries of x-death; null if there is none, or somebody has written nonsense there */
-function readDeaths({ "x-death": deaths }) {
+/** @returns {Object[]|null} the entries of x-death; null if the header is missing or invalid */
+function parseDeaths({ "x-death": deaths }) {
   return Array.isArray(deaths) && deaths.length > 0 && deaths.every(isTable) ? deaths : null;
 }
 
@@ -63,7 +63,7 @@ function deathTable(deaths, vhost) {
   const often = { label: "How often", numeric: true };
   const headings = ["Died in queue", "Why", often, "First at", "Published to exchange", "With routing keys"];
   const rows = deaths.map((death, index) => ({ key: String(index), cells: deathCells(death, vhost) }));
-  const words = h("p", null, "Where it died (x-death), the latest first:");
+  const words = h("p", null, "Dead-letter history (x-death), latest first:");
   return h("div", { class: "beside" }, words, plainTable("x-death", headings, rows));
 }
 
@@ -86,9 +86,9 @@ function text(value) {
 
 // -- payload ----------------------------------------------------------------------------------------------
 
-/** A payload as whatever it can be read as. */
+/** Show a payload in the formats that apply to it. */
 function payloadView({ payload, payload_encoding: encoding, payload_bytes: size }) {
-  if (size === 0) return h("p", { class: "beside" }, "Payload: it is empty.");
+  if (size === 0) return h("p", { class: "beside" }, "The payload is empty.");
   const octets = encoding === "base64" ? fromBase64(payload) : new TextEncoder().encode(payload);
   const isCut = octets.length < size;
   const words = encoding === "base64" ? readText(octets, isCut) : payload;
@@ -98,7 +98,7 @@ function payloadView({ payload, payload_encoding: encoding, payload_bytes: size 
   return h("div", { class: "beside" }, h("p", { class: "chips" }, h("span", null, said), buttons), content);
 }
 
-/** A button for each way to read it; the best one is shown at first. */
+/** Make a button per format; the most specific one is shown initially. */
 function readingButtons(content, octets, words, isCut) {
   const json = isCut || words === null ? null : prettyJson(words);
   const readings = [["JSON", () => json], ["Text", () => words], ["Hex", () => hexDump(octets)]];
@@ -118,7 +118,7 @@ function fromBase64(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
-/** @returns {string|null} null if the bytes are no UTF-8; a character that was cut off at the end does not count */
+/** @returns {string|null} null if the bytes are not UTF-8; a truncated character at the end is allowed */
 function readText(octets, isCut) {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(octets, { stream: isCut });

@@ -1,4 +1,4 @@
-/** Moving messages to another queue, in steps that can be stopped. */
+/** Form that moves messages to another queue, in batches that can be stopped. */
 
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
@@ -16,24 +16,24 @@ const REASONS = [
 const OFFERED = 500;
 
 function checkLimit(limit) {
-  return limit === null || (Number.isInteger(limit) && limit > 0) ? null : "This has to be 1 or more.";
+  return limit === null || (Number.isInteger(limit) && limit > 0) ? null : "This must be 1 or more.";
 }
 
-/** The form, and how far the move has come; `element` stays the same. */
+/** Form and progress of the move; `element` is created once. */
 export class MoveForm {
-  /** @param {Object} context of the page */
+  /** @param {Object} context context of the page */
   constructor(context) {
     this.context = context;
     this.path = ["queues", context.params.vhost, context.params.name];
     this.isStopped = false;
     this.form = new Form({
       fields: [
-        { name: "to", label: "To queue", required: true, suggestions: [], hint: "Of the same virtual host." },
-        { name: "limit", label: "Messages", kind: "number", hint: "Empty for all that are ready now.", check: checkLimit },
-        { name: "routing_key", label: "Only with routing key", hint: "* stands for any characters, ? for one." },
-        { name: "exchange", label: "Only published to exchange", hint: "Likewise." },
+        { name: "to", label: "To queue", required: true, suggestions: [], hint: "In the same virtual host." },
+        { name: "limit", label: "Messages", kind: "number", hint: "Empty for all messages that are ready now.", check: checkLimit },
+        { name: "routing_key", label: "Only with routing key", hint: "* matches any characters, ? matches one." },
+        { name: "exchange", label: "Only published to exchange", hint: "A pattern like that of the routing key." },
         { name: "reason", label: "Only dead-lettered because", kind: "select", options: REASONS, value: "" },
-        { name: "queue", label: "Only dead-lettered in queue", hint: "Where it died last." },
+        { name: "queue", label: "Only dead-lettered in queue", hint: "The queue that dead-lettered the message last." },
         { name: "headers", label: "Only with headers", kind: "arguments" },
       ],
       submit: "Move …",
@@ -48,11 +48,11 @@ export class MoveForm {
     this.element = h("div", { own: true }, this.form.element, this.progress);
   }
 
-  /** Offer the queues that there are; to be called when the form is opened. */
+  /** Load queue names as suggestions. Must be called when the form is opened. */
   async offer() {
     const { api, params } = this.context;
     const query = { page: 1, page_size: OFFERED, columns: "name" };
-    // The form does without what it could have offered.
+    // The form works without the suggestions.
     const { items } = await api.get(["queues", params.vhost], query).catch(() => ({ items: [] }));
     const list = this.form.element.querySelector("datalist");
     patch(list, items.filter(({ name }) => name !== params.name).map(({ name }) => h("option", { key: name, value: name })));
@@ -63,7 +63,7 @@ export class MoveForm {
     if (Object.keys(headers).length > 0) filter.headers = headers;
     const { messages_ready: ready } = await this.context.api.get(this.path, { columns: "messages_ready" });
     const total = Math.min(limit ?? ready, ready);
-    if (total === 0) return "There is no message ready.";
+    if (total === 0) return "The queue has no ready messages.";
     const fitting = Object.keys(filter).length > 0 ? " that fit the conditions" : "";
     const isWanted = await confirmAction({
       title: "Move messages",
@@ -75,7 +75,7 @@ export class MoveForm {
     return isWanted ? this.run(to, total, filter) : "";
   }
 
-  /** Step by step, so that everybody sees how far it is, and that it can be stopped. */
+  /** Move messages in batches, so that progress is shown and the move can be stopped. */
   async run(to, total, filter) {
     let [moved, reason] = [0, ""];
     this.isStopped = false;

@@ -1,4 +1,4 @@
-/** From a queue to the policy that would change it. */
+/** Links from a queue to the policies that change its limits. */
 
 import { address } from "../parts/address.js";
 import { h } from "../parts/element.js";
@@ -8,10 +8,10 @@ import { policyLink } from "./queue_features.js";
 const LIMITS = ["max-length", "max-length-bytes"];
 
 /**
- * What to do to raise (or set) a limit of the queue, by who has set it.
+ * Make advice on how to raise or set a limit of the queue, depending on its source.
  *
  * @param {import("../parts/user.js").User} user
- * @param {Object} explanation of the queue, as in the API
+ * @param {Object} explanation explanation of the queue, as in the API
  * @returns {Array<HTMLElement|null>}
  */
 export function limitAdvice(user, explanation) {
@@ -23,22 +23,22 @@ export function limitAdvice(user, explanation) {
 
 function advice({ source, argument }, { vhost, policy, operator_policy: operatorPolicy }) {
   if (source === "argument") {
-    return "it is an argument, which policies can make smaller, not larger; the queue has to be declared anew.";
+    return "it is an argument, which policies can only lower; delete and redeclare the queue to raise it.";
   }
   const isOperator = source === "operator policy";
   const link = policyLink(vhost, isOperator ? operatorPolicy.name : policy.name, isOperator);
-  const who = isOperator ? ", as only administrators can" : "";
-  const most = argument === null ? "" : `; the argument keeps it at ${exactNumber(argument)} at the most`;
+  const who = isOperator ? ", which requires the tag administrator" : "";
+  const most = argument === null ? "" : `; the argument limits it to at most ${exactNumber(argument)}`;
   return [`change ${source} `, link, `${who}${most}.`];
 }
 
 function offer(explanation) {
-  const words = " It starts with the keys of the one in force, which it replaces: only one policy at a time counts.";
+  const words = " The form starts with the keys of the current policy, which the new one replaces: only one policy is in force at a time.";
   const note = explanation.policy === null ? null : h("span", { class: "muted" }, words);
   return h("p", null, h("a", { class: "button", href: newPolicy(explanation) }, "Add a policy for this queue"), note);
 }
 
-/** The address of the form for a policy that is in force on this queue alone. */
+/** Return the address of the form for a policy that applies only to this queue. */
 function newPolicy({ vhost, name, policy }) {
   const query = new URLSearchParams({ vhost, pattern: `^${escaped(name)}$`, "apply-to": "queues" });
   if (policy !== null) {
@@ -48,7 +48,7 @@ function newPolicy({ vhost, name, policy }) {
   return `${address("policies")}?${query}`;
 }
 
-/** A name as a regular expression that fits nothing else. */
+/** Escape a name for use in a regular expression. */
 function escaped(name) {
   return name.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
 }

@@ -1,13 +1,13 @@
-/** Purging and deleting a queue. */
+/** Forms that purge and delete a queue. */
 
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { Form } from "../parts/form.js";
 
 /**
- * The form to purge the queue of the page.
+ * Make the form that purges the queue of the page.
  *
- * @param {Object} context of the page
+ * @param {Object} context context of the page
  * @returns {Form}
  */
 export function purgeForm({ api, params, refresh }) {
@@ -18,7 +18,7 @@ export function purgeForm({ api, params, refresh }) {
       const isDone = await confirmAction({
         title: "Purge queue",
         name: params.name,
-        text: "All its ready messages are deleted; nothing dead-letters them. Unacked ones stay.",
+        text: "All ready messages are deleted without dead-lettering. Unacked messages are kept.",
         verb: "Purge",
         action: () => api.delete(["queues", params.vhost, params.name, "contents"]),
       });
@@ -30,16 +30,16 @@ export function purgeForm({ api, params, refresh }) {
 }
 
 /**
- * The form to delete the queue of the page.
+ * Make the form that deletes the queue of the page.
  *
- * @param {Object} context of the page
+ * @param {Object} context context of the page
  * @returns {Form}
  */
 export function deleteForm(context) {
   return new Form({
     fields: [
-      { name: "ifUnused", label: "Only if unused", kind: "checkbox", hint: "That is, if it has no consumers." },
-      { name: "ifEmpty", label: "Only if empty", kind: "checkbox", hint: "That is, if no message is ready." },
+      { name: "ifUnused", label: "Only if unused", kind: "checkbox", hint: "Unused means that it has no consumers." },
+      { name: "ifEmpty", label: "Only if empty", kind: "checkbox", hint: "Empty means that no message is ready." },
     ],
     submit: "Delete …",
     keep: true,
@@ -52,7 +52,7 @@ async function remove({ api, params, navigate, say }, { ifUnused, ifEmpty }) {
   const isDone = await confirmAction({
     title: "Delete queue",
     name: params.name,
-    text: "Its messages and bindings go with it.",
+    text: "Its messages and bindings are deleted.",
     verb: "Delete",
     action: () => api.delete(["queues", params.vhost, params.name], conditions),
   });

@@ -1,4 +1,4 @@
-/** The list of queues. */
+/** Page with the list of queues. */
 
 import { address } from "../parts/address.js";
 import { clientState } from "../parts/client_state.js";
@@ -42,29 +42,29 @@ const COLUMNS = [
   {
     key: "fill",
     label: "Fill",
-    title: "How full it is, by the limit that is nearest; click to have the fullest queue first",
+    title: "Usage of the nearest limit; click to sort by it, fullest queue first",
     numeric: true,
     sort: "fill",
     cell: (queue) => nearestFill(queue.fill),
   },
-  count("messages_ready", "Ready", "Messages that wait"),
-  count("messages_unacknowledged", "Unacked", "Messages that were delivered and not acknowledged yet"),
+  count("messages_ready", "Ready", "Messages ready for delivery"),
+  count("messages_unacknowledged", "Unacked", "Messages delivered but not yet acknowledged"),
   count("messages", "Total", "Ready and unacked messages"),
-  size("message_bytes_ready", "Bytes ready", "Bytes of the bodies of ready messages"),
-  size("message_bytes", "Bytes", "Bytes of the bodies of all messages", true),
-  count("consumers", "Consumers", "Consumers that are subscribed", true),
+  size("message_bytes_ready", "Bytes ready", "Body bytes of ready messages"),
+  size("message_bytes", "Bytes", "Body bytes of all messages", true),
+  count("consumers", "Consumers", "Number of consumers", true),
   {
     key: "lost",
     label: "Lost",
-    title: "Messages dropped or refused since the start that no dead-letter queue has taken",
+    title: "Messages dropped or refused since the broker's start that did not reach a dead-letter queue",
     numeric: true,
     hidden: true,
     sort: "loss_stats.lost",
     fields: ["loss_stats.lost"],
     cell: ({ loss_stats: stats }) => number(stats?.lost ?? 0),
   },
-  rateColumn("publish", "In", "Messages that come in"),
-  rateColumn("deliver_get", "Deliver", "Messages delivered to consumers, or fetched"),
+  rateColumn("publish", "In", "Messages published to the queue"),
+  rateColumn("deliver_get", "Deliver", "Messages delivered to consumers or fetched"),
   rateColumn("ack", "Ack", "Messages acknowledged by consumers"),
 ];
 
@@ -81,8 +81,8 @@ function vhostColumn(context) {
   return { key: "vhost", label: "Virtual host", sort: "vhost", isRedundant, cell: (queue) => queue.vhost };
 }
 
-function nothing() {
-  return emptyState("There are no queues here.", "Applications declare the queues that they need; or add one below.");
+function emptyList() {
+  return emptyState("There are no queues here.", "Applications declare the queues that they need, or you can add one below.");
 }
 
 export default {

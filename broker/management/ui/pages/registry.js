@@ -1,19 +1,19 @@
 /**
- * All pages, by address.
+ * Registry of the pages by address.
  *
- * A page is a module in this folder and a row in PAGES. It is fetched when its address is opened for the first time.
+ * A page is a module in this folder and a row in PAGES. It is loaded when its address is opened for the first time.
  * Its default export is:
  *
  *     export default {
- *       // For the browser's tab. params: the parts of the address that start with a colon.
+ *       // Title of the browser tab. params: the parts of the address that start with a colon.
  *       title: (params) => `Queue ${params.name}`,
  *
- *       // Called once each time the address is opened; returns what brings the page up to date, which is called at
- *       // once, at every refresh, and when another virtual host is chosen. Whatever that throws is shown above the
- *       // page in the API's words and is gone after the next success; 404 says that the object is gone; a lost
- *       // connection is shown in a banner and tried again.
+ *       // Called once each time the address is opened. Returns the function that updates the page, which is called
+ *       // immediately, on every refresh, and when another virtual host is chosen. An error that it throws is shown
+ *       // above the page until the next success: 404 is shown as a deleted object, and a lost connection in a
+ *       // banner, with automatic retries.
  *       mount(context) {
- *         const charts = new Chart({ title: "Messages" });      // parts with a state of their own are made once
+ *         const charts = new Chart({ title: "Messages" });      // stateful parts are created once
  *         return async () => {
  *           const queue = await context.api.get(["queues", params.vhost, params.name]);
  *           charts.update([...]);
@@ -22,21 +22,21 @@
  *       },
  *     };
  *
- * context has
+ * Properties of context:
  *   root        element to patch(); empty at first
- *   params      of the address, decoded; query: URLSearchParams of what follows its "?"
- *   user        who is logged in: user.name, user.may("administrator")
- *   vhost       name of the chosen virtual host, "" for all; of the moment, so read it at every refresh
- *   vhosts      names of those that the user sees
- *   api         requests, which end when the page is left; see parts/api.js
+ *   params      parameters of the address, decoded; query: URLSearchParams of the part after "?"
+ *   user        the logged-in user: user.name, user.may("administrator")
+ *   vhost       name of the chosen virtual host, "" for all; may change, so read it on every refresh
+ *   vhosts      names of the virtual hosts that the user sees
+ *   api         API client; its requests are aborted when the page is left; see parts/api.js
  *   signal      AbortSignal, aborted when the page is left
- *   refresh()   brings the page up to date at once, for example after an action
- *   navigate(address)   opens another page; addresses are made with parts/address.js
- *   say(text)   shows for a moment that something is done
- *   reloadVhosts()      after virtual hosts were made or deleted
+ *   refresh()   updates the page now, for example after an action
+ *   navigate(address)   opens another page; see parts/address.js for addresses
+ *   say(text)   shows a confirmation for a few seconds
+ *   reloadVhosts()      must be called after virtual hosts were added or deleted
  */
 
-/** Rows: path with parameters after colons, the tab it belongs to, the module. */
+/** Rows: path with parameters after colons, tab, and module. */
 export const PAGES = [
   { path: "", tab: "Overview", load: () => import("./overview.js") },
   { path: "connections", tab: "Connections", load: () => import("./connections.js") },
@@ -59,7 +59,7 @@ export const PAGES = [
   { path: "operator-policies/:vhost/:name", tab: "Admin", load: () => import("./operator_policy.js") },
 ];
 
-/** Tabs in their order; `tag`: who sees them. Those whose page is not in PAGES are not shown. */
+/** Tabs in order; `tag`: tag that is required to see the tab. Tabs without a page in PAGES are hidden. */
 export const TABS = [
   { name: "Overview", path: "", tag: "management" },
   { name: "Connections", path: "connections", tag: "management" },

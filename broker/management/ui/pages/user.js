@@ -1,4 +1,4 @@
-/** One user: what it may do, its limits and its connections. */
+/** Page of a user: permissions, limits and connections. */
 
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
@@ -42,7 +42,7 @@ class UserPage {
       properties([
         ["Tags", tagList(user.tags)],
         ["Password", passwordBadge(user.password_hash)],
-        ["You", name === context.user.name ? "This is who you are logged in as." : null],
+        ["You", name === context.user.name ? "You are logged in as this user." : null],
       ]),
       section("Permissions", this.parts.permissions.permissions(permissions)),
       folded("Topic permissions", this.parts.permissions.topicPermissions(topicPermissions)),
@@ -78,9 +78,9 @@ class UserPage {
     const isDone = await confirmAction({
       title: "Close connections of user",
       name,
-      text: `${howMany(connections.length, "connection")} will be closed. Clients may connect again.`,
+      text: `${howMany(connections.length, "connection")} will be closed. Clients may reconnect.`,
       verb: "Close them",
-      action: () => context.api.delete(["connections", "username", name], {}, { "X-Reason": "Closed by way of the management pages" }),
+      action: () => context.api.delete(["connections", "username", name], {}, { "X-Reason": "Closed via the management UI" }),
     });
     if (isDone) await context.refresh();
   }
@@ -91,7 +91,7 @@ class UserPage {
     const isDone = await confirmAction({
       title: "Delete user",
       name,
-      text: `${self}Its permissions and limits go with it, and ${howMany(connections.length, "connection")} will be closed.`,
+      text: `${self}Its permissions and limits are deleted, and ${howMany(connections.length, "connection")} will be closed.`,
       verb: "Delete",
       action: () => context.api.delete(["users", name]),
     });

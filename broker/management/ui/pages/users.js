@@ -1,4 +1,4 @@
-/** The list of users. */
+/** Page with the list of users. */
 
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
@@ -47,21 +47,21 @@ function columns(beside) {
 }
 
 /**
- * Tags as text.
+ * Return tags as text.
  *
- * @param {string[]} tags of a user
+ * @param {string[]} tags tags of a user
  */
 export function tagList(tags) {
   return tags.length === 0 ? h("span", { class: "muted" }, "none") : h("span", { class: "room" }, tags.join(", "));
 }
 
 /**
- * Whether there is a password, as a mark.
+ * Make a badge that shows whether a user has a password.
  *
- * @param {string} hash as in the API
+ * @param {string} hash password hash as in the API
  */
 export function passwordBadge(hash) {
-  return hash === "" ? badge("none", "Cannot log in by a password", "warning") : badge("set", "There is a password; only its hash is kept");
+  return hash === "" ? badge("none", "Cannot log in with a password", "warning") : badge("set", "Has a password; only its hash is stored");
 }
 
 function vhostList(permissions) {

@@ -1,4 +1,4 @@
-/** One virtual host: its messages, who may use it, its limits. */
+/** Page of a virtual host: messages, permissions, limits. */
 
 import { address } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
@@ -77,12 +77,12 @@ class VhostPage {
 
   async remove() {
     const { context, name } = this;
-    // Asked anew: with the refresh off, what is shown may be old.
+    // Reloaded, because the page may be outdated while refresh is off.
     const [vhost, queues] = await Promise.all([context.api.get(["vhosts", name]), context.api.get(["queues", name], COUNT_ONLY)]);
     const isDone = await confirmAction({
       title: "Delete virtual host",
       name,
-      text: `${howMany(queues.total_count, "queue")} with ${howMany(vhost.messages ?? 0, "message")} go with it, and all its exchanges, bindings, policies and permissions. Its connections are closed.`,
+      text: `${howMany(queues.total_count, "queue")} with ${howMany(vhost.messages ?? 0, "message")} will be deleted, with all exchanges, bindings, policies and permissions. Its connections are closed.`,
       verb: "Delete",
       action: () => context.api.delete(["vhosts", name]),
     });
@@ -108,6 +108,6 @@ function about({ description, tags, default_queue_type: type, tracing }) {
     ["Description", description || null],
     ["Tags", tags.length > 0 ? tags.join(", ") : null],
     ["Default queue type", type === "undefined" ? "classic" : type],
-    ["Tracing", yesNo(tracing), "Whether all that is published and delivered is copied to amq.rabbitmq.trace"],
+    ["Tracing", yesNo(tracing), "Whether all published and delivered messages are copied to amq.rabbitmq.trace"],
   ]);
 }

@@ -1,4 +1,4 @@
-/** Adding a virtual host, and changing what is said about one. */
+/** Form that adds or changes a virtual host. */
 
 import { Form } from "../parts/form.js";
 
@@ -12,9 +12,9 @@ const TYPES = [
 /**
  * Make the form.
  *
- * @param {Object} context of the page
- * @param {{vhost?: Object, saved: function(string): Promise}} given `vhost`: the one that is changed, as in the API;
- *   `saved`: called with its name when it has been
+ * @param {Object} context context of the page
+ * @param {{vhost?: Object, saved: function(string): Promise}} given `vhost`: virtual host to change, as in the API;
+ *   `saved`: called with its name after it was saved
  * @returns {Form}
  */
 export function vhostForm(context, { vhost, saved }) {
@@ -22,9 +22,9 @@ export function vhostForm(context, { vhost, saved }) {
     fields: [
       ...(vhost === undefined ? [{ name: "name", label: "Name", required: true }] : []),
       { name: "description", label: "Description", value: vhost?.description ?? "" },
-      { name: "tags", label: "Tags", value: vhost?.tags.join(", ") ?? "", hint: "With commas in between." },
-      { name: "defaultType", label: "Default queue type", kind: "select", options: TYPES, value: vhost?.default_queue_type ?? "undefined", hint: "Of durable queues that name no type." },
-      { name: "tracing", label: "Tracing", kind: "checkbox", value: vhost?.tracing ?? false, hint: "Copies all that is published and delivered to amq.rabbitmq.trace." },
+      { name: "tags", label: "Tags", value: vhost?.tags.join(", ") ?? "", hint: "Separated by commas." },
+      { name: "defaultType", label: "Default queue type", kind: "select", options: TYPES, value: vhost?.default_queue_type ?? "undefined", hint: "Type of durable queues that are declared without a type." },
+      { name: "tracing", label: "Tracing", kind: "checkbox", value: vhost?.tracing ?? false, hint: "Copies all published and delivered messages to amq.rabbitmq.trace." },
     ],
     submit: vhost === undefined ? "Add virtual host" : "Save",
     keep: true,

@@ -1,4 +1,4 @@
-/** The list of virtual hosts. */
+/** Page with the list of virtual hosts. */
 
 import { address } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
@@ -38,7 +38,7 @@ function columns(isLinked) {
     { key: "description", label: "Description", sort: "description", cell: ({ description }) => description },
     { key: "tags", label: "Tags", sort: "tags", cell: ({ tags }) => tags.join(", ") },
     { key: "default_queue_type", label: "Default queue type", sort: "default_queue_type", hidden: true, cell: ({ default_queue_type: type }) => (type === "undefined" ? null : type) },
-    { key: "tracing", label: "Tracing", sort: "tracing", cell: ({ tracing }) => (tracing ? badge("on", "All that is published and delivered is copied to amq.rabbitmq.trace", "warning") : null) },
+    { key: "tracing", label: "Tracing", sort: "tracing", cell: ({ tracing }) => (tracing ? badge("on", "All published and delivered messages are copied to amq.rabbitmq.trace", "warning") : null) },
     level("messages_ready", "Ready"),
     level("messages_unacknowledged", "Unacked"),
     level("messages", "Total"),

@@ -1,11 +1,11 @@
 /**
- * Addresses of pages: the part behind #, as in RabbitMQ's UI (`#/queues/%2F/name`), with an optional query behind it.
+ * Addresses of pages: the URL fragment, as in RabbitMQ's UI (`#/queues/%2F/name`), with an optional query.
  */
 
 /**
- * The address of a page.
+ * Return the address of a page.
  *
- * @param {...string} segments names as they are, for example `address("queues", "/", "a name")`
+ * @param {...string} segments path segments, not encoded, for example `address("queues", "/", "a name")`
  * @returns {string} for example `#/queues/%2F/a%20name`
  */
 export function address(...segments) {
@@ -13,7 +13,7 @@ export function address(...segments) {
 }
 
 /**
- * The address of an exchange; the default one, whose name is empty, has a name there.
+ * Return the address of an exchange. The default exchange, whose name is empty, is called amq.default there.
  *
  * @param {string} vhost name of the virtual host
  * @param {string} name name of the exchange
@@ -24,9 +24,9 @@ export function exchangeAddress(vhost, name) {
 }
 
 /**
- * Take an address apart.
+ * Parse an address.
  *
- * @param {string} hash as in `location.hash`
+ * @param {string} hash value of `location.hash`
  * @returns {{segments: string[], query: URLSearchParams}} segments decoded
  */
 export function parse(hash) {
@@ -38,17 +38,17 @@ function decode(segment) {
   try {
     return decodeURIComponent(segment);
   } catch {
-    // A lone percent sign, typed by hand.
+    // An invalid percent sign in a typed address.
     return segment;
   }
 }
 
 /**
- * The parameters of an address that fits a pattern.
+ * Match an address against a pattern.
  *
  * @param {string} pattern for example `queues/:vhost/:name`
- * @param {string[]} segments of an address, decoded
- * @returns {Object<string, string>|null} parameters by name; null if it does not fit
+ * @param {string[]} segments decoded segments of the address
+ * @returns {Object<string, string>|null} parameters by name; null if the address does not match
  */
 export function match(pattern, segments) {
   const parts = pattern === "" ? [] : pattern.split("/");

@@ -1,15 +1,15 @@
 /**
- * The broker's HTTP API. Who asks is in a cookie that scripts cannot read.
+ * Client of the broker's HTTP API. The session is in a cookie that scripts cannot read.
  */
 
-const PATIENCE_MS = 20_000;
+const TIMEOUT_MS = 20_000;
 
-/** What the API refused, in its own words. */
+/** Error response of the API. */
 export class ApiError extends Error {
   /**
    * @param {number} status the HTTP status
-   * @param {string} error its kind, in a word
-   * @param {string} reason what the API says
+   * @param {string} error error code, such as `bad_request`
+   * @param {string} reason reason from the response
    */
   constructor(status, error, reason) {
     super(reason);
@@ -18,13 +18,13 @@ export class ApiError extends Error {
     this.error = error;
   }
 
-  /** @returns {boolean} whether nobody is logged in (any more); rights that are missing come with a reason */
+  /** @returns {boolean} whether the session has ended; a 401 for missing permissions has an error code */
   get isLoggedOut() {
     return this.status === 401 && this.error === "";
   }
 }
 
-/** There was no answer. */
+/** The broker did not respond. */
 export class ConnectionLost extends Error {
   constructor() {
     super("The broker does not answer.");
@@ -33,10 +33,10 @@ export class ConnectionLost extends Error {
 }
 
 /**
- * A path of the API, relative to the page, so that it holds behind any prefix.
+ * Return a path of the API, relative to the page so that it works with any path prefix.
  *
- * @param {string[]} segments names as they are: `["queues", "/", "a name"]`
- * @param {Object<string, *>} [query] parameters; null, undefined and "" are left out
+ * @param {string[]} segments path segments, not encoded: `["queues", "/", "a name"]`
+ * @param {Object<string, *>} [query] query parameters; null, undefined and "" are omitted
  * @returns {string} `api/queues/%2F/a%20name?…`
  */
 export function apiPath(segments, query = {}) {
@@ -45,11 +45,11 @@ export function apiPath(segments, query = {}) {
   return `api/${segments.map(encodeURIComponent).join("/")}${search === "" ? "" : `?${search}`}`;
 }
 
-/** Requests to the API. All of them reject with ApiError, ConnectionLost, or AbortError when the signal says so. */
+/** Sends requests to the API. All methods reject with ApiError, ConnectionLost, or AbortError if the signal is aborted. */
 export class Api {
   /**
-   * @param {AbortSignal} [signal] ends what is under way, for example when a page is left
-   * @param {function(): void} [ended] called when an answer says that nobody is logged in any more
+   * @param {AbortSignal} [signal] aborts pending requests, for example when a page is left
+   * @param {function(): void} [ended] called when a response shows that the session has ended
    */
   constructor(signal, ended = () => {}) {
     this.signal = signal;
@@ -61,17 +61,17 @@ export class Api {
     return this.request("GET", segments, { query });
   }
 
-  /** Make or replace an object. */
+  /** Create or replace an object. */
   put(segments, body = {}) {
     return this.request("PUT", segments, { body });
   }
 
-  /** Do something, for example publish a message. */
+  /** Perform an action, for example publish a message. */
   post(segments, body = {}) {
     return this.request("POST", segments, { body });
   }
 
-  /** Delete an object. `headers` may hold X-Reason. */
+  /** Delete an object. `headers` may contain X-Reason. */
   delete(segments, query, headers) {
     return this.request("DELETE", segments, { query, headers });
   }
@@ -79,14 +79,14 @@ export class Api {
   /**
    * Send a request.
    *
-   * @param {string} method of HTTP
-   * @param {string[]} segments of the path behind api/
-   * @param {{query?: Object, body?: *, json?: string, headers?: Object, form?: Object, exact?: boolean}} [parts] `body` goes
-   *   as JSON, `json` is JSON already, `form` goes as a form; `exact`: see keepDigits()
-   * @returns {Promise<*>} the decoded answer; null if it is empty
+   * @param {string} method HTTP method
+   * @param {string[]} segments path segments after api/
+   * @param {{query?: Object, body?: *, json?: string, headers?: Object, form?: Object, exact?: boolean}} [parts] `body` is
+   *   encoded as JSON, `json` is already JSON, `form` is sent as a form; `exact`: see keepDigits()
+   * @returns {Promise<*>} the decoded response; null if it is empty
    */
   async request(method, segments, { query, body, json = body && JSON.stringify(body), headers, form, exact = false } = {}) {
-    const init = { method, headers: { "X-Leveret-UI": "1", ...headers }, cache: "no-store", signal: this.patience() };
+    const init = { method, headers: { "X-Leveret-UI": "1", ...headers }, cache: "no-store", signal: this.requestSignal() };
     if (form !== undefined) init.body = new URLSearchParams(form);
     if (json !== undefined) {
       init.body = json;
@@ -101,20 +101,20 @@ export class Api {
       throw new ConnectionLost();
     }
     try {
-      return read(status, text, exact);
+      return parseResponse(status, text, exact);
     } catch (error) {
       if (error.isLoggedOut) this.ended();
       throw error;
     }
   }
 
-  patience() {
-    const timeout = AbortSignal.timeout(PATIENCE_MS);
+  requestSignal() {
+    const timeout = AbortSignal.timeout(TIMEOUT_MS);
     return this.signal === undefined ? timeout : AbortSignal.any([this.signal, timeout]);
   }
 }
 
-function read(status, text, exact) {
+function parseResponse(status, text, exact) {
   let document = null;
   try {
     document = text === "" ? null : JSON.parse(text, exact ? keepDigits : undefined);
@@ -122,18 +122,18 @@ function read(status, text, exact) {
     document = { error: "", reason: text };
   }
   if (status < 400) return document;
-  const unsaid = status === 401 ? "You are not logged in any more." : `HTTP status ${status}`;
-  throw new ApiError(status, document?.error ?? "", say(document?.reason) || unsaid);
+  const fallback = status === 401 ? "You are no longer logged in." : `HTTP status ${status}`;
+  throw new ApiError(status, document?.error ?? "", reasonText(document?.reason) || fallback);
 }
 
-/** Whole numbers that are too large for JavaScript stay as they are written; JSON.stringify() writes them so again. */
+/** Keep the digits of integers that are too large for JavaScript numbers; JSON.stringify() writes the same digits. */
 function keepDigits(key, value, context) {
   const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source);
   return isRounded ? (JSON.rawJSON?.(context.source) ?? value) : value;
 }
 
-/** Reasons are texts, or lists for Erlang terms. */
-function say(reason) {
-  if (Array.isArray(reason)) return reason.map(say).join(": ");
+/** Return a reason as text. Reasons are strings, or lists for Erlang terms. */
+function reasonText(reason) {
+  if (Array.isArray(reason)) return reason.map(reasonText).join(": ");
   return typeof reason === "string" ? reason : reason === undefined ? "" : JSON.stringify(reason);
 }

@@ -1,4 +1,4 @@
-/** Editing an AMQP table: arguments, headers, the definition of a policy. */
+/** Editor for AMQP tables, such as arguments and headers. */
 
 import { h } from "./element.js";
 import { FieldError, readNumber } from "./field.js";
@@ -6,10 +6,10 @@ import { FieldError, readNumber } from "./field.js";
 const TYPES = ["String", "Number", "Boolean", "List", "JSON"];
 const READERS = { String: (text) => text, Number: readNumber, Boolean: readBoolean, List: readList, JSON: readJson };
 
-/** Rows of key, value and type, with one empty row at the end. */
+/** Editor with a row of key, value and type per entry, and one empty row at the end. */
 export class ArgumentsField {
   /**
-   * @param {string} id for the elements' ids; the label's is `${id}-label`
+   * @param {string} id prefix of the elements' ids; the label has `${id}-label`
    * @param {{value?: Object, suggestions?: Object[]}} field `suggestions`: see offer()
    */
   constructor(id, { value = {}, suggestions = [] }) {
@@ -21,10 +21,10 @@ export class ArgumentsField {
   }
 
   /**
-   * Offer these names, a button each, instead of those before.
+   * Replace the suggestions, which have a button each.
    *
    * @param {Array<{key: string, label?: string, type?: string, value?: string, hint?: string, placeholder?: string}>} suggestions
-   *   `hint`: what it is for, on hover; `placeholder`: which values it takes
+   *   `hint`: description on hover; `placeholder`: example of a value
    */
   offer(suggestions) {
     const buttons = suggestions.map((each) =>
@@ -33,7 +33,7 @@ export class ArgumentsField {
     this.chips.replaceChildren(...(buttons.length > 0 ? [h("span", { class: "muted" }, "Add: "), ...buttons] : []));
   }
 
-  /** @returns {HTMLInputElement} where the focus goes if something is wrong */
+  /** @returns {HTMLInputElement} the input that gets the focus after an error */
   firstInput() {
     return this.rows.querySelector("input");
   }
@@ -45,15 +45,15 @@ export class ArgumentsField {
     this.addRow();
   }
 
-  /** @returns {Object<string, *>} the table @throws {FieldError} a value does not fit its type */
+  /** @returns {Object<string, *>} the table @throws {FieldError} a value does not match its type */
   read() {
-    // Without what objects have by themselves: a name may be that of anything.
+    // Without a prototype, because names may be those of inherited properties.
     const table = Object.create(null);
     for (const row of this.rows.children) {
       const [key, value, type] = row.querySelectorAll("input, select");
       if (key.value === "" && value.value === "") continue;
       if (key.value === "") throw new FieldError(`The value ${value.value} has no name.`);
-      if (key.value in table) throw new FieldError(`${key.value} stands there twice.`);
+      if (key.value in table) throw new FieldError(`${key.value} is there twice.`);
       try {
         table[key.value] = READERS[type.value](value.value);
       } catch (error) {
@@ -112,7 +112,7 @@ function typed(value) {
 }
 
 function readBoolean(text) {
-  if (text !== "true" && text !== "false") throw new FieldError("This has to be true or false.");
+  if (text !== "true" && text !== "false") throw new FieldError("This must be true or false.");
   return text === "true";
 }
 
@@ -124,6 +124,6 @@ function readJson(text) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new FieldError("This is no JSON.");
+    throw new FieldError("This is not JSON.");
   }
 }

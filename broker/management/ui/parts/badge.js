@@ -1,13 +1,13 @@
-/** Small marks and bars. */
+/** Badges and bars. */
 
 import { h } from "./element.js";
 
 /**
- * A short mark that explains itself on hover and to screen readers.
+ * Make a badge: a short text with an explanation on hover and for screen readers.
  *
- * @param {string} text what it shows, for example `DLX`
- * @param {string} title what that means, for example `dead-letter-exchange: late`
- * @param {"plain"|"good"|"warning"|"bad"} [kind] how it looks
+ * @param {string} text text of the badge, for example `DLX`
+ * @param {string} title explanation, for example `dead-letter-exchange: late`
+ * @param {"plain"|"good"|"warning"|"bad"} [kind] style
  * @returns {HTMLElement}
  */
 export function badge(text, title, kind = "plain") {
@@ -15,12 +15,12 @@ export function badge(text, title, kind = "plain") {
 }
 
 /**
- * How full something is. From 80% on it warns, from 100% on it is red.
+ * Make a bar that shows usage against a limit. It is a warning from 80% on and red from 100% on.
  *
- * @param {number} used what there is
- * @param {number|null} limit what there may be; without one there is no bar
- * @param {function(number): string} format writes both
- * @param {{label?: string, note?: string}} [words] `label`: what is measured, for screen readers; `note`: added on hover
+ * @param {number} used amount in use
+ * @param {number|null} limit limit; null shows "no limit" instead of a bar
+ * @param {function(number): string} format formats both numbers
+ * @param {{label?: string, note?: string}} [words] `label`: name of the resource, for screen readers; `note`: added on hover
  * @returns {HTMLElement}
  */
 export function fillBar(used, limit, format, { label = "Used", note = "" } = {}) {
@@ -31,10 +31,10 @@ export function fillBar(used, limit, format, { label = "Used", note = "" } = {})
 }
 
 /**
- * The same where only the share is known.
+ * Make a usage bar from a percentage.
  *
- * @param {number|null} percent null without a limit
- * @param {string} [label] what is measured, for screen readers
+ * @param {number|null} percent percentage; null without a limit
+ * @param {string} [label] name of the resource, for screen readers
  * @returns {HTMLElement}
  */
 export function percentBar(percent, label = "Used") {

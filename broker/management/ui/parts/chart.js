@@ -1,4 +1,4 @@
-/** Charts over time, drawn as SVG: lines, or areas on top of each other. */
+/** Time series charts, drawn as SVG: lines or stacked areas. */
 
 import { h, patch, s } from "./element.js";
 import { clock, dateTime, shortNumber } from "./format.js";
@@ -12,15 +12,15 @@ const BOTTOM = 20;
 const TICK_ROOM = 90;
 const DAY_MS = 86_400_000;
 
-/** One chart. Its element stays the same; update() draws new values. */
+/** Chart whose element is created once; update() draws new values. */
 export class Chart {
   /**
    * @param {Object} description
    * @param {string} description.title
-   * @param {boolean} [description.stacked] areas on top of each other instead of lines
-   * @param {function(number): string} [description.format] writes values; default shortNumber
+   * @param {boolean} [description.stacked] stacked areas instead of lines
+   * @param {function(number): string} [description.format] formats values; default shortNumber
    * @param {number} [description.base] 1024 for bytes
-   * @param {string} [description.empty] said when there is nothing to draw
+   * @param {string} [description.empty] text without data
    */
   constructor({ title, stacked = false, format = shortNumber, base = 1000, empty = "Nothing has been counted yet." }) {
     Object.assign(this, { title, stacked, format, base, empty });
@@ -43,8 +43,8 @@ export class Chart {
    * Draw new values.
    *
    * @param {Array<{label: string, points: import("./series.js").Point[], title?: string, colour?: number, limit?: boolean}>} series
-   *   `colour`: 1..8, default its place; `limit`: a dashed line, for what must not be reached. Points of all of them
-   *   are of the same times; those that have none are left out.
+   *   `colour`: 1..8, default by position; `limit`: draws a dashed line. All series have points at the same times.
+   *   Series without points are omitted.
    */
   update(series) {
     this.series = series.map((each, index) => ({ colour: (index % 8) + 1, ...each })).filter(({ points }) => points.length > 0);
@@ -73,7 +73,7 @@ export class Chart {
     this.y = linear(0, this.values.at(-1), HEIGHT - BOTTOM, TOP);
   }
 
-  /** The sum of the first series at a place. */
+  /** Return the sum of the first `count` series at a position. */
   below(count, place) {
     let sum = 0;
     for (const { points, limit } of this.series.slice(0, count)) sum += limit ? 0 : (points[place]?.value ?? 0);
@@ -91,7 +91,7 @@ export class Chart {
       "svg",
       { role: "img", "aria-label": this.summary(), tabindex: "0", width: this.width, height: HEIGHT, viewBox: `0 0 ${this.width} ${HEIGHT}`, on },
       this.makeGrid(),
-      // The first one on top: it is what people look for.
+      // The first series is the most important one and is drawn on top.
       this.series.map((series, index) => this.makeShape(series, index)).reverse(),
       this.makeMark(),
     );
@@ -163,7 +163,7 @@ export class Chart {
     patch(this.legend, rows, time);
   }
 
-  /** The chart in words. */
+  /** Return a description of the chart for screen readers. */
   summary() {
     const parts = this.series.map(({ label, points }) => {
       const values = points.map(({ value }) => value);

@@ -1,15 +1,15 @@
-/** A choice of one among few, with its label, as it stands in bars. */
+/** Labelled select element for toolbars. */
 
 import { h } from "./element.js";
 
 /**
- * Make a choice.
+ * Make a select element with a label.
  *
  * @param {string} id of the select element
- * @param {string} label before it
- * @param {Array<[*, string]>} options value and words
- * @param {*} chosen value at first
- * @param {function(string): void} changed called with the value that is chosen
+ * @param {string} label text before the element
+ * @param {Array<[*, string]>} options pairs of value and text
+ * @param {*} chosen initial value
+ * @param {function(string): void} changed called with the new value
  * @returns {HTMLElement}
  */
 export function choice(id, label, options, chosen, changed) {

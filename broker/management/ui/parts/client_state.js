@@ -1,14 +1,14 @@
-/** The state of a connection or channel, as a word that is coloured and explains itself. */
+/** Badges for the states of connections and channels. */
 
 import { badge } from "./badge.js";
 import { dateTime } from "./format.js";
 
 const STATES = {
-  running: ["good", "as it should be"],
-  idle: ["plain", "nothing has happened for a while"],
-  flow: ["warning", "publishes faster than the broker can take, and is slowed down"],
-  blocking: ["warning", "will be blocked as soon as it publishes: a resource alarm is set"],
-  blocked: ["bad", "has published while a resource alarm is set, and is not read from until that is over"],
+  running: ["good", "normal operation"],
+  idle: ["plain", "no recent activity"],
+  flow: ["warning", "publishes faster than the broker can handle and is slowed down"],
+  blocking: ["warning", "a resource alarm is in effect; the connection will be blocked when it publishes"],
+  blocked: ["bad", "published during a resource alarm; the broker does not read from it until the alarm clears"],
   starting: ["plain", "is being opened"],
   tuning: ["plain", "is being opened"],
   opening: ["plain", "is being opened"],
@@ -17,9 +17,9 @@ const STATES = {
 };
 
 /**
- * The state of a connection or channel.
+ * Make the badge for the state of a connection or channel.
  *
- * @param {{state: string, idle_since?: string}} client as in the API; a running channel may be idle
+ * @param {{state: string, idle_since?: string}} client object of the API; a running channel may be idle
  * @returns {HTMLElement}
  */
 export function clientState({ state = "", idle_since: since }) {

@@ -1,29 +1,29 @@
-/** Which columns of a table are shown: chosen by the user, and remembered. */
+/** Selection of the visible columns of a table, stored as a preference. */
 
 import { h } from "./element.js";
-import { prefer, preference } from "./preferences.js";
+import { preference, setPreference } from "./preferences.js";
 
-/** The choice, as a button that opens a list of check boxes. */
+/** Button that opens a list of check boxes, one per column. */
 export class ColumnChoice {
   /**
    * @param {string} id of the table
-   * @param {import("./table.js").Column[]} columns all there are
-   * @param {function(): void} changed called when others are to be shown
+   * @param {import("./table.js").Column[]} columns all columns of the table
+   * @param {function(): void} changed called after a change of the selection
    */
   constructor(id, columns, changed) {
     this.columns = columns;
     this.name = `columns.${id}`;
-    // What was chosen, by key; columns that are new since then are shown as they say themselves.
+    // Selection by column key. Columns without an entry use their own default.
     this.chosen = preference(this.name, {}) ?? {};
     this.changed = changed;
-    this.element = h("details", { class: "menu", own: true }, h("summary", null, "Columns"), h("div", { class: "menu-content" }, this.boxes(), this.back()));
+    this.element = h("details", { class: "menu", own: true }, h("summary", null, "Columns"), h("div", { class: "menu-content" }, this.boxes(), this.resetButton()));
     this.element.addEventListener("keydown", (event) => this.closeOnEscape(event));
     this.element.addEventListener("focusout", (event) => {
       if (event.relatedTarget !== null && !this.element.contains(event.relatedTarget)) this.element.open = false;
     });
   }
 
-  /** @returns {import("./table.js").Column[]} those that are shown, in their order */
+  /** @returns {import("./table.js").Column[]} the visible columns in order */
   get shown() {
     return this.columns.filter((column) => this.isShown(column) && !column.isRedundant?.());
   }
@@ -39,22 +39,22 @@ export class ColumnChoice {
     return this.inputs.map(({ column, input }) => h("label", { title: column.title ?? null }, input, ` ${column.label}`));
   }
 
-  back() {
+  resetButton() {
     const reset = () => {
       this.chosen = {};
       for (const { column, input } of this.inputs) input.checked = this.isShown(column);
-      this.keep();
+      this.save();
     };
-    return h("button", { type: "button", class: "quiet", on: { click: reset } }, "Back to the default");
+    return h("button", { type: "button", class: "quiet", on: { click: reset } }, "Restore the default");
   }
 
   choose(column, isShown) {
     this.chosen[column.key] = isShown;
-    this.keep();
+    this.save();
   }
 
-  keep() {
-    prefer(this.name, this.chosen);
+  save() {
+    setPreference(this.name, this.chosen);
     this.changed();
   }
 

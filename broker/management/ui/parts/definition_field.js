@@ -1,20 +1,20 @@
-/** Editing the definition of a policy: a control for each key, made after what the API says of the key. */
+/** Editor for policy definitions, with a control per key that depends on the API's description of the key. */
 
 import { h, patch } from "./element.js";
 import { FieldError, readNumber } from "./field.js";
 import { exactNumber, shortBytes, span } from "./format.js";
 
-const INERT = "Accepted, without effect here";
+const INERT = "Accepted, without effect in Leveret";
 const GROUPS = ["Queues", "Classic queues", "Quorum queues", "Streams", "Exchanges", INERT];
 const READINGS = { bytes: shortBytes, milliseconds: (value) => span(value / 1000) };
-/** Below that, a reading says nothing new. */
+/** Smaller values are not repeated in other units. */
 const READ_FROM = 1000;
 
-/** Keys that are there, each with its control and its explanation, and buttons for all that may be added. */
+/** Editor with the keys of a definition, their controls and descriptions, and buttons that add further keys. */
 export class DefinitionField {
   /**
-   * @param {string} id for the elements' ids; the label's is `${id}-label`
-   * @param {{keys: Object[]}} field `keys`: as of `GET /api/policy-keys`, those that may be used
+   * @param {string} id prefix of the elements' ids; the label has `${id}-label`
+   * @param {{keys: Object[]}} field `keys`: allowed keys, as in `GET /api/policy-keys`
    */
   constructor(id, { keys }) {
     this.id = id;
@@ -27,7 +27,7 @@ export class DefinitionField {
     this.write({});
   }
 
-  /** @returns {HTMLElement} where the focus goes if something is wrong */
+  /** @returns {HTMLElement} the element that gets the focus after an error */
   firstInput() {
     return this.element.querySelector("input, select, button");
   }
@@ -40,21 +40,21 @@ export class DefinitionField {
     this.offer();
   }
 
-  /** @returns {Object<string, *>} the definition @throws {FieldError} a value cannot be */
+  /** @returns {Object<string, *>} the definition @throws {FieldError} a value is invalid */
   read() {
-    // Without what objects have by themselves: a key may be called anything.
+    // Without a prototype, because keys may have the names of inherited properties.
     const definition = Object.create(null);
     for (const entry of this.entries) {
       const name = entry.name();
       if (name === "") throw new FieldError("A key has no name.");
-      if (name in definition) throw new FieldError(`${name} stands there twice.`);
+      if (name in definition) throw new FieldError(`${name} is there twice.`);
       try {
         definition[name] = entry.read();
       } catch (error) {
         throw new FieldError(`${name}: ${error.message}`);
       }
     }
-    if (this.entries.length === 0) throw new FieldError("There has to be one key at least: choose from those above.");
+    if (this.entries.length === 0) throw new FieldError("At least one key is required: choose from those above.");
     return definition;
   }
 
@@ -62,7 +62,7 @@ export class DefinitionField {
     return this.keys.find(({ key }) => key === name);
   }
 
-  /** Show which keys are not there yet. */
+  /** Show buttons for the keys that the definition does not contain. */
   offer() {
     const there = new Set(this.entries.map((entry) => entry.name()));
     const left = this.keys.filter(({ key }) => !there.has(key));
@@ -112,7 +112,7 @@ function groupOf({ exchanges, queue_types: types, has_effect: hasEffect }) {
   return types.includes("quorum") ? "Quorum queues" : "Streams";
 }
 
-/** A key of the registry. */
+/** Make the row of a known key. */
 function makeKnown(id, key, value) {
   const hint = `${id}-hint`;
   const { control, read } = (key.values ? makeChoice : key.type === "boolean" ? makeBoolean : key.type === "integer" ? makeInteger : makeText)(id, key, value);
@@ -129,10 +129,10 @@ function makeKnown(id, key, value) {
 
 function bounds({ minimum, maximum }) {
   if (maximum !== null) return ` From ${exactNumber(minimum ?? 0)} to ${exactNumber(maximum)}.`;
-  return minimum > 0 ? ` From ${exactNumber(minimum)} on.` : "";
+  return minimum > 0 ? ` At least ${exactNumber(minimum)}.` : "";
 }
 
-/** What a large number of bytes or milliseconds comes to, while it is being typed. */
+/** Make an output that shows a typed number of bytes or milliseconds in larger units. */
 function makeReading({ unit }, control) {
   const format = READINGS[unit];
   if (format === undefined) return null;
@@ -161,8 +161,8 @@ function makeInteger(id, { minimum, maximum }, value) {
   const control = h("input", { id, type: "text", inputmode: "numeric", autocomplete: "off", value: value === undefined ? "" : String(value) });
   const read = () => {
     const number = readNumber(control.value);
-    if (minimum !== null && number < minimum) throw new FieldError(`${exactNumber(minimum)} is the smallest value.`);
-    if (maximum !== null && number > maximum) throw new FieldError(`${exactNumber(maximum)} is the largest value.`);
+    if (minimum !== null && number < minimum) throw new FieldError(`${exactNumber(minimum)} is the minimum.`);
+    if (maximum !== null && number > maximum) throw new FieldError(`${exactNumber(maximum)} is the maximum.`);
     return number;
   };
   return { control, read };
@@ -174,17 +174,17 @@ function makeText(id, { type }, value) {
   return { control, read: () => control.value };
 }
 
-/** A key that the registry does not have: its name, too, is typed. */
+/** Make the row of an unknown key, whose name is typed as well. */
 function makeUnknown(id, { key }, value) {
   const shared = { type: "text", autocomplete: "off", spellcheck: "false" };
   const name = h("input", { ...shared, id: `${id}-name`, "aria-label": "Key", placeholder: "key", value: key });
   const control = h("input", { ...shared, id, "aria-label": "Value as JSON", placeholder: "value as JSON", value: value === undefined ? "" : JSON.stringify(value) });
-  const row = h("div", { class: "definition-row" }, name, h("span", { class: "definition-value" }, control), h("span", { class: "hint" }, "Not a key that this broker knows."));
+  const row = h("div", { class: "definition-row" }, name, h("span", { class: "definition-value" }, control), h("span", { class: "hint" }, "This broker does not know this key."));
   const read = () => {
     try {
       return JSON.parse(control.value);
     } catch {
-      throw new FieldError('This is no JSON; texts stand in quotation marks: "text".');
+      throw new FieldError('This is not JSON; strings need quotation marks: "text".');
     }
   };
   return { row, focus: key === "" ? name : control, name: () => name.value, read };

@@ -1,4 +1,4 @@
-/** Questions that have to be answered first. The browser keeps the focus inside, closes on Esc and gives focus back. */
+/** Modal dialogs. The browser keeps the focus inside, closes them on Esc and restores the focus. */
 
 import { ConnectionLost } from "./api.js";
 import { h } from "./element.js";
@@ -6,24 +6,24 @@ import { Notice } from "./notice.js";
 
 let count = 0;
 
-/** Close what is open, undone. */
+/** Close all dialogs without performing their actions. */
 export function closeDialogs() {
   for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
 }
 
 /**
- * Show something in a dialog.
+ * Open a dialog.
  *
  * @param {string} title of the dialog
- * @param {...*} content nodes; buttons with `value` close it inside a `<form method="dialog">`
- * @returns {HTMLDialogElement} open; `close()` closes it, and it removes itself then
+ * @param {...*} content nodes; buttons with `value` inside a `<form method="dialog">` close the dialog
+ * @returns {HTMLDialogElement} the open dialog; it removes itself when it is closed
  */
 export function showDialog(title, ...content) {
   count += 1;
   const id = `dialog-title-${count}`;
   const dialog = h("dialog", { "aria-labelledby": id, own: true }, h("h2", { id }, title), content);
   const left = new AbortController();
-  // What it asks belongs to the page that was there.
+  // The dialog belongs to the page that opened it.
   addEventListener("hashchange", () => dialog.close(), { signal: left.signal });
   dialog.addEventListener("close", () => {
     left.abort();
@@ -35,13 +35,13 @@ export function showDialog(title, ...content) {
 }
 
 /**
- * Ask before something is done, do it, and stay open with the API's words if it is refused.
+ * Ask for confirmation and perform an action. If the API refuses, the dialog stays open and shows the reason.
  *
  * @param {{title: string, name: string, text?: string, details?: Node[], isHarmless?: boolean, verb: string, action: function(): Promise}} question
- *   `title`: "Delete queue"; `name`: of the object, shown large as it is; `text`: what will be lost;
- *   `details`: more than a text, for which the dialog is wide; `isHarmless`: nothing is lost; `verb`: what the button
- *   says; `action`: does it
- * @returns {Promise<boolean>} whether it has been done
+ *   `title`: for example "Delete queue"; `name`: name of the object; `text`: consequences of the action;
+ *   `details`: additional nodes, which make the dialog wide; `isHarmless`: the action loses no data; `verb`: label of
+ *   the button; `action`: performs the action
+ * @returns {Promise<boolean>} whether the action was performed
  */
 export function confirmAction({ title, name, text = "", details = null, isHarmless = false, verb, action }) {
   return new Promise((resolve) => {
@@ -56,7 +56,7 @@ export function confirmAction({ title, name, text = "", details = null, isHarmle
         isDone = true;
         dialog.close();
       } catch (error) {
-        refused.show(error instanceof ConnectionLost ? `${error.message} Nothing is known of the outcome.` : error.message);
+        refused.show(error instanceof ConnectionLost ? `${error.message} The outcome is unknown.` : error.message);
         button.disabled = false;
         cancel.disabled = false;
         button.focus();
@@ -74,7 +74,7 @@ export function confirmAction({ title, name, text = "", details = null, isHarmle
     );
     dialog.classList.toggle("wide", details !== null);
     dialog.addEventListener("close", () => resolve(isDone));
-    // What is under way cannot be called off, and what comes of it has to be seen.
+    // A running action cannot be cancelled, and its result must be shown.
     dialog.addEventListener("cancel", (event) => button.disabled && event.preventDefault());
     (isHarmless ? button : cancel).focus();
   });

@@ -1,31 +1,31 @@
 /**
- * Elements, and how a refresh changes them in place.
+ * Creates DOM elements, and updates them in place on a refresh.
  *
- * Pages build what they want to show anew with h() and hand it to patch(), which changes what is there as little as
- * possible: nodes stay the same, so focus, scroll position, selected text and what is being typed stay too.
- * Text is always set as text; there is no way to put markup in.
+ * Pages build their content with h() and pass it to patch(), which changes the existing content as little as possible.
+ * Existing nodes are kept, and with them focus, scroll position, selection and typed text.
+ * Text is always inserted as text, never as markup.
  */
 
 const SVG = "http://www.w3.org/2000/svg";
-/** What patch() has to know of an element: its key, its listeners, whether it looks after its own content. */
-const facts = new WeakMap();
-/** Comments that stand for elements which are in the document already. */
+/** Data of an element for patch(): its key, its listeners, and whether it manages its own content. */
+const elementData = new WeakMap();
+/** Comment nodes that represent elements which are already in the document. */
 const placeholders = new WeakMap();
-/** Set as properties, by h() only: what the user has typed or chosen since is the user's. */
+/** Properties that only h() sets, so that a refresh does not overwrite user input. */
 const TYPED = new Set(["value", "checked", "selected", "open"]);
-/** Attributes that patch() does not copy: the user's, and one that may only be set by way of its properties. */
-const APART = new Set(["open", "style"]);
+/** Attributes that patch() does not copy: `open` belongs to the user, `style` is set through properties. */
+const NOT_COPIED = new Set(["open", "style"]);
 const ADDRESS = /^(#|api\/|\?|$)/;
 
 /**
- * Make an element.
+ * Create an element.
  *
- * @param {string} tag its name
- * @param {Object} [props] attributes; null, undefined and false leave one out, true sets it empty. Besides:
- *   `on: {click: listener}`; `key`: what the element is known by among its siblings when they are patched;
- *   `style: {"--share": "40%"}`: CSS properties; `own: true`: patch() never touches its content.
+ * @param {string} tag tag name
+ * @param {Object} [props] attributes; null, undefined and false omit an attribute, true sets it empty. Also:
+ *   `on: {click: listener}`; `key`: identifies the element among its siblings for patch();
+ *   `style: {"--share": "40%"}`: CSS properties; `own: true`: patch() does not change its content.
  *   `href` is an address of the UI (#/…) or of the API (api/…).
- * @param {...*} children nodes, texts, numbers, or lists of these; null, undefined and false are left out
+ * @param {...*} children nodes, strings, numbers, or lists of these; null, undefined and false are omitted
  * @returns {HTMLElement}
  */
 export function h(tag, props, ...children) {
@@ -33,7 +33,7 @@ export function h(tag, props, ...children) {
 }
 
 /**
- * Make an SVG element; like h().
+ * Create an SVG element, like h().
  *
  * @returns {SVGElement}
  */
@@ -43,7 +43,7 @@ export function s(tag, props, ...children) {
 
 function fill(element, props, children) {
   const { on = {}, key, style = {}, own = false, ...attributes } = props ?? {};
-  facts.set(element, { key, own, on: {} });
+  elementData.set(element, { key, own, on: {} });
   append(element, children);
   for (const [name, value] of Object.entries(attributes)) {
     setAttribute(element, name, value);
@@ -57,7 +57,7 @@ function fill(element, props, children) {
 
 function setAttribute(element, name, value) {
   if (name.startsWith("on")) throw new TypeError(`listeners go into "on": ${name}`);
-  if (name === "href" && !ADDRESS.test(value ?? "")) throw new TypeError(`not an address of ours: ${value}`);
+  if (name === "href" && !ADDRESS.test(value ?? "")) throw new TypeError(`not an address of the UI or the API: ${value}`);
   if (TYPED.has(name) && name in element) {
     if (value !== undefined && value !== null) element[name] = value;
   } else if (value !== null && value !== undefined && value !== false) {
@@ -65,12 +65,12 @@ function setAttribute(element, name, value) {
   }
 }
 
-/** Each event of an element has one listener for good, which calls whatever the newest version wants called. */
+/** Set event listeners. One permanent listener per event calls the listener of the latest version. */
 function listen(element, on) {
-  const known = facts.get(element).on;
+  const known = elementData.get(element).on;
   for (const event of Object.keys(on)) {
     if (!(event in known)) {
-      element.addEventListener(event, (happened) => facts.get(element).on[event]?.call(element, happened));
+      element.addEventListener(event, (happened) => elementData.get(element).on[event]?.call(element, happened));
     }
   }
   for (const event of Object.keys(known)) known[event] = null;
@@ -80,11 +80,11 @@ function listen(element, on) {
 function append(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? standIn(child) : String(child));
+    element.append(child instanceof Node ? placeholderFor(child) : String(child));
   }
 }
 
-function standIn(node) {
+function placeholderFor(node) {
   if (!node.isConnected) return node;
   const placeholder = document.createComment("");
   placeholders.set(placeholder, node);
@@ -92,13 +92,13 @@ function standIn(node) {
 }
 
 /**
- * Let an element have these children, changing those that it has.
+ * Replace the children of an element, and reuse existing nodes.
  *
- * A child matches one that is there if both are the same node, or have the same tag and key. Elements made with
- * `own: true` (tables, charts, forms) are matched as the same node only.
+ * A new child matches an existing one if they are the same node, or have the same tag and key. Elements with
+ * `own: true` (tables, charts, forms) match only as the same node.
  *
- * @param {Element} element what to change
- * @param {...*} children as in h(); may contain elements that are in the document already, which stay as they are
+ * @param {Element} element parent to change
+ * @param {...*} children as in h(); elements that are already in the document are kept unchanged
  */
 export function patch(element, ...children) {
   const wanted = document.createElement("template").content;
@@ -112,20 +112,20 @@ function patchChildren(parent, wanted) {
   const resolved = wanted.map((node) => placeholders.get(node) ?? node);
   const keyed = new Map();
   for (const child of parent.children) {
-    const key = facts.get(child)?.key;
+    const key = elementData.get(child)?.key;
     if (key !== undefined) keyed.set(key, child);
   }
   const matches = new Map();
   const taken = new Set(resolved);
   for (const node of resolved) {
-    const match = keyed.get(facts.get(node)?.key);
+    const match = keyed.get(elementData.get(node)?.key);
     if (match !== undefined && match !== node && !taken.has(match) && fits(match, node)) {
       matches.set(node, match);
       taken.add(match);
     }
   }
   for (const child of [...parent.childNodes]) {
-    if (facts.get(child)?.key !== undefined && !taken.has(child)) child.remove();
+    if (elementData.get(child)?.key !== undefined && !taken.has(child)) child.remove();
   }
   let cursor = parent.firstChild;
   for (const node of resolved) {
@@ -138,7 +138,7 @@ function patchChildren(parent, wanted) {
   }
 }
 
-/** Bring one child to where the cursor is; return where the cursor is then. */
+/** Insert or update one child at the cursor and return the new cursor. */
 function place(parent, cursor, node, match, taken) {
   if (cursor === node) return cursor.nextSibling;
   if (match !== undefined) {
@@ -147,23 +147,23 @@ function place(parent, cursor, node, match, taken) {
     parent.insertBefore(match, cursor);
     return cursor;
   }
-  const isFree = cursor !== null && !taken.has(cursor) && facts.get(cursor)?.key === undefined;
-  if (isFree && facts.get(node)?.key === undefined && !node.isConnected && fits(cursor, node)) {
+  const isFree = cursor !== null && !taken.has(cursor) && elementData.get(cursor)?.key === undefined;
+  if (isFree && elementData.get(node)?.key === undefined && !node.isConnected && fits(cursor, node)) {
     update(cursor, node);
     return cursor.nextSibling;
   }
-  parent.insertBefore(settle(node), cursor);
+  parent.insertBefore(resolvePlaceholders(node), cursor);
   return cursor;
 }
 
 function fits(there, wanted) {
   if (there.nodeType !== wanted.nodeType) return false;
   if (there.nodeType !== Node.ELEMENT_NODE) return true;
-  return there.tagName === wanted.tagName && !facts.get(there)?.own && !facts.get(wanted)?.own;
+  return there.tagName === wanted.tagName && !elementData.get(there)?.own && !elementData.get(wanted)?.own;
 }
 
-/** New nodes go in with the elements that their placeholders stand for. */
-function settle(node) {
+/** Replace the placeholders in a new node by their elements. */
+function resolvePlaceholders(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return node;
   const walker = document.createTreeWalker(node, NodeFilter.SHOW_COMMENT);
   const found = [];
@@ -180,13 +180,13 @@ function update(there, wanted) {
     return;
   }
   for (const { name } of [...there.attributes]) {
-    if (!wanted.hasAttribute(name) && !APART.has(name)) there.removeAttribute(name);
+    if (!wanted.hasAttribute(name) && !NOT_COPIED.has(name)) there.removeAttribute(name);
   }
   for (const { name, value } of wanted.attributes) {
-    if (there.getAttribute(name) !== value && !APART.has(name)) there.setAttribute(name, value);
+    if (there.getAttribute(name) !== value && !NOT_COPIED.has(name)) there.setAttribute(name, value);
   }
   if (there.style.cssText !== wanted.style.cssText) there.style.cssText = wanted.style.cssText;
-  const [old, fresh] = [facts.get(there), facts.get(wanted)];
+  const [old, fresh] = [elementData.get(there), elementData.get(wanted)];
   if (old !== undefined && fresh !== undefined) {
     old.key = fresh.key;
     listen(there, fresh.on);

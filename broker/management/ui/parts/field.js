@@ -1,15 +1,15 @@
-/** The controls of a form, by the kinds that form.js names. */
+/** Form controls, by the kinds that form.js defines. */
 
 import { h } from "./element.js";
 
-/** What is wrong with a field, for the user. */
+/** Validation error of a field; the message is shown to the user. */
 export class FieldError extends Error {}
 
 /**
- * Make the control of a field.
+ * Create the control of a field.
  *
- * @param {string} id of the element
- * @param {Object} field as form.js describes it
+ * @param {string} id id of the element
+ * @param {Object} field field description, see form.js
  * @returns {HTMLElement}
  */
 export function makeControl(id, field) {
@@ -27,7 +27,7 @@ export function makeControl(id, field) {
     spellcheck: "false",
     placeholder: field.placeholder ?? null,
   });
-  // So that reset() comes back to it.
+  // reset() restores this value.
   input.defaultValue = field.value ?? "";
   return field.suggestions ? withSuggestions(id, input, field.suggestions) : input;
 }
@@ -45,7 +45,7 @@ function makeSelect(shared, field) {
   );
 }
 
-/** The list goes into the input, where browsers find it just as well. */
+/** Add a list of suggestions. It is a child of the input, so that the control remains one element. */
 function withSuggestions(id, input, suggestions) {
   input.setAttribute("list", `${id}-list`);
   input.append(h("datalist", { id: `${id}-list` }, suggestions.map((value) => h("option", { value }))));
@@ -53,11 +53,11 @@ function withSuggestions(id, input, suggestions) {
 }
 
 /**
- * What a control holds.
+ * Return the value of a control.
  *
- * @param {Object} field with its `control`
+ * @param {Object} field field with its `control`
  * @returns {string|number|boolean|File|null} null for no number and no file
- * @throws {FieldError} it is missing, or no number
+ * @throws {FieldError} a required value is missing, or the text is not a number
  */
 export function readControl(field) {
   const { control, kind, required, label } = field;
@@ -70,14 +70,14 @@ export function readControl(field) {
 }
 
 /**
- * A number that somebody has typed; commas, underscores and spaces between digits are fine.
+ * Parse a typed number. Commas, underscores and spaces are ignored.
  *
- * @throws {FieldError} it is none, or one that would come out as another
+ * @throws {FieldError} the text is not a number, or an integer that JavaScript cannot represent exactly
  */
 export function readNumber(text) {
   const number = Number(text.replace(/[\s_,]/g, ""));
-  if (text.trim() === "" || !Number.isFinite(number)) throw new FieldError("This has to be a number.");
-  if (Number.isInteger(number) && !Number.isSafeInteger(number)) throw new FieldError("This is too large to be sent as it is.");
+  if (text.trim() === "" || !Number.isFinite(number)) throw new FieldError("This must be a number.");
+  if (Number.isInteger(number) && !Number.isSafeInteger(number)) throw new FieldError("This is too large to be sent exactly.");
   return number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Forms: fields with labels, checks, and what the API has against it shown at the form. A form looks after its own
- * content, so that a refresh of the page leaves what is being typed alone.
+ * Forms: fields with labels and validation. Errors of the API are shown at the form. A form manages its own content, so
+ * a refresh of the page does not change typed text.
  */
 
 import { ConnectionLost } from "./api.js";
@@ -11,20 +11,20 @@ import { Notice } from "./notice.js";
 
 let count = 0;
 
-/** One form. */
+/** Form with labelled fields and a submit button. */
 export class Form {
   /**
    * @param {Object} description
-   * @param {Object[]} description.fields each has
+   * @param {Object[]} description.fields fields with
    *   `name`; `label`; `kind`: text (default), number, password, select, checkbox, textarea, file or arguments;
-   *   `value`: what it holds at first; `required`; `hint`: a line below; `options`: of a select, texts or
-   *   `{value, label}`; `suggestions`: texts for a text field, `{key, label, type, hint}` for arguments;
-   *   `check(value, values)`: what is wrong with it, or null; `wide`: takes the whole width;
-   *   `editor(id)`: makes what stands in for a control, like ArgumentsField
-   * @param {string} description.submit what the button says
-   * @param {function(Object): Promise<string|void>} description.action takes the values by name – texts, numbers
-   *   (null for none), booleans, objects (arguments), File – and returns what to say when it is done
-   * @param {boolean} [description.keep] whether the values stay after it is done
+   *   `value`: initial value; `required`; `hint`: text below the control; `options`: of a select, strings or
+   *   `{value, label}`; `suggestions`: strings for a text field, `{key, label, type, hint}` for arguments;
+   *   `check(value, values)`: returns an error text or null; `wide`: uses the whole width;
+   *   `editor(id)`: creates an object that replaces the control, like ArgumentsField
+   * @param {string} description.submit label of the button
+   * @param {function(Object): Promise<string|void>} description.action called with the values by name – strings,
+   *   numbers (null if empty), booleans, objects (arguments), File; returns the confirmation text
+   * @param {boolean} [description.keep] whether the values are kept after success
    */
   constructor({ fields, submit, action, keep = false }) {
     count += 1;
@@ -57,7 +57,7 @@ export class Form {
     return made;
   }
 
-  /** What is in the form now; marks the fields that are wrong. @returns {Object|null} null if any is */
+  /** Return the values and mark invalid fields. @returns {Object|null} null if a field is invalid */
   read() {
     const values = {};
     const wrong = [];
@@ -88,7 +88,7 @@ export class Form {
     (first?.editor?.firstInput() ?? first?.control)?.focus();
   }
 
-  /** Put values into fields, for example to change what there is. @param {Object} values by name */
+  /** Set the values of fields. @param {Object} values by name */
   fill(values) {
     for (const field of this.fields) {
       if (!(field.name in values)) continue;
@@ -99,7 +99,7 @@ export class Form {
     }
   }
 
-  /** Put back what the form held at first. */
+  /** Restore the initial values. */
   reset() {
     this.element.reset();
     for (const field of this.fields) field.editor?.write(field.value ?? {});
@@ -118,7 +118,7 @@ export class Form {
       if (!this.keep) this.reset();
       if (said) this.done.show(said);
     } catch (error) {
-      const doubt = error instanceof ConnectionLost ? " Nothing is known of the outcome." : "";
+      const doubt = error instanceof ConnectionLost ? " The outcome is unknown." : "";
       this.refused.show(error.message + doubt);
     } finally {
       this.button.disabled = false;

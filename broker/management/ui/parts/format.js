@@ -1,5 +1,5 @@
 /**
- * Numbers and times for people. Those that shorten a value have the exact one as a title.
+ * Formats numbers and times. Elements with a shortened value have the exact value as title.
  */
 
 import { h } from "./element.js";
@@ -10,12 +10,12 @@ const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const SPANS = [["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]];
 
-/** @returns {boolean} whether a value is a number that can be shown; the API has texts and null beside numbers */
+/** @returns {boolean} whether a value is a finite number; the API may return strings and null in place of numbers */
 export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
-/** 1234567 as "1.23M"; below 10,000 exactly. */
+/** Format 1234567 as "1.23M"; exact below 10,000. */
 export function shortNumber(value) {
   if (!isNumber(value)) return DASH;
   const size = Math.abs(value);
@@ -24,12 +24,12 @@ export function shortNumber(value) {
   return `${(value / unit).toPrecision(3)}${letter}`;
 }
 
-/** 1234567 as "1,234,567". */
+/** Format 1234567 as "1,234,567". */
 export function exactNumber(value) {
   return isNumber(value) ? grouped.format(value) : DASH;
 }
 
-/** 1536 as "1.5 KiB". */
+/** Format 1536 bytes as "1.5 KiB". */
 export function shortBytes(value) {
   if (!isNumber(value)) return DASH;
   let [scaled, unit] = [value, 0];
@@ -40,13 +40,13 @@ export function shortBytes(value) {
   return `${unit === 0 || Math.abs(scaled) >= 100 ? Math.round(scaled) : Number(scaled.toPrecision(3))} ${BYTES[unit]}`;
 }
 
-/** 12.34 as "12/s". */
+/** Format 12.34 as "12/s". */
 export function shortRate(value) {
   if (!isNumber(value)) return DASH;
   return `${Math.abs(value) >= 10 && Math.abs(value) < 10_000 ? grouped.format(Math.round(value)) : shortNumber(value)}/s`;
 }
 
-/** 93784 seconds as "1d 2h", the two largest units. */
+/** Format 93784 seconds as "1d 2h", in the two largest units. */
 export function span(seconds) {
   if (!isNumber(seconds)) return DASH;
   let left = Math.max(0, Math.round(seconds));
@@ -60,7 +60,7 @@ export function span(seconds) {
   return parts.join(" ");
 }
 
-/** Milliseconds since 1970 as local date and time. */
+/** Format milliseconds since 1970 as local date and time. */
 export function dateTime(milliseconds) {
   const date = new Date(milliseconds);
   if (Number.isNaN(date.getTime())) return DASH;
@@ -69,46 +69,46 @@ export function dateTime(milliseconds) {
   return `${day} ${clock(milliseconds)}`;
 }
 
-/** Milliseconds since 1970 as local time of day. */
+/** Format milliseconds since 1970 as local time of day. */
 export function clock(milliseconds) {
   const date = new Date(milliseconds);
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
-/** A value of an argument, header or property as text; texts as they are, all else as JSON. */
+/** Return the value of an argument, header or property as text: strings unchanged, other values as JSON. */
 export function plain(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** A number as an element, the exact one on hover. */
+/** Make an element with a number; the exact value is shown on hover. */
 export function number(value) {
   return h("span", { class: "number", title: isNumber(value) ? exactNumber(value) : null }, shortNumber(value));
 }
 
-/** Bytes as an element, the exact number on hover. */
+/** Make an element with a number of bytes; the exact value is shown on hover. */
 export function bytes(value) {
   const title = isNumber(value) ? `${exactNumber(value)} bytes` : null;
   return h("span", { class: "number", title }, shortBytes(value));
 }
 
-/** A rate per second as an element, the exact one on hover. Of the API: `rate(stats?.publish_details?.rate)`. */
+/** Make an element with a rate per second, as in `rate(stats?.publish_details?.rate)`; the exact value is shown on hover. */
 export function rate(value) {
   return h("span", { class: "number", title: isNumber(value) ? `${value} a second` : null }, shortRate(value));
 }
 
-/** How long ago something was, the time on hover. @param {number} milliseconds since 1970 */
+/** Make an element with the time since an event; the date is shown on hover. @param {number} milliseconds since 1970 */
 export function ago(milliseconds) {
   if (!isNumber(milliseconds)) return h("span", null, DASH);
   const seconds = (Date.now() - milliseconds) / 1000;
   return h("span", { class: "number", title: dateTime(milliseconds) }, `${span(seconds)} ago`);
 }
 
-/** "1 queue", "1,234 queues". */
+/** Format a count with its noun: "1 queue", "1,234 queues". */
 export function howMany(count, noun, plural = `${noun}s`) {
   return `${exactNumber(count)} ${count === 1 ? noun : plural}`;
 }
 
-/** Yes or no. */
+/** Format a boolean as "yes" or "no". */
 export function yesNo(value) {
   return value ? "yes" : "no";
 }

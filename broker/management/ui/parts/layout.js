@@ -1,20 +1,20 @@
-/** The blocks that pages are made of. */
+/** Building blocks of pages. */
 
 import { h } from "./element.js";
 import { plain } from "./format.js";
 
 /**
- * The title of a page, with what can be done beside it.
+ * Make the header of a page.
  *
  * @param {string|Array} title text or nodes
- * @param {...*} beside nodes at the right
+ * @param {...*} beside nodes at the right, such as buttons
  */
 export function heading(title, ...beside) {
   return h("header", { class: "page-head" }, h("h1", null, title), h("div", { class: "page-tools" }, beside));
 }
 
 /**
- * A part of a page under a title.
+ * Make a section of a page.
  *
  * @param {string} title of the section
  * @param {...*} content nodes
@@ -24,7 +24,7 @@ export function section(title, ...content) {
 }
 
 /**
- * A part of a page that can be opened, closed at first: forms, what few people look for.
+ * Make a section that is closed initially, for forms and rarely needed content.
  *
  * @param {string} title of the section
  * @param {...*} content nodes
@@ -34,9 +34,9 @@ export function folded(title, ...content) {
 }
 
 /**
- * Names and values. Rows whose value is null or undefined are left out.
+ * Make a list of names and values. Rows whose value is null, undefined or false are omitted.
  *
- * @param {Array<[string, *, string?]>} rows name, value (text, number or node), and what the name means, shown on hover
+ * @param {Array<[string, *, string?]>} rows name, value (text, number or node), and an explanation for hover
  */
 export function properties(rows) {
   const shown = rows.filter(([, value]) => value !== null && value !== undefined && value !== false);
@@ -48,9 +48,9 @@ export function properties(rows) {
 }
 
 /**
- * An AMQP table (arguments, headers, definitions) as names and values.
+ * Make a list of the entries of an AMQP table, such as arguments, headers or definitions.
  *
- * @param {Object<string, *>} table as in the API
+ * @param {Object<string, *>} table table as in the API
  */
 export function valueTable(table) {
   const entries = Object.entries(table ?? {});
@@ -59,9 +59,9 @@ export function valueTable(table) {
 }
 
 /**
- * What stands where there is nothing: it says what to do next.
+ * Make the placeholder of an empty list, with advice on what to do next.
  *
- * @param {string} title what is missing
+ * @param {string} title name of what is missing
  * @param {...*} advice text or nodes
  */
 export function emptyState(title, ...advice) {
@@ -69,9 +69,9 @@ export function emptyState(title, ...advice) {
 }
 
 /**
- * A few numbers side by side, large.
+ * Make a row of large numbers.
  *
- * @param {Array<[string, *, string?]>} rows name, value, and an address that the name leads to
+ * @param {Array<[string, *, string?]>} rows name, value, and an address to link the name to
  */
 export function tiles(rows) {
   return h(
@@ -84,11 +84,11 @@ export function tiles(rows) {
 }
 
 /**
- * A table of a few rows that are there already; for long lists of the API see table.js.
+ * Make a table of a few rows. For long lists of the API see table.js.
  *
  * @param {string} caption for screen readers
  * @param {Array<string|{label: string, numeric?: boolean, title?: string}>} headings
- * @param {Array<{key: string, cells: Array}>} rows cells as in h(); `key` tells rows apart
+ * @param {Array<{key: string, cells: Array}>} rows cells as in h(); `key` identifies the row
  */
 export function plainTable(caption, headings, rows) {
   const columns = headings.map((heading) => (typeof heading === "string" ? { label: heading } : heading));

@@ -1,15 +1,15 @@
-/** Pages of lists that the API hands out as a whole: what it does for long lists, done here. */
+/** Filters, sorts and pages lists that the API returns as a whole. */
 
 import { ApiError } from "./api.js";
 
 /**
- * The page of a list that a table asks for.
+ * Return the page of a list that a table requests.
  *
- * @param {Object[]} list all objects, in the order that counts unless another is asked for
- * @param {Object} query as of Table: page, page_size, name, use_regex, sort (a dotted path), sort_reverse
- * @param {function(Object): string} [name] what the filter looks at
- * @returns {Object} as the API answers: items, total_count, filtered_count, page, page_count
- * @throws {ApiError} as the API does: the filter is not a regular expression (yet)
+ * @param {Object[]} list all objects, in default order
+ * @param {Object} query query of Table: page, page_size, name, use_regex, sort (a dotted path), sort_reverse
+ * @param {function(Object): string} [name] returns the text that the filter applies to
+ * @returns {Object} page in the form of the API: items, total_count, filtered_count, page, page_count
+ * @throws {ApiError} the filter is not a regular expression, as in the API
  */
 export function localPage(list, query, name = (object) => object.name) {
   const fits = query.use_regex ? matcher(query.name) : (text) => text.toLowerCase().includes(query.name.toLowerCase());
@@ -41,7 +41,7 @@ function valueAt(object, path) {
   return path.split(".").reduce((value, key) => value?.[key], object);
 }
 
-/** Numbers by size, all else as text; what is missing comes first. */
+/** Compare numbers by value and other values as text. Missing values come first. */
 function compare(one, other) {
   if (typeof one === "number" && typeof other === "number") return one - other;
   return String(one ?? "").localeCompare(String(other ?? ""), "en");

@@ -1,14 +1,14 @@
-/** Logging in. */
+/** Login form. */
 
 import { h } from "./element.js";
 import { Notice } from "./notice.js";
 import { logIn } from "./user.js";
 
 /**
- * The form to log in with.
+ * Make the login form.
  *
- * @param {string} reason why it is shown, "" at first
- * @param {function(import("./user.js").User): void} entered called with who has logged in
+ * @param {string} reason why the form is shown, "" initially
+ * @param {function(import("./user.js").User): void} entered called with the user after login
  * @returns {HTMLElement}
  */
 export function loginPage(reason, entered) {

@@ -1,14 +1,14 @@
-/** The links to the pages: those that there are, and that the user's tags allow. */
+/** Navigation tabs: links to the pages that the user's tags allow. */
 
 import { h } from "./element.js";
 import { PAGES, TABS } from "../pages/registry.js";
 
 /**
- * The tabs.
+ * Make the navigation tabs.
  *
  * @param {import("./user.js").User} user
- * @param {string} current name of the tab that the page belongs to
- * @param {string} path of the page, its first segment
+ * @param {string} current name of the current page's tab
+ * @param {string} path first segment of the page's address
  * @returns {HTMLElement[]} one row of links, and a second one below some tabs
  */
 export function navigation(user, current, path) {
@@ -22,9 +22,9 @@ export function navigation(user, current, path) {
 }
 
 /**
- * Bring the links that are current into sight where there is so little room that they scroll sideways.
+ * Scroll the current links into view on narrow screens. scrollIntoView() would also move the starting point of the focus.
  *
- * @param {HTMLElement} place with rows of links; by scrollIntoView() the focus would go on from there
+ * @param {HTMLElement} place element with rows of links
  */
 export function showCurrent(place) {
   for (const link of place.querySelectorAll("[aria-current]")) {

@@ -1,13 +1,13 @@
-/** What the user is told: banners for what lasts, an error where it belongs, and short confirmations. */
+/** Messages to the user: banners, errors and short confirmations. */
 
 import { h, patch } from "./element.js";
 
 const SHOWN_MS = 4000;
 
-/** A place for one message at a time, read out by screen readers when it changes. */
+/** Element that shows one message at a time and announces it to screen readers. */
 export class Notice {
   /**
-   * @param {"error"|"warning"|"done"} kind how it looks; errors are read out at once
+   * @param {"error"|"warning"|"done"} kind style; errors and warnings are announced immediately
    */
   constructor(kind) {
     this.kind = kind;
@@ -16,7 +16,7 @@ export class Notice {
     this.timer = null;
   }
 
-  /** Show a text or elements. */
+  /** Show text or elements. */
   show(...content) {
     clearTimeout(this.timer);
     patch(this.element, content);
@@ -24,7 +24,7 @@ export class Notice {
     if (this.kind === "done") this.timer = setTimeout(() => this.clear(), SHOWN_MS);
   }
 
-  /** Show nothing. */
+  /** Hide the message. */
   clear() {
     clearTimeout(this.timer);
     this.element.hidden = true;

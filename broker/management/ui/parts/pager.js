@@ -1,14 +1,14 @@
-/** Turning the pages of a table. */
+/** Page controls of a table. */
 
 import { h } from "./element.js";
 
 const SIZES = [20, 50, 100, 500];
 
-/** Buttons for the pages, and the choice of their size; hidden while one page holds everything. */
+/** Buttons for the pages and a select for the page size; hidden if all rows fit on the smallest page. */
 export class Pager {
   /**
-   * @param {{page: number, pageSize: number}} state what is wanted; changed here
-   * @param {function(): void} changed called when another page is wanted
+   * @param {{page: number, pageSize: number}} state current page and size; modified by this class
+   * @param {function(): void} changed called after a change of the page or size
    */
   constructor(state, changed) {
     this.state = state;
@@ -33,7 +33,7 @@ export class Pager {
     this.changed();
   }
 
-  /** Show where we are. @param {Object} answer a page of the API */
+  /** Show the position in the list. @param {Object} answer page from the API */
   show({ page, page_count: pages, filtered_count: found }) {
     this.element.hidden = !(found > SIZES[0]);
     this.place.textContent = `Page ${page} of ${Math.max(1, pages)}`;

@@ -1,18 +1,17 @@
-/** Readings of bytes and texts. */
+/** Formats payloads as JSON or hexadecimal dump. */
 
 const LINE = 16;
-/** Deeper ones would be mostly indentation: of brackets alone, a gigabyte for 50,000 of them. */
+/** Maximum nesting depth. Indentation grows quadratically: 50,000 nested brackets would take more than a gigabyte. */
 const DEEPEST = 100;
 const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
 const OPENING = "{[";
 const CLOSING = "}]";
 
 /**
- * JSON with line breaks and indentation. Numbers and texts stay as they are written, whatever their size: what a
- * JavaScript number cannot hold would come out as another one.
+ * Add line breaks and indentation to JSON. Numbers keep their digits, because JavaScript numbers would lose precision.
  *
  * @param {string} text
- * @returns {string|null} null if it is no JSON object or list, or nested too deep
+ * @returns {string|null} null if the text is not a JSON object or list, or nested too deeply
  */
 export function prettyJson(text) {
   if (!/^\s*[{[]/.test(text)) return null;
@@ -44,7 +43,7 @@ function indent(tokens) {
 }
 
 /**
- * Bytes in hexadecimal digits, 16 a line, with their place before and their ASCII characters behind.
+ * Return a hexadecimal dump with 16 bytes per line, with the offset before and the ASCII characters after them.
  *
  * @param {Uint8Array} octets
  * @returns {string}

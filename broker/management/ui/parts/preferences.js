@@ -1,5 +1,5 @@
 /**
- * What the user likes: theme, refresh interval, columns. Nothing that is secret, nothing about who is logged in.
+ * User preferences in the browser's local storage: theme, refresh interval, columns. Contains no secrets.
  */
 
 const PREFIX = "leveret.";
@@ -8,7 +8,7 @@ const PREFIX = "leveret.";
  * Read a preference.
  *
  * @param {string} name of the preference
- * @param {*} fallback what counts if none is kept, or what is kept makes no sense
+ * @param {*} fallback value if none is stored, or the stored one is invalid
  */
 export function preference(name, fallback) {
   try {
@@ -20,15 +20,15 @@ export function preference(name, fallback) {
 }
 
 /**
- * Keep a preference, if the browser lets us.
+ * Store a preference, if the browser allows it.
  *
  * @param {string} name of the preference
- * @param {*} value anything that can be JSON
+ * @param {*} value any JSON value
  */
-export function prefer(name, value) {
+export function setPreference(name, value) {
   try {
     localStorage.setItem(PREFIX + name, JSON.stringify(value));
   } catch {
-    // Storage is full or forbidden: it holds until the page is loaded again.
+    // Storage is full or disabled: the preference is used until the page is reloaded.
   }
 }

@@ -1,4 +1,4 @@
-/** Publishing a message by hand. */
+/** Form that publishes a message. */
 
 import { h } from "./element.js";
 import { Form } from "./form.js";
@@ -16,23 +16,23 @@ const NUMBERS = new Set(["priority", "timestamp"]);
 const PROPERTIES = [
   ["content_type", "MIME type of the payload"],
   ["content_encoding", "MIME encoding of the payload"],
-  ["correlation_id", "what it answers"],
-  ["reply_to", "where answers go"],
-  ["message_id", "what it is known by"],
-  ["expiration", "milliseconds that it may wait"],
+  ["correlation_id", "identifier of the request that this message answers"],
+  ["reply_to", "queue for replies"],
+  ["message_id", "identifier of the message"],
+  ["expiration", "time to live in milliseconds"],
   ["priority", "0 to 255"],
   ["timestamp", "seconds since 1970"],
-  ["type", "of the message, for applications"],
-  ["app_id", "of the application"],
-  ["user_id", "if given, it has to be your name"],
+  ["type", "type of the message, for applications"],
+  ["app_id", "identifier of the application"],
+  ["user_id", "must be your user name if set"],
 ];
 
-/** The form; `element` stays the same. */
+/** Form that publishes a message; `element` is created once. */
 export class PublishForm {
   /**
-   * @param {Object} context of the page
-   * @param {{vhost: string, exchange: string, routingKey?: string}} target `exchange`: "" for the default one;
-   *   `routingKey`: the one that is meant, so that it is not asked for
+   * @param {Object} context context of the page
+   * @param {{vhost: string, exchange: string, routingKey?: string}} target `exchange`: "" is the default exchange;
+   *   `routingKey`: fixed routing key; without it the form has a field for it
    */
   constructor(context, { vhost, exchange, routingKey }) {
     Object.assign(this, { context, vhost, exchange, routingKey });
@@ -62,13 +62,13 @@ export class PublishForm {
       payload_encoding: encoding,
     };
     const { routed } = await this.context.api.post(["exchanges", this.vhost, this.exchange || "amq.default", "publish"], body);
-    if (!routed) this.unrouted.show("The message was published, but not routed: no queue is bound that takes it, so it is lost.");
+    if (!routed) this.unrouted.show("The message was published, but not routed: no binding matches, so it is lost.");
     await this.context.refresh();
     return routed ? "The message was published and routed." : "";
   }
 }
 
-/** Some properties are numbers, also where they were typed as text. */
+/** Convert typed texts to numbers for the properties that are numbers. */
 function withNumbers(properties) {
   return Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, NUMBERS.has(name) && /^\d+$/.test(value) ? Number(value) : value]));
 }

@@ -1,14 +1,14 @@
-/** Columns with a rate of an object's messages. */
+/** Table columns with message rates. */
 
 import { rate } from "./format.js";
 
 /**
- * A column with the rate of one figure in `message_stats`.
+ * Make a column with the rate of one counter in `message_stats`.
  *
  * @param {string} figure for example `publish_in`
- * @param {string} label its heading
- * @param {string} title what is counted, on hover
- * @param {Object} [more] of the column, for example `hidden`
+ * @param {string} label heading
+ * @param {string} title explanation on hover
+ * @param {Object} [more] further properties of the column, for example `hidden`
  * @returns {import("./table.js").Column}
  */
 export function rateColumn(figure, label, title, more = {}) {

@@ -1,21 +1,21 @@
 /**
- * Asking again and again: at the interval that the user likes, not while nobody looks, and soon after the connection
+ * Periodic refresh: at the interval that the user chose, paused while the tab is hidden, and sooner after the connection
  * was lost.
  */
 
 import { choice } from "./choice.js";
 import { h } from "./element.js";
 import { ConnectionLost } from "./api.js";
-import { prefer, preference } from "./preferences.js";
+import { preference, setPreference } from "./preferences.js";
 
 const CHOICES = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];
 const DEFAULT_SECONDS = 5;
 const RETRY_SECONDS = 2;
 
-/** Runs something at intervals, never twice at a time. */
+/** Runs a function at intervals, never concurrently. */
 export class Refresher {
   /**
-   * @param {function(*): void} report called after each run with what went wrong, null if nothing did
+   * @param {function(*): void} report called after each run with the error, or null
    */
   constructor(report) {
     this.report = report;
@@ -29,14 +29,14 @@ export class Refresher {
     });
   }
 
-  /** Run this from now on, at once and then at intervals; null for nothing. */
+  /** Set the function: it runs immediately and then at intervals. Null stops. */
   use(run) {
     clearTimeout(this.timer);
     this.run = run;
     return run === null ? null : this.now();
   }
 
-  /** Run now; after the run that is under way, if there is one. */
+  /** Run now, or after the current run. */
   async now() {
     if (this.run === null) return;
     if (this.isRunning) {
@@ -73,11 +73,11 @@ export class Refresher {
     if (seconds > 0) this.timer = setTimeout(() => (document.hidden ? this.schedule(null) : this.now()), seconds * 1000);
   }
 
-  /** @returns {HTMLElement} the choice of the interval, and a button for at once */
+  /** @returns {HTMLElement} select for the interval and a button that refreshes now */
   control() {
     const choose = (value) => {
       this.seconds = Number(value);
-      prefer("refresh", this.seconds);
+      setPreference("refresh", this.seconds);
       this.now();
     };
     const button = { type: "button", class: "quiet", title: "Refresh now", "aria-label": "Refresh now", on: { click: () => this.now() } };

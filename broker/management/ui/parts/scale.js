@@ -1,14 +1,14 @@
-/** Axes: round numbers, and where they are. */
+/** Axes: round tick values and linear scales. */
 
 const STEPS = [1, 2, 2.5, 5, 10];
 const TIME_STEPS = [5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400];
 
 /**
- * Round values from 0 to at least the given one.
+ * Return round tick values from 0 to at least the given value.
  *
- * @param {number} highest the largest value to be shown
- * @param {number} count about how many steps
- * @param {number} [base] 1024 for bytes: then they are round there
+ * @param {number} highest largest value to show
+ * @param {number} count approximate number of steps
+ * @param {number} [base] 1024 for bytes, for round binary units
  * @returns {number[]} ascending, 0 first
  */
 export function valueTicks(highest, count, base = 1000) {
@@ -23,11 +23,11 @@ export function valueTicks(highest, count, base = 1000) {
 }
 
 /**
- * Round times between two, in local time.
+ * Return round local times in a range.
  *
  * @param {number} from milliseconds
  * @param {number} to milliseconds
- * @param {number} count at the most so many
+ * @param {number} count maximum number of ticks
  * @returns {number[]}
  */
 export function timeTicks(from, to, count) {
@@ -40,7 +40,7 @@ export function timeTicks(from, to, count) {
 }
 
 /**
- * A function that maps one range onto another.
+ * Return a function that maps one range linearly to another.
  *
  * @returns {function(number): number}
  */

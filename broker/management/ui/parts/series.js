@@ -1,8 +1,8 @@
-/** From the samples of the API to what charts draw. */
+/** Converts samples of the API to points of charts. */
 
-/** @typedef {{at: number, value: number}} Point milliseconds since 1970, and a value */
+/** @typedef {{at: number, value: number}} Point time in milliseconds since 1970, and value */
 
-/** What a user can choose to look back on: seconds, seconds between samples, words. */
+/** Time ranges: length in seconds, seconds between samples, label. */
 export const RANGES = [
   [60, 5, "last minute"],
   [600, 5, "last ten minutes"],
@@ -14,7 +14,7 @@ export const RANGES = [
 const KINDS = ["lengths", "msg_rates", "data_rates", "node_stats"];
 
 /**
- * The query that makes the API add samples to all numbers.
+ * Return query parameters that make the API add samples to all statistics.
  *
  * @param {number} age seconds
  * @param {number} increment seconds
@@ -25,7 +25,7 @@ export function samplesQuery(age, increment) {
 }
 
 /**
- * The values of a gauge (lengths, memory).
+ * Return the values of a gauge, such as a queue length or memory.
  *
  * @param {{samples?: {sample: number, timestamp: number}[]}} [details] such as `messages_details`
  * @returns {Point[]} oldest first
@@ -35,10 +35,10 @@ export function levels(details) {
 }
 
 /**
- * The rates of a counter between its samples, per second.
+ * Return the rates of a counter between its samples, per second.
  *
  * @param {{samples?: {sample: number, timestamp: number}[]}} [details] such as `publish_details`
- * @returns {Point[]} oldest first, one fewer than samples
+ * @returns {Point[]} oldest first, one point fewer than samples
  */
 export function rates(details) {
   const points = levels(details);

@@ -1,4 +1,4 @@
-/** What is around every page: navigation, the choice of the virtual host, refresh, theme, user; and the page itself. */
+/** Frame of all pages: navigation, virtual host, refresh, theme, user, and the current page. */
 
 import { PAGES } from "../pages/registry.js";
 import { match, parse } from "./address.js";
@@ -9,16 +9,16 @@ import { clock } from "./format.js";
 import { emptyState, heading } from "./layout.js";
 import { navigation, showCurrent } from "./navigation.js";
 import { Notice } from "./notice.js";
-import { prefer, preference } from "./preferences.js";
+import { preference, setPreference } from "./preferences.js";
 import { Refresher } from "./refresh.js";
 import { themeControl } from "./theme.js";
 
-/** The shell of one logged in user. */
+/** Shell of the logged-in user. */
 export class Shell {
   /**
    * @param {import("./user.js").User} user
-   * @param {{ended: function(): void, left: function(): Promise}} callbacks `ended`: the API no longer knows who we
-   *   are; `left`: the user wants to log out
+   * @param {{ended: function(): void, left: function(): Promise}} callbacks `ended`: the session has ended;
+   *   `left`: the user logs out
    */
   constructor(user, { ended, left }) {
     this.user = user;
@@ -66,20 +66,20 @@ export class Shell {
     }
   }
 
-  /** Show the page of the address, and follow it from now on. */
+  /** Show the page of the current address and follow changes of the address. */
   open() {
     addEventListener("hashchange", this.route);
     return this.route();
   }
 
-  /** Stop asking, and hide; resume() goes on where we were. */
+  /** Stop refreshing and hide the shell; resume() continues. */
   pause() {
     closeDialogs();
     this.element.hidden = true;
     this.refresher.use(null);
   }
 
-  /** Go on after pause(). */
+  /** Continue after pause(). */
   resume() {
     this.element.hidden = false;
     document.title = this.title;
@@ -87,7 +87,7 @@ export class Shell {
     else this.refresher.use(this.run);
   }
 
-  /** End for good. */
+  /** Remove the shell permanently. */
   close() {
     closeDialogs();
     removeEventListener("hashchange", this.route);
@@ -121,7 +121,7 @@ export class Shell {
     const { signal } = this.leaving;
     if (page === undefined) {
       this.setTitle("No such page");
-      patch(this.root, heading("No such page"), emptyState("There is nothing at this address.", "The tabs above lead to all there is."));
+      patch(this.root, heading("No such page"), emptyState("This address has no page.", "The tabs above lead to all pages."));
       return;
     }
     let refresh = null;
@@ -132,28 +132,28 @@ export class Shell {
     await this.refresher.use(this.run);
   }
 
-  /** Everything up to the first refresh; it is tried again if it fails, as that is. */
+  /** Load and mount a page and return its refresh function. A failure is retried like a failed refresh. */
   async prepare(page, params, query, signal) {
-    const module = await unlessLeft(this.load(page, signal), signal);
+    const module = await rejectOnAbort(this.load(page, signal), signal);
     this.setTitle(module.title(params));
     const refresh = await module.mount(this.context(params, query));
     signal.throwIfAborted();
     return refresh;
   }
 
-  /** The module of a page; it may be out of reach as the API, or gone with a newer version of the broker. */
+  /** Load the module of a page. It may be unreachable, or missing after an upgrade of the broker. */
   async load(page, signal) {
     try {
       return (await page.load()).default;
     } catch {
       signal.throwIfAborted();
       await this.makeApi().get(["session"]);
-      // Browsers may keep in mind that a module was out of reach, for as long as the page is open.
+      // Browsers may cache a failed module import until the page is reloaded.
       if (this.wasLost) {
         location.reload();
         await new Promise(() => {});
       }
-      throw new Error("This page could not be loaded. Please load it again in the browser.");
+      throw new Error("This page could not be loaded. Please reload it in the browser.");
     }
   }
 
@@ -162,7 +162,7 @@ export class Shell {
     document.title = this.title;
   }
 
-  /** Requests of the page that is shown. */
+  /** Create an API client for the current page. */
   makeApi() {
     return new Api(this.leaving.signal, () => this.ended());
   }
@@ -190,7 +190,7 @@ export class Shell {
     };
   }
 
-  // -- what may happen ------------------------------------------------------------------------------------
+  // -- results of refreshes ------------------------------------------------------------------------------------
 
   report(failure) {
     if (failure === null) {
@@ -201,7 +201,7 @@ export class Shell {
       return;
     } else if (failure instanceof ConnectionLost) {
       this.wasLost = true;
-      const since = this.answeredAt === undefined ? "" : ` What is shown is of ${clock(this.answeredAt)}.`;
+      const since = this.answeredAt === undefined ? "" : ` The page shows data of ${clock(this.answeredAt)}.`;
       this.lost.show(`${failure.message}${since} Trying again …`);
     } else {
       this.lost.clear();
@@ -210,10 +210,10 @@ export class Shell {
   }
 
   reportRefusal(failure) {
-    // Then the log-in form is shown.
+    // The login form is shown instead.
     if (failure instanceof ApiError && failure.isLoggedOut) return;
     const isGone = failure instanceof ApiError && failure.status === 404;
-    this.failed.show(isGone ? "There is no such object (any more)." : failure.message);
+    this.failed.show(isGone ? "This object does not exist or has been deleted." : failure.message);
     if (!(failure instanceof ApiError)) console.error(failure);
   }
 
@@ -230,13 +230,13 @@ export class Shell {
 
   chooseVhost(name) {
     this.vhost = name;
-    prefer("vhost", name);
+    setPreference("vhost", name);
     this.refresher.now();
   }
 }
 
-/** What a promise comes to; what cannot be ended, such as fetching a module, is not waited for when the page is left. */
-function unlessLeft(promise, signal) {
+/** Return the result of a promise, or reject as soon as the signal is aborted. Module imports cannot be aborted. */
+function rejectOnAbort(promise, signal) {
   const left = new Promise((_, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
   });

@@ -1,5 +1,5 @@
 /**
- * A table of objects of the API, which filters, sorts and pages them. Rows are changed in place.
+ * Tables of API objects with filter, sort order and pages. Rows are updated in place.
  */
 
 import { ApiError } from "./api.js";
@@ -8,51 +8,51 @@ import { h, patch } from "./element.js";
 import { exactNumber, howMany } from "./format.js";
 import { Pager } from "./pager.js";
 
-const TYPING_MS = 250;
-/** How each table was left, so that coming back to its page finds it so. */
-const left = new Map();
+const FILTER_DELAY_MS = 250;
+/** State of each table, so that returning to a page restores it. */
+const savedStates = new Map();
 
 /**
  * A column.
  *
  * @typedef {Object} Column
- * @property {string} key its name among the columns
- * @property {string} label its heading
- * @property {function(Object): *} cell text, number or node for an object
- * @property {string} [sort] what the API sorts by, for example `message_stats.publish_details.rate`
- * @property {string[]} [fields] what the cell needs of the object, dotted; default: `key`
- * @property {boolean} [numeric] aligned right; sorted from above first
- * @property {boolean} [hidden] not shown unless chosen
- * @property {function(): boolean} [isRedundant] whether it would say the same in all rows just now; then it is left out
- * @property {boolean} [fixed] cannot be hidden: the name; has room for it
- * @property {string} [title] what it means, on hover
+ * @property {string} key unique key of the column
+ * @property {string} label heading
+ * @property {function(Object): *} cell returns text, number or node for an object
+ * @property {string} [sort] sort key of the API, for example `message_stats.publish_details.rate`
+ * @property {string[]} [fields] dotted paths of the fields that the cell needs; default: `key`
+ * @property {boolean} [numeric] aligned right and sorted in descending order first
+ * @property {boolean} [hidden] hidden unless selected
+ * @property {function(): boolean} [isRedundant] whether all rows currently have the same value, which hides the column
+ * @property {boolean} [fixed] cannot be hidden; for the name column
+ * @property {string} [title] explanation on hover
  */
 
-/** A table that loads its own rows. */
+/** Table that loads its rows. */
 export class Table {
   /**
    * @param {Object} description
-   * @param {string} description.id what its columns are remembered by, and its rows called: "queues"
+   * @param {string} description.id key of the stored columns, and plural of the rows: "queues"
    * @param {Column[]} description.columns
-   * @param {function(Object): string} description.rowKey tells objects apart, for all time
-   * @param {function(Object): Promise<Object>} description.load asks the API: takes the query (page, page_size, name,
-   *   use_regex, sort, sort_reverse, columns) and returns the page; of a list without pages: a plain list
-   * @param {function(): Node} description.empty what is shown if there are no objects at all; see emptyState()
-   * @param {string} [description.caption] what there is, for screen readers and in the count; default: id
-   * @param {string} [description.one] the same of a single one; default: the caption without its s
-   * @param {string} [description.place] what its filter, order and page are remembered by, if there is one such table
-   *   for each of many objects; default: id
-   * @param {string} [description.sort] key of the column sorted by at first
-   * @param {string[]} [description.needs] fields that rows need beside those of the columns
-   * @param {string} [description.filterLabel] what the filter looks at; default "Filter by name"
-   * @param {boolean} [description.filtered] whether there is a filter; default true
+   * @param {function(Object): string} description.rowKey returns a unique key of an object
+   * @param {function(Object): Promise<Object>} description.load requests a page from the API; takes the query (page,
+   *   page_size, name, use_regex, sort, sort_reverse, columns); returns a page or an array
+   * @param {function(): Node} description.empty returns the content for an empty list; see emptyState()
+   * @param {string} [description.caption] plural of the rows, for screen readers and the count; default: id
+   * @param {string} [description.one] singular of the caption; default: the caption without its s
+   * @param {string} [description.place] key of the stored filter, order and page, if several objects have such a table;
+   *   default: id
+   * @param {string} [description.sort] key of the initial sort column
+   * @param {string[]} [description.needs] fields that rows need besides those of the columns
+   * @param {string} [description.filterLabel] label of the filter; default "Filter by name"
+   * @param {boolean} [description.filtered] whether the table has a filter; default true
    */
   constructor(description) {
     const caption = description.caption ?? description.id;
     this.description = { caption, one: caption.replace(/s$/, ""), needs: [], filterLabel: "Filter by name", filtered: true, ...description };
     const { id, sort = "", place = id } = this.description;
-    this.state = left.get(place) ?? { page: 1, pageSize: 100, name: "", regex: false, sort, reverse: false };
-    left.set(place, this.state);
+    this.state = savedStates.get(place) ?? { page: 1, pageSize: 100, name: "", regex: false, sort, reverse: false };
+    savedStates.set(place, this.state);
     this.data = null;
     this.choice = new ColumnChoice(id, description.columns, () => this.refresh({ patient: true }));
     this.pager = new Pager(this.state, () => this.turn());
@@ -67,27 +67,27 @@ export class Table {
     const regex = h("input", { type: "checkbox", checked: this.state.regex });
     filter.addEventListener("input", () => {
       clearTimeout(this.typing);
-      this.typing = setTimeout(() => this.change({ name: filter.value }), TYPING_MS);
+      this.typing = setTimeout(() => this.change({ name: filter.value }), FILTER_DELAY_MS);
     });
     regex.addEventListener("change", () => this.change({ regex: regex.checked }));
-    const filters = this.description.filtered ? [filter, h("label", { title: "Case does not matter" }, regex, " regex")] : null;
+    const filters = this.description.filtered ? [filter, h("label", { title: "Case-insensitive" }, regex, " regex")] : null;
     return h("div", { class: "table-bar" }, filters, this.count, this.problem, h("span", { class: "spring" }), this.choice.element);
   }
 
-  /** Change the filter or the order; shows the first page. @param {Object} changes of the state */
+  /** Change the filter or the order and show the first page. @param {Object} changes changes of the state */
   change(changes) {
     Object.assign(this.state, { page: 1, ...changes });
     return this.refresh({ patient: true });
   }
 
-  /** Show another page, from its beginning: the pager is at the end. */
+  /** Show another page and scroll to its top, because the pager is below the table. */
   async turn() {
     await this.refresh({ patient: true });
     scrollBy(0, Math.min(0, this.element.getBoundingClientRect().top));
   }
 
   /**
-   * Load and show the rows anew.
+   * Reload the rows.
    *
    * @param {{patient?: boolean}} [how] `patient`: a failure is shown at the table instead of thrown
    */
@@ -97,7 +97,7 @@ export class Table {
     try {
       const answer = await this.description.load(this.query());
       if (asked !== this.asked) return;
-      this.data = Array.isArray(answer) ? whole(answer) : answer;
+      this.data = Array.isArray(answer) ? toPage(answer) : answer;
       this.problem.textContent = "";
       this.show();
     } catch (error) {
@@ -111,8 +111,8 @@ export class Table {
       this.state.page = 1;
       await this.refresh({ patient });
     } else if (error instanceof ApiError && error.status === 400) {
-      // A regular expression that is not complete yet.
-      this.problem.textContent = this.state.regex ? `${error.message}: is the regular expression right?` : error.message;
+      // The regular expression may be incomplete while it is typed.
+      this.problem.textContent = this.state.regex ? `${error.message}: check the regular expression` : error.message;
     } else if (patient) {
       this.problem.textContent = error.message;
     } else {
@@ -141,7 +141,7 @@ export class Table {
     this.count.textContent = `${found === total ? "" : `${exactNumber(found)} of `}${howMany(total, one, caption)}`;
     this.pager.show(this.data);
     if (total === 0) patch(this.body, this.description.empty());
-    else if (items.length === 0) patch(this.body, h("p", { class: "empty" }, "Nothing fits the filter."));
+    else if (items.length === 0) patch(this.body, h("p", { class: "empty" }, "No rows match the filter."));
     else patch(this.body, this.makeTable(items));
   }
 
@@ -166,7 +166,7 @@ export class Table {
     return h("th", { scope: "col", key: column.key, class: column.numeric ? "numeric" : null, title: column.title ?? null, "aria-sort": order }, content);
   }
 
-  /** Sort by a column, or the other way round if it is sorted by that; as it stands now, not as it was last drawn. */
+  /** Sort by a column; reverse the order if the table is already sorted by it. */
   sortBy({ key, numeric }) {
     const { sort, reverse } = this.state;
     return this.change({ sort: key, reverse: sort === key ? !reverse : Boolean(numeric) });
@@ -178,6 +178,6 @@ export class Table {
   }
 }
 
-function whole(items) {
+function toPage(items) {
   return { items, total_count: items.length, filtered_count: items.length, page: 1, page_count: 1 };
 }

@@ -1,21 +1,21 @@
-/** Light, dark, or as the system has it. */
+/** Colour theme: light, dark, or the system's. */
 
 import { choice } from "./choice.js";
-import { prefer, preference } from "./preferences.js";
+import { preference, setPreference } from "./preferences.js";
 
 const THEMES = ["auto", "light", "dark"];
 
-/** Put the theme that the user likes in force; to be called before anything is shown. */
+/** Apply the user's theme. Must be called before anything is shown. */
 export function applyTheme() {
   const theme = preference("theme", "auto");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
 }
 
-/** @returns {HTMLElement} the choice of the theme */
+/** @returns {HTMLElement} select for the theme */
 export function themeControl() {
   const choose = (theme) => {
-    prefer("theme", theme);
+    setPreference("theme", theme);
     applyTheme();
   };
   const options = THEMES.map((theme) => [theme, theme]);

@@ -1,4 +1,4 @@
-/** Who is logged in. */
+/** The logged-in user, login and logout. */
 
 import { Api } from "./api.js";
 
@@ -9,21 +9,21 @@ const INCLUDED = {
   management: ["management"],
 };
 
-/** The user of the session; what it may is decided by the API, this only decides what is offered. */
+/** User of the session. The tags only decide what the UI offers; the API checks permissions. */
 export class User {
-  /** @param {{name: string, tags: string[]}} document as the API has it */
+  /** @param {{name: string, tags: string[]}} document user object of the API */
   constructor({ name, tags }) {
     this.name = name;
     this.tags = tags;
   }
 
-  /** @param {string} tag administrator, monitoring, policymaker or management @returns {boolean} whether it has its rights */
+  /** @param {string} tag administrator, monitoring, policymaker or management @returns {boolean} whether the user has the rights of the tag */
   may(tag) {
     return this.tags.some((given) => INCLUDED[given]?.includes(tag));
   }
 }
 
-/** @returns {Promise<User|null>} who is logged in; null if nobody is */
+/** @returns {Promise<User|null>} the logged-in user; null without a session */
 export async function currentUser() {
   const document = await new Api().get(["session"]);
   return document.name === undefined ? null : new User(document);

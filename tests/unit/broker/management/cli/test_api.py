@@ -118,7 +118,7 @@ def test_no_answer_in_time(server: StubApi) -> None:
     api.close()
 
 
-def test_nobody_there(server: StubApi) -> None:
+def test_connection_refused(server: StubApi) -> None:
     api = Api(address(server)._replace(port=1), 5)
     with pytest.raises(Unreachable, match="refused"):
         api.get("list")
