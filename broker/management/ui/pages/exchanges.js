@@ -45,7 +45,7 @@ export default {
       needs: ["name", "vhost"],
       rowKey: ({ vhost, name }) => JSON.stringify([vhost, name]),
       load: (query) => context.api.get(context.vhost === "" ? ["exchanges"] : ["exchanges", context.vhost], query),
-      empty: nothing,
+      empty: emptyList,
     });
     const declaration = new ExchangeDeclaration(context);
     patch(context.root, heading("Exchanges"), table.element, declaration.element);

@@ -96,7 +96,7 @@ export default {
       needs: ["name", "vhost"],
       rowKey: ({ vhost, name }) => JSON.stringify([vhost, name]),
       load: (query) => context.api.get(context.vhost === "" ? ["queues"] : ["queues", context.vhost], query),
-      empty: nothing,
+      empty: emptyList,
     });
     const declaration = new DeclarationForm(context);
     patch(context.root, heading("Queues"), table.element, declaration.element);
