@@ -44,7 +44,7 @@ def test_the_filter_takes_text_and_regular_expressions(listed: Ui, console: Cons
     expect(listed.rows()).to_have_count(3)
     console.allow(400)
     search.fill("x0[1-")
-    expect(listed.main.get_by_role("alert")).to_contain_text("is the regular expression right?")
+    expect(listed.main.get_by_role("alert")).to_contain_text("check the regular expression")
     expect(listed.rows()).to_have_count(3)
     search.fill("x0[1-2]")
     expect(listed.rows()).to_have_count(2)

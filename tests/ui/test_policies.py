@@ -85,7 +85,7 @@ def test_the_list_says_where_policies_are_in_force(
     ui.main.get_by_label("regex").check()
     expect(ui.rows()).to_have_count(2)
     search.fill("(short")
-    expect(ui.main.get_by_role("alert")).to_contain_text("is the regular expression right?")
+    expect(ui.main.get_by_role("alert")).to_contain_text("check the regular expression")
     search.fill("")
     heading = ui.main.get_by_role("columnheader", name="Priority")
     heading.get_by_role("button").click()

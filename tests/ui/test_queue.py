@@ -137,7 +137,7 @@ def test_where_messages_are(new_ui: NewUi, declare: Callable[..., None]) -> None
     fill = part(ui, "Fill and storage")
     expect(fill.locator("dl > div").filter(has_text="On disk only")).to_contain_text("4 messages, 40 B")
     expect(fill.locator("dl > div").filter(has_text="Segments")).to_contain_text("1 file")
-    expect(fill).to_contain_text("begun")
+    expect(fill).to_contain_text("started")
     expect(part(ui, "About")).to_contain_text("lazy")
 
 
