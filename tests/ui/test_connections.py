@@ -76,7 +76,7 @@ def test_who_is_connected(new_ui: NewUi, vhost: str, api: Management, console: C
         row.get_by_role("link").click()
         expect(ui.main.get_by_role("heading", level=1)).to_contain_text("orders-service")
     ui.refresh()
-    expect(ui.page.get_by_role("alert").filter(has_text="This object does not exist or has been deleted")).to_be_visible()
+    expect(ui.page.get_by_role("alert").filter(has_text="This object does not exist")).to_be_visible()
 
 
 def test_what_a_connection_is(new_ui: NewUi, vhost: str, api: Management) -> None:
