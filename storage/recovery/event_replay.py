@@ -22,6 +22,7 @@ class Replayed:
         events: Number of events after the checkpoint.
         latest: Time of the last one.
         damage: Number of unreadable records and description of the damage, by path.
+        lacks_events: Whether some events cannot be read, or their file is missing.
         priorities: Priorities found for each queue, by qid.
     """
 
@@ -32,6 +33,7 @@ class Replayed:
     latest: int = 0
     damage: dict[str, tuple[int, str]] = field(default_factory=dict)
     priorities: dict[int, set[int]] = field(default_factory=dict)
+    lacks_events: bool = False
 
 
 def replay(
@@ -70,9 +72,11 @@ def replay(
             state.next_seq = max(state.next_seq, event.seq + event.length)
     for path, count in damaged.items():
         what = f"{count} of its records cannot be read; messages that they removed come back"
+        found.lacks_events = found.lacks_events or count > 0
         found.damage[path] = count, what if count else "is damaged, but not in a place that is needed"
     first = f"{directory}/{file_name(start.file)}"
     if start.file and start.file not in event_files(files, directory):
+        found.lacks_events = True
         found.damage[first] = 0, "is missing; messages that it removed after the last checkpoint come back"
     if checkpoint is not None and checkpoint.clean and not found.events and not found.damage:
         for key, store in checkpoint.stores.items():

@@ -13,16 +13,22 @@ class DamageReport(NamedTuple):
     Attributes:
         path: The file.
         what: What was found and what was done about it.
-        lost_messages: Messages that were in it, are not settled, and cannot be read.
+        lost_messages: Messages that were in it, are not settled, and cannot be read; at the most if it is not certain.
+        uncertain: Why they may be fewer; empty if they are not.
     """
 
     path: str
     what: str
     lost_messages: int
+    uncertain: str = ""
 
     def __str__(self) -> str:
-        lost = f"; {self.lost_messages} messages lost" if self.lost_messages else ""
-        return f"{self.path}: {self.what}{lost}"
+        text = f"{self.path}: {self.what}"
+        if not self.lost_messages:
+            return text
+        if not self.uncertain:
+            return f"{text}; {self.lost_messages} messages lost"
+        return f"{text}; up to {self.lost_messages} messages lost: {self.uncertain}"
 
 
 @dataclass(slots=True)
@@ -33,13 +39,15 @@ class RecoveryReport:
         queues: Queues found.
         messages: Living messages.
         body_bytes: Sum of their body lengths.
-        lost_messages: Messages that were there once, are not settled, and cannot be read.
+        lost_messages: Messages that were there once, are not settled, and cannot be read; at the most, see the next.
+        uncertain_messages: As many of them may have been acknowledged, or were never confirmed, or never there.
         unfinished_messages: Messages of writes that were cut short by a loss of power before they were synced. With
             `storage.sync: always` none of them had been confirmed.
         damaged_spans: Places in segments that held no whole record.
         cut_bytes: Bytes behind the last whole record of a segment, saved to a file `.bad`.
         damaged_edits: Edits of manifests that could not be read.
         damaged_events: Records of the event log that could not be read; what they removed comes back.
+        lacks_events: Some events cannot be read, or their file is missing.
         missing_segments: Segments that the manifest knows and that are not there.
         damage: What was wrong with which file.
         failures: What could not be done, as text with the path.
@@ -49,24 +57,30 @@ class RecoveryReport:
     messages: int = 0
     body_bytes: int = 0
     lost_messages: int = 0
+    uncertain_messages: int = 0
     unfinished_messages: int = 0
     damaged_spans: int = 0
     cut_bytes: int = 0
     damaged_edits: int = 0
     damaged_events: int = 0
+    lacks_events: bool = False
     missing_segments: int = 0
     damage: list[DamageReport] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    def note(self, path: str, what: str, lost_messages: int = 0) -> None:
-        """Note what was wrong with a file.
+    def note(self, path: str, what: str, lost_messages: int = 0, uncertain: str = "") -> None:
+        """Note what was wrong with a file, and count what is lost.
 
         Args:
             path: The file.
             what: What was found and what was done about it.
-            lost_messages: Messages that were in it and are lost; they are counted elsewhere.
+            lost_messages: Messages that were in it and are lost.
+            uncertain: Why they may be fewer; empty if they are not.
         """
-        self.damage.append(DamageReport(path, what, lost_messages))
+        self.damage.append(DamageReport(path, what, lost_messages, uncertain))
+        self.lost_messages += lost_messages
+        if uncertain:
+            self.uncertain_messages += lost_messages
 
     def lines(self) -> Iterator[str]:
         """Iterate over lines: one for each damaged file and each failure."""
@@ -78,7 +92,8 @@ class RecoveryReport:
         found = f"{self.queues} durable queues with {self.messages} messages ({self.body_bytes} bytes of bodies)"
         if not self.damage and not self.failures:
             return found
-        found = f"{found}; {len(self.damage)} damaged files, {self.lost_messages} messages lost"
+        lost = f"up to {self.lost_messages}" if self.uncertain_messages else f"{self.lost_messages}"
+        found = f"{found}; {len(self.damage)} damaged files, {lost} messages lost"
         if not self.unfinished_messages:
             return found
         return f"{found}, {self.unfinished_messages} messages whose write was cut short before it was synced"

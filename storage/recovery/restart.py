@@ -96,6 +96,8 @@ class Restart:
         for path, (count, what) in replayed.damage.items():
             report.damaged_events += count
             report.note(path, what)
+        # Events that a checkpoint had made superfluous may have been removed since.
+        report.lacks_events = replayed.lacks_events or (checkpoint is None and bool(report.damage))
         self.latest = max(replayed.latest, checkpoint.created if checkpoint is not None else 0)
         clean = checkpoint is not None and checkpoint.clean and not replayed.events and not replayed.damage
         found: list[RestoredQueue] = []

@@ -14,7 +14,9 @@ from leveret.storage.disk.trash import NAME as TRASH
 from leveret.storage.event_format import EventKind
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import (
+    RECORD_BYTES,
     SEGMENT_HEADER_BYTES,
+    Edit,
     EditOp,
     Stream,
     pack_footer,
@@ -64,6 +66,8 @@ def recover_store(
 
 #: Maximum number of padding bytes of a record.
 _PADDING_MAX: Final = 7
+#: So many damaged places of a file are named.
+_PLACES_SHOWN: Final = 5
 
 
 class _Recovery:
@@ -87,6 +91,8 @@ class _Recovery:
         self.redo = redo
         #: First sequence numbers of all segments of the durable stream.
         self.firsts: list[int] = []
+        #: Segments of whose damaged places the report tells.
+        self.told: set[Segment] = set()
 
     def run(self) -> None:
         state = self.state
@@ -139,12 +145,13 @@ class _Recovery:
                 elif edit is not None and edit.op != EditOp.NEW and self._size(path) >= edit.file_len:
                     found.append(segment_of_edit(edit))
                 else:
-                    self._attempt(name, lambda segment=segment: self._read(segment))  # type: ignore[misc]
+                    known = edit if edit is not None and edit.op != EditOp.NEW else None
+                    self._attempt(name, lambda segment=segment, known=known: self._read(segment, known))  # type: ignore[misc]
                     if segment.count:
                         found.append(segment)
-                        if edit is not None and edit.op != EditOp.NEW:
-                            lost = self._lose(segment.last_seq + 1, edit.last_seq + 1)
-                            self._note(name, "is shorter than it was once", lost)
+                        if known is not None:
+                            lost = self._lose(segment.last_seq + 1, known.last_seq + 1)
+                            self._note(name, "is shorter than it was once", lost, self._uncertain(known))
         return found
 
     def _unfinished_copies(self, contents: ManifestContents, names: list[str]) -> set[str]:
@@ -184,9 +191,10 @@ class _Recovery:
                 ):
                     # It was compacted, but that edit is damaged. Messages missing in the copy were dead.
                     continue
-                lost = self._lose(edit.first_seq, edit.last_seq + 1)
+                lost = min(self._lose(edit.first_seq, edit.last_seq + 1), edit.records)
                 self.report.missing_segments += bool(lost)
-                self._note(segment_of_edit(edit).name, "is missing or holds no whole record", lost)
+                what = "is missing or holds no whole record"
+                self._note(segment_of_edit(edit).name, what, lost, self._uncertain(edit))
 
     def _without_overlaps(self, found: list[Segment]) -> list[Segment]:
         """Return the segments in order; of two with the same messages, the one of the higher generation."""
@@ -202,8 +210,13 @@ class _Recovery:
             kept.append(segment)
         return kept
 
-    def _read(self, segment: Segment) -> None:
-        """Read an unsealed segment, truncate it after its last valid record, and seal it."""
+    def _read(self, segment: Segment, known: Edit | None) -> None:
+        """Read an unsealed segment, truncate it after its last valid record, and seal it.
+
+        Args:
+            segment: The segment.
+            known: Its last edit in the manifest if it was sealed and is damaged.
+        """
         path = f"{self.place.directory}/{segment.name}"
         size = self.files.size(path)
         handle = self.files.open(path)
@@ -223,7 +236,7 @@ class _Recovery:
             # An empty file is not damage: the process ended before its first write.
             if octets and unpack_segment_header(octets) is None:
                 self._note(segment.name, "its head is damaged; its records are read all the same")
-            self._note_spans(segment, found.damaged)
+            self._note_spans(segment, found.damaged, found.places, known)
             if not whole:
                 # The file is left unchanged: a later attempt may read more.
                 self.report.failures.append(f"{path}: the disk cannot read all of it")
@@ -319,7 +332,7 @@ class _Recovery:
             what += f"; a write that was cut short before it was synced: the bytes of {never} messages are not there"
         elif not lost:
             what += "; a write that was cut short, as far as one can tell"
-        self._note(segment.name, what, lost)
+        self._note(segment.name, what, lost, self._uncertain(None))
         handle = self.files.open(f"{path}.bad", create=True)
         try:
             self.files.truncate(handle, 0)
@@ -331,7 +344,7 @@ class _Recovery:
         """Count live messages."""
         dead = self.state.dead
         live = dead.count_live(segment.first_seq, segment.last_seq + 1)
-        explained = segment.gapless or (segment.settled and live <= segment.count and not self.report.damaged_events)
+        explained = segment.gapless or (segment.settled and live <= segment.count and not self.report.lacks_events)
         if live and not explained:
             segment.settled = False
             self._note_gaps(segment)
@@ -369,11 +382,11 @@ class _Recovery:
         finally:
             self.files.close(handle)
         found = scan(octets, self.place.salt, segment.first_seq)
-        damaged = [*found.damaged]
+        damaged, places = [*found.damaged], [*found.places]
         if found.end < segment.data_len:
             damaged.append((found.headers[-1].seq if found.headers else segment.first_seq - 1, segment.last_seq + 1))
-        # It is unknown which of these numbers had records.
-        self._note_spans(segment, damaged)
+            places.append((found.end, segment.data_len))
+        self._note_spans(segment, damaged, places, segment.edit(_op_of(segment)))
         at = segment.first_seq
         for header in found.headers:
             if header.seq > at:
@@ -382,24 +395,55 @@ class _Recovery:
         if at <= segment.last_seq:
             self.state.dead.add(at, segment.last_seq + 1 - at)
 
-    def _note_spans(self, segment: Segment, damaged: list[tuple[int, int]]) -> None:
-        """Give up what was in places that hold no whole record: the numbers before and behind each."""
-        if damaged:
-            lost = sum([self._lose(before + 1, behind) for before, behind in damaged])
-            self.report.damaged_spans += len(damaged)
-            self._note(segment.name, f"{len(damaged)} places in it hold no whole record", lost)
+    def _note_spans(
+        self, segment: Segment, damaged: list[tuple[int, int]], places: list[tuple[int, int]], known: Edit | None
+    ) -> None:
+        """Give up what was in places that hold no whole record.
 
-    def _note(self, name: str, what: str, lost_messages: int = 0) -> None:
-        self.report.note(f"{self.place.directory}/{name}", what, lost_messages)
+        Args:
+            segment: Which one.
+            damaged: The numbers before and behind each place.
+            places: Where they begin and end.
+            known: What the manifest says of the segment if it was sealed.
+        """
+        lost = 0
+        for (before, behind), (start, end) in zip(damaged, places, strict=True):
+            # A record has a head at least. Which of the numbers had records cannot be told where some have none.
+            lost += min(self._lose(before + 1, behind), (end - start) // RECORD_BYTES)
+        if damaged and segment not in self.told:
+            # It may be read twice: to be sealed, and to be counted.
+            self.told.add(segment)
+            self.report.damaged_spans += len(damaged)
+            shown = [f"{start} to {end}" for start, end in places[:_PLACES_SHOWN]]
+            more = f" and {len(places) - len(shown)} more places" if len(places) > len(shown) else ""
+            what = f"bytes {', '.join(shown)}{more} hold no whole record"
+            self._note(segment.name, what, lost, self._uncertain(known))
+
+    def _uncertain(self, known: Edit | None) -> str:
+        """Why fewer messages of a segment may be lost than there are numbers for which nothing else is known.
+
+        Args:
+            known: What the manifest says of it; None if it was written to until the end.
+        """
+        reasons: list[str] = []
+        if known is None:
+            reasons.append("it was written to until the end, and not all need have been confirmed")
+        elif known.op != EditOp.COMPACTED and known.last_seq - known.first_seq + 1 != known.records:
+            reasons.append("some of their numbers may have been those of transient messages")
+        if self.report.lacks_events:
+            reasons.append("some may have been acknowledged, as events are missing")
+        return "; ".join(reasons)
+
+    def _note(self, name: str, what: str, lost_messages: int = 0, uncertain: str = "") -> None:
+        self.report.note(f"{self.place.directory}/{name}", what, lost_messages, uncertain if lost_messages else "")
 
     def _lose(self, first: int, end: int) -> int:
-        """Record the live messages in a range as lost; return their number."""
+        """Record the live messages in a range as lost; return their maximum number."""
         lost = 0
         for start, stop in [*self.state.dead.live_runs(first, end)]:
             self.events.add(self.place.qid, self.place.priority, start, stop - start, EventKind.LOST, 0, 0, 0)
             self.state.dead.add(start, stop - start)
             lost += stop - start
-        self.report.lost_messages += lost
         return lost
 
     def _size(self, path: str) -> int:

@@ -9,6 +9,7 @@ from leveret.storage.commit.group import CommitGroup
 from leveret.storage.format import Stream
 from leveret.storage.interface import Entry
 from leveret.storage.segments.chain import SegmentChain
+from leveret.storage.segments.chains import Chains
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.reader import SegmentReader
@@ -49,12 +50,15 @@ class MessageLog:
         disk_writes: Number of messages written.
         dead: Set of all numbers below the next one without a live message.
         place: Where the files are.
-        chains: The segments of the durable stream, and those of the spill stream if there is one.
+        chains: The segments of the durable stream, and those of the spill stream if there is one. It has further
+            chains while messages live that were written to it after others with higher numbers.
         freed: Bytes of files that became useless since a compactor last looked, about.
         look_at: Value of `freed` at which the compactor checks again.
     """
 
     __slots__ = (
+        "_all",
+        "_appended_to",
         "_durable",
         "_persists_transient",
         "_manifest",
@@ -84,9 +88,11 @@ class MessageLog:
         self.place = place
         self._durable = durable
         self._manifest = manifest
-        self.chains = [SegmentChain(place, Stream.DURABLE, manifest, segments)]
-        #: One for each chain, for messages in order, and one for those that came back.
-        self._readers = [(SegmentReader(place), SegmentReader(place))]
+        self._all = Chains(place, manifest, segments)
+        self.chains = self._all.chains
+        self._readers = self._all.readers
+        #: That of the last append().
+        self._appended_to = self.chains[0]
 
     def stream_of(self, persistent: bool) -> Stream:
         """Return the stream of a message."""
@@ -97,20 +103,24 @@ class MessageLog:
 
         Args:
             stream: Where all of them go.
-            batch: In the order of their numbers.
+            batch: In the order of their numbers. Those of the durable stream are higher than all before.
         Returns:
             The error if not all were written, see was_written(); None otherwise.
         """
+        chain = self._appended_to = self._all.for_append(stream, batch[0][0])
+        failure: OSError | None = None
         try:
-            self._chain(stream).append(batch)
+            chain.append(batch)
         except OSError as error:
-            return error
-        self.disk_writes += len(batch)
-        return None
+            failure = error
+        else:
+            self.disk_writes += len(batch)
+        self._all.note_written(chain, batch)
+        return failure
 
     def was_written(self, arrival: Arrival) -> bool:
         """Return whether a message of the last append() was written."""
-        return arrival[0] <= self._chain(self.stream_of(arrival[1].envelope.persistent)).last_seq
+        return arrival[0] <= self._appended_to.last_seq
 
     def read_run(
         self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool, again: bool
@@ -197,7 +207,17 @@ class MessageLog:
             entries: Entries that include the messages; empty if their single lengths are unknown.
         """
         self.dead.add(first, end - first)
-        chain = self._chain(stream)
+        if not self._all.has_further:
+            self._bury_in(self._all.of(stream), first, end, body_bytes, entries)
+            return
+        for chain, low, high in self._all.divide(stream, first, end):
+            part = body_bytes * (high - low) // (end - first)
+            if entries and high - low < end - first:
+                part = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
+            self._bury_in(chain, low, high, part, entries)
+
+    def _bury_in(self, chain: SegmentChain, first: int, end: int, body_bytes: int, entries: Sequence[Entry]) -> None:
+        """Count messages out of the segments of a chain, which has all of them."""
         active = chain.active
         if active is not None and active.first_seq <= first:
             # All are in the active segment: they were settled soon after their arrival.
@@ -247,9 +267,10 @@ class MessageLog:
     def drop_dead(self, keep_active: bool) -> bool:
         """Drop segments without live messages; see SegmentChain.drop_dead()."""
         done = True
-        for chain in self.chains:
+        for at, chain in enumerate(self.chains):
             if chain.has_dead or not keep_active:
-                done = chain.drop_dead(keep_active) and done
+                # A further chain of the spill stream is not written to for long.
+                done = chain.drop_dead(keep_active and at <= Stream.SPILL) and done
         return done
 
     def seal_active(self) -> None:
@@ -293,7 +314,7 @@ class MessageLog:
     def has_dead(self) -> bool:
         """Whether there may be segments for drop_dead()."""
         chains = self.chains
-        return chains[0].has_dead or (len(chains) > 1 and chains[1].has_dead)
+        return chains[0].has_dead or (len(chains) > 1 and any(chain.has_dead for chain in chains[1:]))
 
     @property
     def has_dropped(self) -> bool:
@@ -306,6 +327,8 @@ class MessageLog:
             chain.collect(group)
         self._manifest.collect(group)
         self._manifest.shorten_if_long(group, self.place.clock())
+        if self._all.has_further:
+            self._all.forget_empty()
 
     def release(self) -> None:
         """Release files and buffers of the readers."""
@@ -318,12 +341,6 @@ class MessageLog:
         self.release()
         for chain in self.chains:
             chain.close()
-
-    def _chain(self, stream: Stream) -> SegmentChain:
-        if stream >= len(self.chains):
-            self.chains.append(SegmentChain(self.place, Stream.SPILL, self._manifest))
-            self._readers.append((SegmentReader(self.place), SegmentReader(self.place)))
-        return self.chains[stream]
 
 
 def count_live(segment: Segment, reader: SegmentReader, dead: DeadSet) -> int:

@@ -15,12 +15,14 @@ class Scan(NamedTuple):
         offsets: Their offsets.
         damaged: Sequence numbers before and after each damaged span.
         end: End offset of the last valid record.
+        places: Start and end offset of each damaged span.
     """
 
     headers: list[RecordHeader]
     offsets: list[int]
     damaged: list[tuple[int, int]]
     end: int
+    places: list[tuple[int, int]]
 
 
 def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
@@ -34,6 +36,7 @@ def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
     headers: list[RecordHeader] = []
     offsets: list[int] = []
     damaged: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     at = end = SEGMENT_HEADER_BYTES
     last = first_seq - 1
     while at >= 0:
@@ -43,11 +46,12 @@ def scan(octets: bytes, salt: int, first_seq: int) -> Scan:
             continue
         if at > end:
             damaged.append((last, header.seq))
+            places.append((end, at))
         headers.append(header)
         offsets.append(at)
         last = header.seq
         at = end = at + header.rec_len
-    return Scan(headers, offsets, damaged, end)
+    return Scan(headers, offsets, damaged, end, places)
 
 
 def _resync(octets: bytes, at: int, salt: int, last: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from leveret.storage.format import Stream
@@ -42,6 +42,32 @@ def page_out(ram: RamMessages, log: MessageLog, body_bytes: int, may_spill: bool
             oldest = oldest[: left - ram.first_seq]
     ram.drop_oldest(len(oldest))
     if failure is not None:
+        raise failure
+
+
+def page_out_kept(
+    ram: RamMessages, log: MessageLog, body_bytes: int, is_stored: Callable[[int, Message], bool]
+) -> None:
+    """Let messages leave memory that stand before the window, and write those that are not on disk.
+
+    Args:
+        ram: The store's messages in memory.
+        log: Its messages on disk; those of the durable stream have been written.
+        body_bytes: About this many bytes, 1 or more; the lowest numbers first.
+        is_stored: Whether a message can be read from disk.
+    Raises:
+        OSError: Not all could be written; those stay.
+    """
+    batch: list[Arrival] = [
+        (seq, message, ram.arrival(seq)[0])
+        for seq, message in ram.remove_kept(body_bytes)
+        if not is_stored(seq, message)
+    ]
+    failure = log.append(Stream.SPILL, batch) if batch else None
+    if failure is not None:
+        for arrival in batch:
+            if not log.was_written(arrival):
+                ram.keep(arrival[0], arrival[1])
         raise failure
 
 

@@ -18,6 +18,9 @@ from leveret.storage.stored_message import StoredMessage
 _ARRIVALS_MAX: Final = 8192
 #: So many numbers of messages that have left may be among those that are looked up, and as many as are kept.
 _STALE_MAX: Final = 64
+#: More messages before the window, or more bytes of their bodies, are much.
+_KEPT_MAX: Final = 4096
+_KEPT_BYTES: Final = 1 << 20
 
 
 class RamMessages:
@@ -220,6 +223,28 @@ class RamMessages:
         if order and order[0] < seq:
             return min([end, *(at for at in kept if at >= seq)])
         return min(end, order[0]) if order else end
+
+    @property
+    def kept_much(self) -> bool:
+        """Whether what is kept takes a lot of memory."""
+        return len(self._kept) > _KEPT_MAX or self.held_bytes - self.window_bytes > _KEPT_BYTES
+
+    def remove_kept(self, body_bytes: int) -> list[tuple[int, Message]]:
+        """Keep the messages with the lowest numbers no longer, as many as have so many bytes; return them in order.
+
+        Args:
+            body_bytes: 1 or more; each message counts as a byte, too.
+        """
+        kept, order = self._kept, self._kept_order
+        removed: list[tuple[int, Message]] = []
+        while kept and body_bytes > 0:
+            seq = heappop(order)
+            message = kept.pop(seq, None)
+            if message is not None:
+                removed.append((seq, message))
+                self.held_bytes -= len(message.body)
+                body_bytes -= len(message.body) + 1
+        return removed
 
     def drop_stored(self, is_stored: Callable[[int, Message], bool]) -> None:
         """Remove kept messages that are on disk."""

@@ -16,7 +16,7 @@ from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.stored_message import StoredMessage
 from leveret.storage.stores.cursor import StoreCursor
-from leveret.storage.stores.paging import page_out, preload
+from leveret.storage.stores.paging import page_out, page_out_kept, preload
 from leveret.storage.stores.state import StoreState
 
 __all__ = ["SegmentStore", "StoreState"]
@@ -168,15 +168,21 @@ class SegmentStore(StoreCursor):
         try:
             if self._unwritten:
                 self._write()
-            if self.ram.window and (self.lazy or self._paging):
+            if self._has_to_page:
                 self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
         except OSError:
             self._paging = 0
             # The engine retries by itself, so on_dirty need not be called.
             self._dirty = True
             raise
-        if self.ram.window and (self.lazy or self._paging):
+        if self._has_to_page:
             self._note_dirty()
+
+    @property
+    def _has_to_page(self) -> bool:
+        """Whether messages are to leave memory. Few that have returned stay, as files for them are not worth it."""
+        ram = self.ram
+        return self._paging > 0 or (self.lazy and (bool(ram.window) or ram.kept_much))
 
     @property
     def has_dead_segments(self) -> bool:
@@ -231,14 +237,14 @@ class SegmentStore(StoreCursor):
         """
         if lazy and not self.lazy:
             self.lazy = True
-            self._drop_kept()
+            self.ram.drop_stored(self._is_stored)
             self._note_dirty()
         self.lazy = lazy
 
     def page_out(self, body_bytes: int) -> None:
         """Let the next flushes page out this many bytes of bodies, oldest first."""
-        self._drop_kept()
-        self._paging = min(body_bytes, self.ram.window_bytes)
+        self.ram.drop_stored(self._is_stored)
+        self._paging = min(body_bytes, self.ram.held_bytes)
         if self._paging:
             self._note_dirty()
 
@@ -276,17 +282,19 @@ class SegmentStore(StoreCursor):
         ram = self.ram
         if not self.lazy:
             body_bytes = min(self._paging, body_bytes)
-        before = ram.window_bytes
-        page_out(ram, self.log, body_bytes, self._may_spill)
-        self._paging = max(0, self._paging - (before - ram.window_bytes))
+        before = ram.held_bytes
+        if self._paging or ram.kept_much:
+            # They stand before the window.
+            page_out_kept(ram, self.log, body_bytes, self._is_stored)
+            if not self.lazy:
+                body_bytes -= before - ram.held_bytes
+        if ram.window and body_bytes > 0:
+            page_out(ram, self.log, body_bytes, self._may_spill)
+        self._paging = min(ram.held_bytes, max(0, self._paging - (before - ram.held_bytes)))
         if not ram.window:
             self._may_spill = False
-            self._paging = 0
             if not ram and not self.taken_count:
                 ram.forget_arrivals()
-
-    def _drop_kept(self) -> None:
-        self.ram.drop_stored(self._is_stored)
 
     def _is_stored(self, seq: int, message: Message) -> bool:
         """Return whether a message can be read from disk."""

@@ -10,7 +10,7 @@ from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
-from tests.support.segment_stores import new_cached_store, new_flushed_store, new_store
+from tests.support.segment_stores import new_cached_store, new_flushed_store, new_returning_store, new_store
 
 #: Factories of empty stores, by the name shown in test ids.
 STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
@@ -23,6 +23,8 @@ STORES: Final[Mapping[str, Callable[[], MessageStore]]] = {
     "segments-written": new_flushed_store,
     # ... and some of it is in memory too.
     "segments-cached": new_cached_store,
+    # ... or is written only once it has returned, behind messages with higher numbers.
+    "segments-returned": new_returning_store,
     "returns": lambda: ReturnsStore(lambda level: MemoryStore()),
     "priority-segments": lambda: PriorityStore(10, lambda level: new_flushed_store()),
     "returns-segments": lambda: ReturnsStore(lambda level: new_flushed_store()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from tests.support.tables import Triple
 from tests.support.wire import Channel, Connection, Delivery
 
 _PREFETCH = 120
+#: Seconds until dead letters have to be in their queue.
+_PATIENCE = 120.0
 #: Bodies are cut from this at a place that the message's number says.
 _NOISE = random.Random(0).randbytes(8192)
 #: The level of messages that have come back to a quorum queue.
@@ -114,6 +117,8 @@ class Client:
         self._committer = self._connection.channel()
         self._committer.tx_select()
         self._has_moved = False
+        #: Dead letters since their queue was empty, and how many of them have been seen in it.
+        self._letters_sent = self._letters_seen = 0
         declarer = self._connection.channel()
         declarer.queue_declare(self._marker, durable=True, arguments=[("x-max-length", "I", 1)])
         declarer.queue_declare(self.letters.queue, durable=True, arguments=self._letters_arguments)
@@ -211,11 +216,12 @@ class Client:
     def _bury(self, used: Used, numbers: list[int], tag: int, multiple: bool) -> None:
         places = self.places(len(numbers))
         for number in numbers:
-            self.letters.published(number, places, number not in self.transient)
+            self.letters.published(number, places, number not in self.transient, used.kind.name)
         used.ledger.leaving(numbers, letters=True)
         self._unanswered.append(lambda: used.ledger.ended(numbers))
         self._unanswered.append(lambda: self.letters.confirmed(numbers))
         self._has_moved = True
+        self._letters_sent += len(numbers)
         used.channel.nack(tag, multiple=multiple, requeue=False)
         self.counts["dead-lettered"] += len(numbers)
 
@@ -224,8 +230,11 @@ class Client:
     def _purge(self, used: Used) -> None:
         if self._random.random() < 0.5:
             self._read()
+            self._await_letters()
             self.letters.leaving(list(self.letters.kept))
-            self._publisher.queue_purge(self.letters.queue)
+            purged = self._publisher.queue_purge(self.letters.queue).message_count
+            assert purged == self._letters_sent, f"{self.letters.queue}: {purged} purged, not {self._letters_sent}"
+            self._letters_sent = self._letters_seen = 0
             # What was sent before has been done before.
             self._answered()
             self.letters.ended(list(self.letters.kept))
@@ -262,6 +271,7 @@ class Client:
 
     def _answered(self) -> None:
         if self._has_moved:
+            self._await_letters()
             # Where they were they stay until they are on the disk where they are, and this is on it later.
             self._committer.publish("", self._marker, b"", {"delivery_mode": 2})
             self._committer.tx_commit()
@@ -270,6 +280,13 @@ class Client:
             each()
         self._unanswered.clear()
         self._sort()
+
+    def _await_letters(self) -> None:
+        """Wait until all dead letters are in their queue: an answer does not say that, as they are made in slices."""
+        deadline = time.monotonic() + _PATIENCE
+        while self._letters_seen < self._letters_sent:
+            assert time.monotonic() < deadline, f"{self.letters.queue}: {self._letters_seen} of {self._letters_sent}"
+            self._letters_seen = self._publisher.queue_declare(self.letters.queue, passive=True).message_count
 
     def _sort(self) -> None:
         """Take deliveries and confirms."""

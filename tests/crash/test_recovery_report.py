@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from leveret.storage.engine import StorageEngine
+from leveret.storage.format import SEGMENT_HEADER_BYTES, unpack_segment_header
+from leveret.storage.message import Envelope, Message
 from leveret.storage.recovery.report import DamageReport
+from leveret.storage.segments.scan import scan
 from tests.crash.test_cut_and_flip import ACTIVE, RUNNING
 from tests.support.segment_stores import Clock, open_engine
 from tests.support.simulated_files import ROOT, SimulatedFiles
@@ -36,6 +39,12 @@ def flipped(path: str) -> Iterator[tuple[int, dict[str, bytes]]]:
         octets = bytearray(CONTENTS[path])
         octets[at] ^= 1 << at % 8
         yield at, CONTENTS | {path: bytes(octets)}
+
+
+def salt_of(path: str) -> int:
+    header = unpack_segment_header(CONTENTS[path])
+    assert header is not None
+    return header.salt
 
 
 def test_nothing_is_reported_where_nothing_is_wrong() -> None:
@@ -106,6 +115,59 @@ def test_what_was_lost_is_said_in_one_line(caplog: pytest.LogCaptureFixture) -> 
     assert f"1 damaged files, {report.lost_messages} messages lost" in report.summary()
 
 
+def test_a_damaged_place_is_told_by_its_bytes() -> None:
+    contents = bytearray(CONTENTS[SEALED[0]][:-150])
+    found = scan(bytes(contents), salt_of(SEALED[0]), 1)
+    start, end = found.offsets[1], found.offsets[2]
+    contents[start + 20] ^= 1
+    # The footer is gone too, so that the file is read.
+    report = recover(CONTENTS | {SEALED[0]: bytes(contents)}).report
+    assert f"{SEALED[0]}: bytes {start} to {end} hold no whole record" in [
+        line.partition(";")[0] for line in report.lines()
+    ]
+
+
+def test_what_was_still_written_to_need_not_have_been_confirmed() -> None:
+    contents = bytearray(CONTENTS[ACTIVE])
+    contents[SEGMENT_HEADER_BYTES + 20] ^= 1
+    report = recover(CONTENTS | {ACTIVE: bytes(contents)}).report
+    (line,) = report.lines()
+    assert line.endswith(
+        "hold no whole record; up to 1 messages lost:"
+        " it was written to until the end, and not all need have been confirmed"
+    )
+    assert report.uncertain_messages == report.lost_messages == 1
+    assert "up to 1 messages lost" in report.summary()
+
+
+def test_what_was_lost_may_have_been_acknowledged_where_events_are_missing() -> None:
+    gone = {EVENTS, SEALED[0]}
+    report = recover({name: octets for name, octets in CONTENTS.items() if name not in gone}).report
+    (line,) = [line for line in report.lines() if SEALED[0] in line]
+    assert line.endswith("messages lost: some may have been acknowledged, as events are missing")
+    assert f"up to {report.lost_messages} messages lost" in report.summary()
+
+
+def test_a_number_without_a_record_may_have_been_a_transient_message() -> None:
+    files = SimulatedFiles()
+    engine = open_engine(files)
+    store = engine.store(engine.create_queue(True, {"name": "q"}))
+    for number in range(40):
+        store.append([Message(Envelope(b"\x00\x01q", bytes(14), number % 2 == 0), b"x" * 20)], 20)
+        engine.flush()
+        engine.commit()
+    path = f"{ROOT}/q/00000001/{store.log.segments[0].name}"
+    records = store.log.segments[0].count
+    contents = files.snapshot()
+    del contents[path]
+    report = recover(contents).report
+    (line,) = report.lines()
+    assert line == (
+        f"{path}: is missing or holds no whole record; up to {records} messages lost:"
+        " some of their numbers may have been those of transient messages"
+    )
+
+
 def test_a_queue_file_that_was_damaged_is_written_anew() -> None:
     files = SimulatedFiles()
     files.restore(CONTENTS | {QUEUE_FILE: CONTENTS[QUEUE_FILE].replace(b'"q"', b'"p"')})
@@ -122,3 +184,4 @@ def test_a_queue_file_that_was_damaged_is_written_anew() -> None:
 def test_damage_says_how_many_messages() -> None:
     assert str(DamageReport("f", "is cut", 0)) == "f: is cut"
     assert str(DamageReport("f", "is cut", 2)) == "f: is cut; 2 messages lost"
+    assert str(DamageReport("f", "is cut", 2, "who knows")) == "f: is cut; up to 2 messages lost: who knows"

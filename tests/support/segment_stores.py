@@ -7,6 +7,7 @@ from typing import Final
 
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.interface import Entry
 from leveret.storage.message import Message
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.stores.segment_store import SegmentStore
@@ -43,11 +44,7 @@ class FlushedStore(SegmentStore):
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         super().append(messages, body_bytes, longest)
-        self.flush()
-        self.tidy()
-        group = CommitGroup()
-        self.collect(group)
-        group.commit(files_of(self))
+        commit(self)
 
 
 def new_flushed_store() -> FlushedStore:
@@ -62,6 +59,33 @@ def new_cached_store() -> FlushedStore:
     store = new_flushed_store()
     store.set_lazy(False)
     return store
+
+
+class ReturningStore(SegmentStore):
+    """A store that has messages in memory until they return, and pages those out at once."""
+
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        super().requeue(entries)
+        self.page_out(1 << 40)
+        while self._paging:
+            commit(self)
+
+
+def new_returning_store() -> ReturningStore:
+    """A store of small segments, of a queue that is not durable."""
+    plain = new_store()
+    store = ReturningStore(plain._place, plain._events, False, lambda _: None)
+    store.set_lazy(False)
+    return store
+
+
+def commit(store: SegmentStore) -> None:
+    """Do for a store what the engine does for it at the end of a turn."""
+    store.flush()
+    store.tidy()
+    group = CommitGroup()
+    store.collect(group)
+    group.commit(files_of(store))
 
 
 def files_of(store: SegmentStore) -> SimulatedFiles:
