@@ -27,7 +27,7 @@ def program(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
         "ssl_options.cacertfile": certificates.authority.file,
         "ssl_options.verify": "verify_peer",
         "ssl_options.fail_if_no_peer_cert": "true",
-        "ssl_handshake_timeout": "500",
+        "ssl_handshake_timeout": "5000",
     }
     arguments = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
     ports = ("--amqps-port", "0", "--management-tls-port", "0")
