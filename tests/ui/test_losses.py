@@ -177,7 +177,7 @@ def test_the_window_is_chosen_and_honest(losses: Ui) -> None:
 
 
 def test_the_chart_shows_those_that_lost_most(losses: Ui) -> None:
-    chart = losses.main.get_by_role("img", name="When it was lost")
+    chart = losses.main.get_by_role("img", name="Losses over time")
     expect(chart).to_have_attribute("aria-label", re.compile("dropping: now"), timeout=120_000)
     expect(losses.main.locator(".legend li")).to_have_count(5)
 

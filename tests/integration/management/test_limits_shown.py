@@ -226,7 +226,7 @@ def test_every_policy_key_that_is_offered_is_taken(place: Place) -> None:
 
 def test_the_hints_of_a_key(place: Place) -> None:
     (key,) = (each for each in place.api.get("policy-keys") if each["key"] == "overflow")
-    assert key.pop("summary").startswith("At the limit")
+    assert key.pop("summary").startswith("At the length limit")
     assert key == {
         "key": "overflow",
         "argument": "x-overflow",
