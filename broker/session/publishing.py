@@ -14,6 +14,7 @@ from leveret.broker.core.published import read_expiration, read_extra_keys
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE
+from leveret.broker.session.unfinished import Unfinished
 from leveret.protocol import properties
 from leveret.protocol.events import Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
@@ -124,12 +125,13 @@ def publish_varied(channel: Channel, run: VariedRun) -> None:
     Raises:
         ChannelFault: As publish_run(). Messages before the refused one are published, those after it are not.
         ConnectionFault: As publish_run().
+        Unfinished: As publish_run(). The run has only the messages that are not published yet.
     """
     publish = run.publish
     route = _varied_route(channel, publish)
     batch: list[Message] = []
     last = DECODE
-    for header, body in zip(run.headers, run.bodies, strict=True):
+    for position, (header, body) in enumerate(zip(run.headers, run.bodies, strict=True)):
         scanned = DECODE if route is None else scan_header(header)
         if scanned != last and batch:
             assert route is not None
@@ -137,7 +139,12 @@ def publish_varied(channel: Channel, run: VariedRun) -> None:
             batch = []
         last = scanned
         if scanned == DECODE:
-            publish_run(channel, PublishRun(run.channel, publish, header, [body]))
+            try:
+                publish_run(channel, PublishRun(run.channel, publish, header, [body]))
+            except Unfinished:
+                # The event is handled again later: the messages before this one are published already.
+                del run.headers[:position], run.bodies[:position]
+                raise
             route = _varied_route(channel, publish)
         else:
             envelope = Envelope(publish.route, header, scanned >= PERSISTENT, scanned & (PERSISTENT - 1))

@@ -11,6 +11,9 @@ from pamqp import commands
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session import publishing
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.unfinished import Unfinished
+from leveret.protocol.events import PublishRun
 from tests.support import methods
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 from tests.support.transport import METHOD
@@ -154,6 +157,27 @@ def test_headers_without_relevant_properties_are_not_decoded(monkeypatch: pytest
     assert client.confirmed == dict.fromkeys(range(1, 21), "Basic.Ack")
     monkeypatch.undo()
     assert len([each for each in client.contents() if isinstance(each, tuple) and each[0] == "Basic.GetOk"]) == 20
+
+
+def test_what_precedes_a_long_route_search_is_published_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client({})
+    copied = {"headers": [("CC", "A", [("S", "other")])]}
+    frames = messages([(_PLAIN, 1), (_PLAIN, 1), (_PLAIN, 2), (copied, 1), (_PLAIN, 1), (copied, 2)], "q")
+    client.send(frames[0])
+    publish_run, searched = publishing.publish_run, set()
+
+    def search_first(channel: Channel, run: PublishRun) -> None:
+        if run.header not in searched:
+            searched.add(run.header)
+            raise Unfinished(lambda: True)
+        publish_run(channel, run)
+
+    monkeypatch.setattr(publishing, "publish_run", search_first)
+    client.send(b"".join(frames[1:]))
+    assert len(searched) >= 2
+    assert client.confirmed == dict.fromkeys(range(1, 7), "Basic.Ack")
+    counts = [client.broker.vhost.topology.queues[name] for name in ("q", "other")]
+    assert [queue.store.ready_count for queue in counts if isinstance(queue, Queue)] == [6, 2]
 
 
 def test_counters_count_each_message() -> None:
