@@ -17,13 +17,13 @@ from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.disk import Disk, DiskError, disk_free_limit, unusable_text
-from leveret.broker.core.memory import MemoryMonitor, available_memory
 from leveret.broker.core.node import Node
-from leveret.broker.core.paging import Pager
+from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
+from leveret.broker.core.resources.paging import Pager
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.loss_record import LossRecord
 from leveret.broker.core.stats.sampler import Sampler
-from leveret.broker.core.timers import Timers
-from leveret.broker.core.turn import Turn
 from leveret.broker.definitions import DefinitionsKeeper, load_definitions
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener

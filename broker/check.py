@@ -30,8 +30,8 @@ from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
 from leveret.broker.config.options import OPTIONS, DefaultPermissions, Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.timers import Timers
-from leveret.broker.core.turn import Turn
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.definitions import load_definitions
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.tls import find_problems

@@ -17,9 +17,9 @@ from leveret.broker.auth.user_definitions import load as load_accounts
 from leveret.broker.auth.user_definitions import restore as restore_accounts
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.options import Settings
-from leveret.broker.core import definitions_export as export
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions_import import (
+from leveret.broker.core.definitions import exporting as export
+from leveret.broker.core.definitions.importing import (
     COMPONENTS,
     load_global_parameters,
     load_policies,
@@ -27,8 +27,8 @@ from leveret.broker.core.definitions_import import (
     policy_steps,
     topology_steps,
 )
-from leveret.broker.core.json_text import parse_json
-from leveret.broker.core.restoring import restore as restore_broker
+from leveret.broker.core.definitions.restoring import restore as restore_broker
+from leveret.broker.core.json_values.text import parse_json
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 from leveret.policies.invalid_pattern import InvalidPattern

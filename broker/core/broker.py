@@ -6,20 +6,20 @@ import socket
 import time
 from collections import Counter
 
-from leveret.broker.core.alarms import Alarms
 from leveret.broker.core.clients import ClientConnection as ClientConnection
-from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
 from leveret.broker.core.message_storage import MessageStorage
-from leveret.broker.core.slow_patterns import log_slow_pattern
-from leveret.broker.core.socket_budget import SocketBudget
+from leveret.broker.core.messages.tracing import Tracer
+from leveret.broker.core.resources.alarms import Alarms
+from leveret.broker.core.resources.sockets import SocketBudget
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.totals import BrokerStatistics
-from leveret.broker.core.timers import Timers
-from leveret.broker.core.tracing import Tracer
-from leveret.broker.core.turn import Turn
 from leveret.broker.core.user_counts import count_down
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
+from leveret.broker.core.vhost_policies.slow_patterns import log_slow_pattern
 from leveret.policies.patterns import report_to
 from leveret.storage.definitions import Journal, Key, NoJournal
 from leveret.storage.disk.file_counts import FileCounts

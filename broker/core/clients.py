@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from leveret.broker.core.tracing import Tracer
 from leveret.protocol.faults import AmqpFault
 from leveret.protocol.field_table import FieldTable
 

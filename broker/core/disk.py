@@ -12,9 +12,9 @@ from typing import Final
 
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.memory import available_memory
 from leveret.broker.core.message_storage import DiskStorage
-from leveret.broker.core.timers import Timer
+from leveret.broker.core.resources.memory import available_memory
+from leveret.broker.core.scheduling.timers import Timer
 from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from leveret.broker.core.definitions_gate import ALWAYS_OPEN, DefinitionsGate
+from leveret.broker.core.definitions.gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.queues.disk_storage import DiskQueueStorage
 from leveret.broker.core.queues.storage import QueueStorage, StorageRequest, memory_store
 from leveret.protocol.faults import ConnectionFault, ReplyCode

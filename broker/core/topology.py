@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from leveret.broker.core.bindings import Binding, BindingIdentity, Destination, QueueDestination
-from leveret.broker.core.durable import DurableRecorder
+from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.equivalence import check_equal, check_flag, check_name
 from leveret.broker.core.exchanges import default, registry
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination, QueueDestination
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find

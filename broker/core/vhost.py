@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from leveret.broker.core.dead_letter import DeadLetters
-from leveret.broker.core.durable import DurableRecorder
+from leveret.broker.core.definitions.durable import DurableRecorder
+from leveret.broker.core.definitions.unrestored import Unrestored
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.message_storage import MessageStorage
-from leveret.broker.core.policies import VirtualHostPolicies
+from leveret.broker.core.messages.dead_letter import DeadLetters
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
 from leveret.broker.core.queues.declaration import (
@@ -25,21 +25,21 @@ from leveret.broker.core.queues.priority import PriorityQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.quorum import QuorumQueue
 from leveret.broker.core.queues.storage import StorageRequest
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.stats.losses import DeletedObjects
 from leveret.broker.core.stats.totals import VirtualHostStatistics
-from leveret.broker.core.timers import Timers
 from leveret.broker.core.topology import Topology
-from leveret.broker.core.turn import Turn
-from leveret.broker.core.unrestored import Unrestored
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.broker.core.vhost_policies.policies import VirtualHostPolicies
 from leveret.protocol.faults import not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find
 from leveret.storage.definitions import NoJournal
 from leveret.storage.message import Message
 
 if TYPE_CHECKING:
-    from leveret.broker.core.tracing import Tracer
+    from leveret.broker.core.messages.tracing import Tracer
 
 
 class ReplyReceiver(Protocol):

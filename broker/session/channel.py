@@ -8,10 +8,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from leveret.broker.core.consumers import Holder
+from leveret.broker.core.messages.tracing import Origin, Tracer
+from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
-from leveret.broker.core.tracing import Origin, Tracer
 from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.delivery import ChannelConsumer
 from leveret.broker.session.shared_prefetch import SharedPrefetch

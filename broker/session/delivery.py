@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from leveret.broker.core.consumers import Consumer
+from leveret.broker.core.queues.consumers import Consumer
 from leveret.broker.session.shared_prefetch import UNLIMITED
 from leveret.protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
 from leveret.protocol.field_table import FieldTable

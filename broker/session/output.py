@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ConnectionCounters
-from leveret.broker.core.turn import Turn
 
 if TYPE_CHECKING:
     from leveret.broker.session.channel import Channel

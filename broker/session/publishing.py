@@ -10,7 +10,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from leveret.broker.core.published import read_expiration, read_extra_keys
+from leveret.broker.core.messages.published import read_expiration, read_extra_keys
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE

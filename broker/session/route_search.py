@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.routing import Route, route_in_steps
+from leveret.broker.core.messages.routing import Route, route_in_steps
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.topology import Topology
-from leveret.broker.core.turn import Turn
 from leveret.broker.session.unfinished import Unfinished
 from leveret.protocol.field_table import FieldTable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.consumers import Holder
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.interface import Entry
 

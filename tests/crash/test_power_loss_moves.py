@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from leveret.broker.core.consumers import Holder
 from leveret.broker.core.message_storage import DiskStorage
+from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.turn import Turn
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.storage.commit.committer import SyncMode

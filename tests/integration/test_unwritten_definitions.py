@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core import definitions_gate
+from leveret.broker.core.definitions import gate as definitions_gate
 from leveret.broker.embedded import LeveretThread
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.topology import drain

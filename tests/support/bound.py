@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from leveret.broker.core.bindings import Binding, Destination, QueueDestination
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.bindings import Binding, Destination, QueueDestination
 from leveret.broker.core.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue
 

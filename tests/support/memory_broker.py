@@ -10,7 +10,7 @@ from pamqp import commands
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.turn import Turn
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.session.connection import Connection
 from leveret.broker.session.server import Server
 from tests.support import content, methods

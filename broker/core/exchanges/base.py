@@ -11,7 +11,7 @@ from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, as_text, find
 
 if TYPE_CHECKING:
-    from leveret.broker.core.bindings import Binding, BindingIdentity, Destination
+    from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination
 
 
 class Exchange(ABC):

@@ -10,7 +10,7 @@ from leveret.protocol.faults import access_refused
 from leveret.protocol.field_table import FieldTable
 
 if TYPE_CHECKING:
-    from leveret.broker.core.bindings import Binding, Destination, QueueDestination
+    from leveret.broker.core.exchanges.bindings import Binding, Destination, QueueDestination
 
 #: Name of the default exchange.
 DEFAULT_EXCHANGE = ""

@@ -9,7 +9,7 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.protocol.field_table import FieldTable
 
 if TYPE_CHECKING:
-    from leveret.broker.core.bindings import Binding, BindingIdentity, Destination
+    from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination
 
 
 class DirectExchange(Exchange):

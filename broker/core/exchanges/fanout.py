@@ -8,7 +8,7 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.protocol.field_table import FieldTable
 
 if TYPE_CHECKING:
-    from leveret.broker.core.bindings import Binding, Destination
+    from leveret.broker.core.exchanges.bindings import Binding, Destination
 
 
 class FanoutExchange(Exchange):

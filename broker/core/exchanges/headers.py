@@ -11,7 +11,7 @@ from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, find
 
 if TYPE_CHECKING:
-    from leveret.broker.core.bindings import Binding, BindingIdentity, Destination
+    from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination
 
 _ALL: Final = b"all"
 #: Values of x-match, and whether headers that start with ``x-`` are compared.

@@ -11,7 +11,7 @@ from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
 from leveret.broker.core.queues.host import QueueHost
 from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.storage import QueueStorage
-from leveret.broker.core.time_slice import TimeSlice
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.policies.dead_letter import EXPIRED, MAXLEN
 from leveret.policies.settings import QueueSettings
 from leveret.storage.event_format import DEAD_LETTERED, EventKind

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from leveret.broker.core.timers import Timer, Timers
+from leveret.broker.core.scheduling.timers import Timer, Timers
 
 #: Longest delay of a timer, in microseconds; a timer that fires too early is armed again. TTLs have no upper bound.
 _LONGEST: Final = 86_400_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
-from leveret.broker.core.timers import Timers
-from leveret.broker.core.turn import Turn
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
 
 if TYPE_CHECKING:
     from leveret.broker.core.queues.queue import Queue

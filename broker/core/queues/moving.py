@@ -11,9 +11,9 @@ from enum import Enum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from leveret.broker.core.consumers import Holder
-from leveret.broker.core.json_tables import table_to_json
-from leveret.broker.core.published import published_to
+from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.quorum import without_count
 from leveret.policies.message_filter import MessageFilter
 from leveret.protocol.properties import Properties

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from leveret.broker.core.consumers import Consumer, ConsumerGroup, Consumers, Holder
+from leveret.broker.core.queues.consumers import Consumer, ConsumerGroup, Consumers, Holder
 from leveret.broker.core.queues.contents import QueueContents
 from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
@@ -15,7 +15,7 @@ from leveret.broker.core.queues.host import QueueHost
 from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.storage import QueueStorage, StoreFigures
 from leveret.broker.core.queues.time_to_live import split_expired, time_to_live
-from leveret.broker.core.time_slice import TimeSlice
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.policies.dead_letter import EXPIRED, MAXLEN, REASONS, REJECTED
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings

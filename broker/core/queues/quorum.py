@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from leveret.broker.core.consumers import Holder
+from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.limits import UNBOUNDED, Limits
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.timers import Timer
+from leveret.broker.core.scheduling.timers import Timer
 from leveret.policies.dead_letter import DELIVERY_LIMIT
 from leveret.policies.settings import QueueSettings
 from leveret.protocol import properties

@@ -28,7 +28,7 @@ from leveret.storage.event_log import EventPosition
 
 if TYPE_CHECKING:
     from leveret.broker.core.broker import Broker
-    from leveret.broker.core.timers import Timer
+    from leveret.broker.core.scheduling.timers import Timer
     from leveret.broker.core.vhost import VirtualHost
 
 log = logging.getLogger("leveret.statistics")

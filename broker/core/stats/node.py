@@ -8,7 +8,7 @@ import resource
 import threading
 from typing import ClassVar
 
-from leveret.broker.core.memory import used_memory
+from leveret.broker.core.resources.memory import used_memory
 from leveret.broker.core.stats.sampled_counters import SampledCounters
 
 

@@ -13,7 +13,7 @@ from leveret.broker.core.stats.history import GLOBAL, STEP
 if TYPE_CHECKING:
     from leveret.broker.core.broker import Broker
     from leveret.broker.core.node import Node
-    from leveret.broker.core.timers import Timer
+    from leveret.broker.core.scheduling.timers import Timer
 
 log = logging.getLogger("leveret.statistics")
 

@@ -16,8 +16,8 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.long_json import parse_json_in_steps
-from leveret.broker.core.slices import result_in_slices
+from leveret.broker.core.json_values.long_text import parse_json_in_steps
+from leveret.broker.core.scheduling.slices import result_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.accept_header import require_json_accepted
 from leveret.broker.management.http.browser_sessions import BrowserSessions, session_token

@@ -7,7 +7,7 @@ import hashlib
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus
 
-from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.bindings import Binding
 from leveret.protocol.field_table import encode_table
 
 #: The key of a binding without routing key and arguments.

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leveret.broker.core.json_tables import table_from_json
-from leveret.broker.core.json_text import refuse_deep
+from leveret.broker.core.json_values.tables import table_from_json
+from leveret.broker.core.json_values.text import refuse_deep
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.responses import encode
 from leveret.protocol.constants import INT64_END, SHORTSTR_MAX

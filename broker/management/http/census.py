@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.slices import in_slices
+from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.census import Census
 
 

@@ -7,7 +7,7 @@ import asyncio
 from aiohttp import web
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions_gate import ALARM_SECONDS, DefinitionsGate
+from leveret.broker.core.definitions.gate import ALARM_SECONDS, DefinitionsGate
 from leveret.broker.management.http.errors import failure
 
 

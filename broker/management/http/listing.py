@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from aiohttp import web
 
-from leveret.broker.core.slices import in_slices
+from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.management.http.bodies import parse_integer
 from leveret.broker.management.http.errors import bad_request, failure
 from leveret.broker.management.http.patterns import compile_in_thread

@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import Payload, hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.management.http.accept_header import require_json_accepted
 from leveret.broker.management.http.browser_sessions import is_from_ui
 from leveret.broker.management.http.compression import accepts_gzip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.broker.auth.users import User
-from leveret.broker.core.tracing import Origin
+from leveret.broker.core.messages.tracing import Origin
 
 
 def http_origin(user: User) -> Origin:

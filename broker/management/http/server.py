@@ -15,7 +15,7 @@ from aiohttp.typedefs import Middleware
 from leveret.broker.accepting import Acceptor, Refused
 from leveret.broker.addresses import format_address
 from leveret.broker.config.options import Settings
-from leveret.broker.core.socket_budget import Clients
+from leveret.broker.core.resources.sockets import Clients
 from leveret.broker.management.http.connection_watch import KEEP_ALIVE_SECONDS, ConnectionWatch
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.controllers.aliveness import Aliveness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.bindings import Binding
 from leveret.broker.core.names import generate_name, strip_line_ends
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
 from leveret.broker.core.queues.queue import Queue

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.core.publisher import publish
+from leveret.broker.core.messages.publisher import publish
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.context import RequestContext

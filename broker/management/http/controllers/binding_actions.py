@@ -8,8 +8,8 @@ from urllib.parse import quote
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.core.bindings import Binding, Destination
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.bindings import Binding, Destination
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.binding_keys import matches_properties_key, properties_key

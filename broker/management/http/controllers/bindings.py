@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.core.bindings import Binding
+from leveret.broker.core.exchanges.bindings import Binding
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.binding_keys import matches_properties_key
 from leveret.broker.management.http.context import RequestContext

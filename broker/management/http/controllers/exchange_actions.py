@@ -10,8 +10,8 @@ from aiohttp import web
 
 from leveret.broker.auth.users import User
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES, unknown_type_text
+from leveret.broker.core.messages.publisher import publish
 from leveret.broker.core.names import strip_line_ends
-from leveret.broker.core.publisher import publish
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.bodies import (

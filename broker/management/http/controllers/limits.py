@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.core.definitions_export import vhost_limits
+from leveret.broker.core.definitions.exporting import vhost_limits
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.bodies import require_keys
 from leveret.broker.management.http.context import RequestContext

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.slices import in_slices
+from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.losses import DAY, DeletedObjects, LossCounters
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.bodies import parse_integer

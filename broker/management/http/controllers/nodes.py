@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.core.slices import in_slices
+from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.management.http.census import count_all
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.documents.memory import MemoryBreakdown

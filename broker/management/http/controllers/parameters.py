@@ -12,8 +12,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.core.definitions_export import export_parameters, policy_value
-from leveret.broker.core.slices import run_in_slices
+from leveret.broker.core.definitions.exporting import export_parameters, policy_value
+from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.bodies import check_depth, check_length, require_keys

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.definitions_export import describe_policy
-from leveret.broker.core.policy_coverage import count_in_force
-from leveret.broker.core.policy_preview import Preview, preview_policy
-from leveret.broker.core.slices import in_slices, run_in_slices
+from leveret.broker.core.definitions.exporting import describe_policy
+from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_policies.coverage import count_in_force
+from leveret.broker.core.vhost_policies.preview import Preview, preview_policy
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found

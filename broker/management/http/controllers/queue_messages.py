@@ -10,13 +10,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.core.consumers import Holder
-from leveret.broker.core.json_tables import table_to_json
-from leveret.broker.core.published import published_to
+from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.declaration import check_locked
 from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.slices import run_in_slices
+from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import read_object
 from leveret.broker.management.http.bodies import read_integer, read_text, require_keys

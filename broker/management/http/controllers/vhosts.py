@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.core.slices import run_in_slices
+from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.management.http.access import has_tag, read_object

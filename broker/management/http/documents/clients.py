@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientTls
-from leveret.broker.core.json_tables import table_to_json
+from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.management.http.documents.constants import PROCESS

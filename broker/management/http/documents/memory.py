@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.memory import used_memory
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.resources.memory import used_memory
 
 #: Parts in RabbitMQ's order. Those that are not computed below are 0.
 _PARTS: Final = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.core.bindings import Binding
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.bindings import Binding
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
-from leveret.broker.core.json_tables import table_to_json
+from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.vhost import VirtualHost

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.core.slices import in_slices_async
+from leveret.broker.core.scheduling.slices import in_slices_async
 from leveret.broker.management.http.compression import accepts_gzip
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.prometheus.cluster import CLUSTER_FAMILIES

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.slices import in_slices
+from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.management.http.prometheus.families import Family, Item
 
 #: Objects whose samples are encoded in one step, which takes a millisecond.

@@ -15,8 +15,8 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from leveret.broker.auth.attempts import AMQP, HTTP, ProtocolAttempts
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.global_parameters import CLUSTER_ID
-from leveret.broker.core.memory import used_memory
 from leveret.broker.core.node import Node
+from leveret.broker.core.resources.memory import used_memory
 from leveret.broker.core.stats.node import open_files, open_files_max
 from leveret.broker.management.http.context import RequestContext
 from leveret.broker.management.http.prometheus.counted import Counted

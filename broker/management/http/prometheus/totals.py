@@ -10,7 +10,7 @@ from typing import Any, Final
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.slices import in_slices, run_in_slices
+from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
 from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.families import Family, add

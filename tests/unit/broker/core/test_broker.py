@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from leveret.broker.core.broker import Broker, ClientConnection
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ConnectionCounters
-from leveret.broker.core.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata
 from leveret.policies.policy import Policy

@@ -15,7 +15,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.node import Node
-from leveret.broker.core.turn import Turn
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.context import RequestContext
 from tests.support.manual_loop import ManualLoop

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from leveret.broker.core.turn import Turn
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.constants import FRAME_HEARTBEAT
 from leveret.storage.definitions import Changes, DefinitionsDatabase
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds

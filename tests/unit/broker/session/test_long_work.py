@@ -7,8 +7,8 @@ import itertools
 import pytest
 from pamqp import commands
 
-from leveret.broker.core import turn
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.scheduling import turn
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds, method, publish

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from leveret.broker.core.turn import Turn
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.delivery import ChannelConsumer
 from leveret.broker.session.output import Output

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.bindings import Binding, QueueDestination
+from leveret.broker.core.exchanges.bindings import Binding, QueueDestination
 from leveret.broker.core.exchanges.default import DefaultExchange, refuse_default
 from leveret.protocol.faults import ChannelFault
 from tests.support.bound import NamedQueue

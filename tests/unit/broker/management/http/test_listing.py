@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.slices import in_slices
+from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.management.http.listing import View, list_response
 
 

@@ -1,0 +1,1 @@
+"""Durable definitions: how they are written, restored, exported and imported."""

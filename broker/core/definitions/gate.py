@@ -1,0 +1,273 @@
+"""Delays replies to clients until the definitions that they depend on are on disk.
+
+A separate thread commits definitions, one batch at a time. Changes made meanwhile go into the next batch. A reply that
+depends on a definition waits for its batch, and all later output of the same connection waits behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, Protocol
+
+from leveret.broker.core.resources.alarms import Alarms
+from leveret.broker.core.scheduling.timers import Timer, Timers
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.storage.definitions import Changes, DefinitionsDatabase, Key
+
+log = logging.getLogger("leveret.definitions")
+
+#: Seconds of failed writes after which new definitions are refused.
+ALARM_SECONDS: Final = 30.0
+_RETRY_SECONDS: Final = 1.0
+#: Cause of the disk alarm.
+_CAUSE: Final = "definitions"
+
+
+class HoldableOutput(Protocol):
+    """The output of a connection."""
+
+    def hold(self) -> None:
+        """Buffer all output until release() is called."""
+
+    def release(self) -> None:
+        """Send the buffered output."""
+
+
+class DefinitionsGate:
+    """Writes definitions and delays replies that depend on unwritten ones. It implements Journal.
+
+    Without a database nothing is delayed.
+
+    Args:
+        timers: Clock and timers.
+        alarms: Where the disk alarm is set when definitions cannot be written for 30 s.
+
+    Attributes:
+        changes: Incremented by every change and every use of an unwritten definition.
+        is_failing: Whether definitions could not be written for 30 s, so that new ones are refused.
+    """
+
+    def __init__(self, timers: Timers | None = None, alarms: Alarms | None = None) -> None:
+        self._timers = timers
+        self._alarms = alarms or Alarms()
+        self._database: DefinitionsDatabase | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._call_soon_threadsafe: Callable[[Callable[[], None]], object] = lambda callback: None
+        self._end_turn: Callable[[], None] = lambda: None
+        self._pending_write: Future[Exception | None] | None = None
+        self._batch: Changes = {}
+        #: Number of the last batch that was started; changes go into the next one.
+        self._started = 0
+        #: Batch number of each definition that is not written yet.
+        self._unwritten: dict[tuple[str, Key], int] = {}
+        self._held: dict[HoldableOutput, int] = {}
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._retry: Timer | None = None
+        self._alarm: Timer | None = None
+        self.changes = 0
+        self.is_failing = False
+
+    def attach(
+        self,
+        database: DefinitionsDatabase,
+        call_soon_threadsafe: Callable[[Callable[[], None]], object],
+        end_turn: Callable[[], None],
+    ) -> None:
+        """Write all further changes to a database.
+
+        Args:
+            database: The database.
+            call_soon_threadsafe: Calls a function in the thread of the event loop.
+            end_turn: Schedules the end of the turn, which calls write().
+        """
+        self._end_turn = end_turn
+        self._database = database
+        self._call_soon_threadsafe = call_soon_threadsafe
+        self._thread = ThreadPoolExecutor(1, "definitions")
+
+    # -- changing -----------------------------------------------------------------------------------------
+
+    def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
+        """Write a definition with the next batch."""
+        if self._database is not None:
+            self._database.put(kind, key, value)
+            self._add_unwritten(kind, key)
+
+    def delete(self, kind: str, key: Key) -> None:
+        """Remove a definition with the next batch."""
+        if self._database is not None:
+            self._database.delete(kind, key)
+            self._add_unwritten(kind, key)
+
+    def _add_unwritten(self, kind: str, key: Key) -> None:
+        if not self._unwritten:
+            self._end_turn()
+        self._unwritten[kind, key] = self._started + 1
+        self.changes += 1
+
+    def refuse_if_failing(self, what: str) -> None:
+        """Refuse a new definition while definitions cannot be written.
+
+        Args:
+            what: Description of the object, for example ``queue 'q' in vhost '/'``.
+        Raises:
+            ConnectionFault: RESOURCE_ERROR (506).
+        """
+        if self.is_failing:
+            raise ConnectionFault(
+                ReplyCode.RESOURCE_ERROR, f"cannot declare {what}: definitions cannot be written to the disk"
+            )
+
+    # -- dependent replies --------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all definitions are written."""
+        return not self._unwritten
+
+    def is_unwritten(self, kind: str, key: Key) -> bool:
+        """Whether the last change of a definition is not written yet."""
+        return (kind, key) in self._unwritten
+
+    def rely_on(self, kind: str, key: Key) -> None:
+        """Note that a reply depends on a definition."""
+        if self._unwritten and (kind, key) in self._unwritten:
+            self.changes += 1
+
+    def hold(self, output: HoldableOutput) -> None:
+        """Hold the output of a connection until all changes made so far are written."""
+        if self._unwritten:
+            self._held[output] = self._last_number()
+            output.hold()
+
+    def when_written(self, callback: Callable[[], None]) -> None:
+        """Call back once all changes made so far are written, or at once if nothing is pending."""
+        if self._unwritten:
+            self._waiting.append((self._last_number(), callback))
+        else:
+            callback()
+
+    def _last_number(self) -> int:
+        assert self._database is not None
+        return self._started + 1 if self._database.has_changes else self._started
+
+    # -- writing ------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Start to write all changes as a batch, unless a batch is being written."""
+        database = self._database
+        if database is None or not database.has_changes or self._pending_write is not None or self._retry is not None:
+            return
+        assert self._thread is not None
+        self._batch = database.take()
+        try:
+            self._pending_write = self._thread.submit(self._commit, database, self._batch)
+        except RuntimeError:
+            database.put_back(self._batch)
+            raise
+        self._started += 1
+
+    def write_now(self) -> None:
+        """Write all changes, and wait until they are written.
+
+        Raises:
+            sqlite3.Error: The write failed.
+        """
+        if self._database is None:
+            return
+        self._cancel(self._retry)
+        self._retry = None
+        error = None if self._pending_write is None else self._pending_write.result()
+        if error is not None:
+            self._database.put_back(self._batch)
+        self._pending_write = None
+        self._database.commit()
+        self._started += 1
+        self._mark_written(self._started)
+
+    def close(self) -> None:
+        """Write all changes and stop the thread.
+
+        Raises:
+            sqlite3.Error: The write failed.
+        """
+        try:
+            self.write_now()
+        finally:
+            self._cancel(self._retry, self._alarm)
+            self._database = None
+            if self._thread is not None:
+                self._thread.shutdown()
+
+    def _commit(self, database: DefinitionsDatabase, batch: Changes) -> Exception | None:
+        """Write a batch; runs in the thread."""
+        failure: Exception | None = None
+        try:
+            database.write(batch)
+        except Exception as error:  # noqa: BLE001 - after any error the batch has not been written
+            failure = error
+        self._call_soon_threadsafe(self._finished)
+        return failure
+
+    def _finished(self) -> None:
+        """Handle the end of a write, successful or not."""
+        if self._pending_write is None:
+            return
+        error, self._pending_write = self._pending_write.result(), None
+        if error is None:
+            self._mark_written(self._started)
+            self.write()
+            return
+        assert self._database is not None
+        # It is retried together with the changes made since.
+        self._database.put_back(self._batch)
+        assert self._timers is not None
+        self._retry = self._timers.call_later(_RETRY_SECONDS, self._try_again)
+        if self._alarm is None:
+            log.error("cannot save definitions: %s; replies that depend on them wait, trying again", error)
+            self._alarm = self._timers.call_later(ALARM_SECONDS, self._set_alarm)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.write()
+
+    def _set_alarm(self) -> None:
+        log.error(
+            "definitions could not be saved for %d s: the disk alarm is set, and nothing durable can be declared",
+            ALARM_SECONDS,
+        )
+        self.is_failing = True
+        self._alarms.set("disk", _CAUSE)
+
+    def _mark_written(self, number: int) -> None:
+        """Release the output and the callbacks that wait for a batch or an earlier one."""
+        self._unwritten = {each: batch for each, batch in self._unwritten.items() if batch > number}
+        if self._alarm is not None:
+            self._cancel(self._alarm)
+            self._alarm = None
+            log.warning("definitions are saved again")
+        if self.is_failing:
+            self.is_failing = False
+            self._alarms.clear("disk", _CAUSE)
+        for output in [output for output, batch in self._held.items() if batch <= number]:
+            del self._held[output]
+            output.release()
+        # Events in the event log may have waited for this, too.
+        self._end_turn()
+        waiting, self._waiting = self._waiting, []
+        for batch, callback in waiting:
+            if batch > number:
+                self._waiting.append((batch, callback))
+            else:
+                callback()
+
+    def _cancel(self, *timers: Timer | None) -> None:
+        for timer in timers:
+            if timer is not None:
+                timer.cancel()
+
+
+#: A gate without a database, which delays nothing.
+ALWAYS_OPEN: Final = DefinitionsGate()

@@ -1,0 +1,249 @@
+"""Imports virtual hosts, policies, exchanges, queues and bindings from a RabbitMQ definitions document.
+
+Source: https://www.rabbitmq.com/docs/definitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.json_values.tables import table_from_json
+from leveret.broker.core.json_values.text import refuse_deep
+from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
+from leveret.policies.limits import VHOST_LIMITS, refuse_limits
+from leveret.policies.policy import PolicyError, read_policy
+from leveret.protocol.constants import SHORTSTR_MAX
+from leveret.protocol.faults import AmqpFault, ReplyCode
+from leveret.protocol.field_table import FieldTable
+
+#: Components of parameters that are loaded as policies and limits.
+COMPONENTS: Final = ("operator_policy", "vhost-limits")
+
+
+def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Create the virtual hosts of a document with metadata and limits; existing ones get those of the document.
+
+    Raises:
+        DefinitionsError: An entry is malformed.
+    """
+    for entry in _entries(document, "vhosts"):
+        _load_vhost(broker, _text(entry, "name", "vhosts"), entry)
+    for entry in _entries(document, "parameters"):
+        if entry.get("component") == "vhost-limits":
+            vhost = _vhost(broker, entry, "parameters")
+            _set_limits(vhost, entry.get("value"))
+            broker.save_vhost(vhost)
+
+
+def _load_vhost(broker: Broker, name: str, entry: Mapping[str, Any]) -> None:
+    is_new = name not in broker.vhosts
+    vhost = broker.add_vhost(name)
+    if is_new or len(entry) > 1:
+        try:
+            metadata = read_metadata(entry, vhost.metadata)
+        except InvalidMetadata as invalid:
+            raise DefinitionsError(f"vhosts: '{name}': {invalid.reason}", invalid.reason) from None
+        broker.set_metadata(vhost, metadata)
+
+
+def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Set the global parameters of a document.
+
+    Raises:
+        DefinitionsError: An entry is malformed.
+    """
+    for entry in _entries(document, "global_parameters"):
+        name, value = _text(entry, "name", "global_parameters"), entry.get("value")
+        try:
+            refuse_deep(value)
+        except ValueError as deep:
+            raise DefinitionsError(f"global_parameters: '{name}': {deep}") from None
+        broker.global_parameters.set(name, value)
+
+
+def load_topology(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Declare the exchanges, queues and bindings of a document; see topology_steps().
+
+    Raises:
+        DefinitionsError: An entry is malformed, or its declaration is refused.
+    """
+    for _ in topology_steps(broker, document):
+        pass
+
+
+def topology_steps(broker: Broker, document: Mapping[str, Any], skip_dangling_bindings: bool = False) -> Iterator[None]:
+    """Declare the exchanges, queues and bindings of a document, one per step.
+
+    Existing exchanges and queues are not changed, even if they differ from the document.
+
+    Args:
+        broker: Where to declare them.
+        document: A definitions document as RabbitMQ exports it.
+        skip_dangling_bindings: Skip bindings of missing exchanges or queues, as RabbitMQ does. Else they are refused.
+    Raises:
+        DefinitionsError: An entry is malformed, or its declaration is refused.
+    """
+    for section, declare in (
+        ("exchanges", _declare_exchange),
+        ("queues", _declare_queue),
+        ("bindings", _declare_binding),
+    ):
+        may_dangle = skip_dangling_bindings and section == "bindings"
+        for entry in _entries(document, section):
+            if may_dangle and entry.get("vhost") not in broker.vhosts:
+                continue
+            vhost = _vhost(broker, entry, section)
+            try:
+                declare(vhost, entry)
+            except AmqpFault as fault:
+                if may_dangle and fault.code is ReplyCode.NOT_FOUND:
+                    continue
+                text = f"{section}: {dict(entry)}: {fault.explanation}"
+                raise DefinitionsError(text, fault.explanation) from None
+            yield
+
+
+def load_policies(broker: Broker, document: Mapping[str, Any]) -> None:
+    """Set the policies and operator policies of a document; see policy_steps().
+
+    Raises:
+        DefinitionsError: An entry is malformed, or its policy is not valid.
+    """
+    for _ in policy_steps(broker, document):
+        pass
+
+
+def policy_steps(broker: Broker, document: Mapping[str, Any]) -> Iterator[None]:
+    """Set and apply the policies and operator policies of a document, one queue or exchange per step.
+
+    Operator policies are in the section parameters, as RabbitMQ exports them.
+
+    Raises:
+        DefinitionsError: An entry is malformed, or its policy is not valid.
+    """
+    for entry in _entries(document, "policies"):
+        yield from _set_policy(broker, entry, entry, "policies", operator=False)
+    for entry in _entries(document, "parameters"):
+        if entry.get("component") == "operator_policy":
+            value = entry.get("value")
+            if not isinstance(value, Mapping):
+                raise DefinitionsError(f"parameters: '{entry.get('name')}': 'value' must be an object")
+            yield from _set_policy(broker, entry, value, "parameters", operator=True)
+
+
+def _set_policy(
+    broker: Broker, entry: Mapping[str, Any], value: Mapping[str, Any], section: str, operator: bool
+) -> Iterator[None]:
+    name = _text(entry, "name", section)
+    vhost = _vhost(broker, entry, section)
+    try:
+        policy = read_policy(name, value, operator)
+    except PolicyError as error:
+        text = f"{section}: policy '{name}': {' '.join(str(error).split())}"
+        where = f"{vhost.name}/operator_policy/{name}" if operator else f"{vhost.name}/{name}"
+        # RabbitMQ escapes markup in these texts, but not in those of operator policies.
+        reason = str(error) if operator else str(error).replace("<", "&lt;").replace(">", "&gt;")
+        raise DefinitionsError(text, f"{reason} ({where})") from None
+    return vhost.policies.set_in_steps(policy, operator)[1]
+
+
+def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
+    entries = document.get(section, [])
+    if not isinstance(entries, list | tuple):
+        raise DefinitionsError(f"{section}: must be a list, is {type(entries).__name__}")
+    for entry in entries:
+        if not isinstance(entry, Mapping):
+            raise DefinitionsError(f"{section}: every entry must be an object, {entry!r} is not")
+        yield entry
+
+
+def _text(entry: Mapping[str, Any], key: str, section: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str):
+        raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be a string")
+    if len(value.encode()) > SHORTSTR_MAX:
+        raise DefinitionsError(f"{section}: '{key}' must have at most {SHORTSTR_MAX} bytes, '{value[:32]}…' has more")
+    return value
+
+
+def _flag(entry: Mapping[str, Any], key: str, section: str, default: bool = False) -> bool:
+    value = entry.get(key, default)
+    if not isinstance(value, bool):
+        raise DefinitionsError(f"{section}: {dict(entry)}: '{key}' must be true or false", ["not_boolean", value])
+    return value
+
+
+def _vhost(broker: Broker, entry: Mapping[str, Any], section: str) -> VirtualHost:
+    name = _text(entry, "vhost", section)
+    vhost = broker.vhosts.get(name)
+    if vhost is None:
+        raise DefinitionsError(f"{section}: {dict(entry)}: there is no vhost '{name}'", ["no_such_vhost", name])
+    return vhost
+
+
+def _set_limits(vhost: VirtualHost, limits: Any) -> None:
+    # RabbitMQ exports no limits as an empty list.
+    limits = limits or {}
+    if not isinstance(limits, Mapping):
+        raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}' must be an object")
+    refusal = refuse_limits(limits, VHOST_LIMITS, "limits")
+    if refusal is not None:
+        # RabbitMQ escapes markup in texts about parameters.
+        escaped = refusal.replace("<", "&lt;").replace(">", "&gt;")
+        reason = f"Validation failed\n\n{escaped}\n ({vhost.name}/vhost-limits/limits)"
+        raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}': {refusal}", reason)
+    vhost.set_limits(limits.get("max-connections"), limits.get("max-queues"))
+
+
+def _arguments(entry: Mapping[str, Any]) -> FieldTable:
+    arguments = entry.get("arguments") or {}
+    if not isinstance(arguments, Mapping):
+        raise DefinitionsError(f"{dict(entry)}: 'arguments' must be an object")
+    try:
+        return table_from_json(arguments)
+    except ValueError as error:
+        raise DefinitionsError(f"{dict(entry)}: 'arguments': {error}") from None
+
+
+def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+    name, type_name = _text(entry, "name", "exchanges"), _text(entry, "type", "exchanges")
+    if name in vhost.topology.exchanges:
+        return
+    vhost.topology.check_exchange_type(type_name)
+    vhost.declare_exchange(
+        name,
+        type_name,
+        _flag(entry, "durable", "exchanges", True),
+        _flag(entry, "auto_delete", "exchanges"),
+        _flag(entry, "internal", "exchanges"),
+        _arguments(entry),
+    )
+
+
+def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+    name, arguments = _text(entry, "name", "queues"), _arguments(entry)
+    if name in vhost.queues:
+        return
+    declaration = QueueDeclaration(
+        name,
+        _flag(entry, "durable", "queues", True),
+        _flag(entry, "auto_delete", "queues"),
+        None,
+        None,
+        arguments,
+    )
+    vhost.declare_queue(declaration, lambda _: None)
+
+
+def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
+    source = vhost.topology.exchange(_text(entry, "source", "bindings"))
+    name = _text(entry, "destination", "bindings")
+    to_queue = entry.get("destination_type", "queue") == "queue"
+    destination = vhost.queue(name, None) if to_queue else vhost.topology.exchange(name)
+    key = _text(entry, "routing_key", "bindings")
+    vhost.topology.bind(source, destination, key, _arguments(entry))

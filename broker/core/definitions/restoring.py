@@ -1,0 +1,163 @@
+"""Restores definitions at start.
+
+A definition that cannot be restored is logged and skipped. It remains on disk, with the messages of a queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions.durable import table_from_text
+from leveret.broker.core.definitions.exporting import vhost_limits
+from leveret.broker.core.queues.declaration import QueueDeclaration
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost_metadata import metadata_from_json
+from leveret.policies.policy import read_policy
+from leveret.protocol.faults import AmqpFault
+from leveret.storage.definitions import DefinitionsDatabase, Key, Row
+
+log = logging.getLogger("leveret.definitions")
+
+#: Restores one definition from its key and value.
+_Restore: TypeAlias = Callable[[Key, dict[str, Any]], None]
+
+
+def restore(broker: Broker, database: DefinitionsDatabase) -> None:
+    """Restore virtual hosts, policies, exchanges, queues, bindings and parameters from the database."""
+    _Restorer(broker, database).run()
+
+
+class _Restorer:
+    def __init__(self, broker: Broker, database: DefinitionsDatabase) -> None:
+        self._broker = broker
+        self._database = database
+
+    def run(self) -> None:
+        """Restore all definitions in the order of their dependencies."""
+        self._restore_all("global_parameter", self._global_parameter)
+        self._restore_all("vhost", self._vhost)
+        for kind in ("policy", "operator_policy"):
+            self._restore_all(kind, self._policy_of(operator=kind == "operator_policy"))
+        with ExitStack() as stack:
+            # A queue above its limit drops messages at once, but their destinations may not be restored yet.
+            for vhost in self._broker.vhosts.values():
+                stack.enter_context(vhost.dead_letters.paused())
+            self._restore_all("exchange", self._exchange)
+            self._restore_all("queue", self._queue)
+            self._restore_all("binding", self._binding)
+
+    def _restore_all(self, kind: str, restore_one: _Restore) -> None:
+        for row in self._database.rows(kind):
+            try:
+                restore_one(*row.read())
+            except Exception as error:  # noqa: BLE001 - one broken definition must not prevent the restore of all others
+                self._skip(row, reason_of(error))
+
+    def _skip(self, row: Row, reason: str) -> None:
+        log.error("%s could not be restored: %s; it stays on disk until it is deleted", _name_of(row), reason)
+        storage = self._broker.storage
+        try:
+            key = row.read_key()
+        except ValueError:
+            key = ()
+        if row.kind == "queue":
+            if len(key) == 2:
+                storage.keep_unrestored(key[0], key[1], _qid_of(row))
+            else:
+                # It is unknown which messages belong to the queue.
+                storage.keep_all_unclaimed()
+        if row.kind == "vhost" and len(key) == 1:
+            # Its contents are restored even if its metadata is lost.
+            self._broker.add_vhost(key[0])
+        if key and row.kind != "global_parameter":
+            self._broker.note_unrestored(row.kind, key, reason)
+
+    def _global_parameter(self, key: Key, kept: dict[str, Any]) -> None:
+        (name,) = key
+        self._broker.global_parameters.set(name, kept["value"])
+
+    def _vhost(self, key: Key, kept: dict[str, Any]) -> None:
+        (name,) = key
+        vhost = self._broker.add_vhost(name)
+        vhost.set_limits(kept["max_connections"], kept["max_queues"])
+        # Earlier versions did not store has_limits.
+        vhost.has_limits = kept.get("has_limits", bool(vhost_limits(vhost)))
+        self._broker.set_metadata(vhost, metadata_from_json(kept.get("metadata", {})))
+
+    def _policy_of(self, operator: bool) -> _Restore:
+        def restore_one(key: Key, kept: dict[str, Any]) -> None:
+            vhost_name, name = key
+            self._vhost_of(vhost_name).policies.set(read_policy(name, kept, operator), operator)
+
+        return restore_one
+
+    def _exchange(self, key: Key, kept: dict[str, Any]) -> None:
+        vhost_name, name = key
+        flags = True, kept["auto_delete"], kept["internal"]
+        arguments = table_from_text(kept["arguments"])
+        self._vhost_of(vhost_name).declare_exchange(name, kept["type"], *flags, arguments)
+
+    def _queue(self, key: Key, kept: dict[str, Any]) -> None:
+        vhost_name, name = key
+        arguments = table_from_text(kept["arguments"])
+        declaration = QueueDeclaration(name, True, kept["auto_delete"], None, None, arguments)
+        vhost, qid = self._vhost_of(vhost_name), kept.get("qid")
+        vhost.restore_queue(declaration, qid)
+        found = vhost.queues[name].storage.qid
+        if found != qid:
+            # The saved queue number was outdated.
+            self._database.put("queue", key, {**kept, "qid": found})
+
+    def _binding(self, key: Key, kept: dict[str, Any]) -> None:
+        vhost_name, source, destination_type, destination, routing_key, arguments_text = key
+        vhost = self._vhost_of(vhost_name)
+        to_queue = destination_type == "queue"
+        end = vhost.queue(destination, None) if to_queue else vhost.topology.exchange(destination)
+        arguments = table_from_text(arguments_text)
+        vhost.topology.bind(vhost.topology.exchange(source), end, routing_key, arguments)
+
+    def _vhost_of(self, name: str) -> VirtualHost:
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            raise ValueError(f"there is no vhost '{name}'")
+        return vhost
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a definition could not be restored, in one line."""
+    if isinstance(error, AmqpFault):
+        text = error.explanation
+    elif isinstance(error, KeyError):
+        text = f"it has no {error}"
+    elif isinstance(error, ValueError):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
+
+
+def _name_of(row: Row) -> str:
+    """Describe a row for the log."""
+    kind = row.kind.replace("_", " ")
+    try:
+        key = row.read_key()
+    except ValueError:
+        return f"{kind} {row.key!r}"
+    if row.kind == "binding" and len(key) == 6:
+        vhost, source, destination_type, destination, routing_key, _ = key
+        return f"binding from '{source}' to {destination_type} '{destination}' by '{routing_key}' in vhost '{vhost}'"
+    return f"{kind} '{key[0]}'" if len(key) == 1 else f"{kind} '{key[-1]}' in vhost '{key[0]}'"
+
+
+def _qid_of(row: Row) -> int | None:
+    """Return the queue number on disk; None if it cannot be read."""
+    try:
+        _, kept = row.read()
+        qid = kept.get("qid")
+    except ValueError:
+        return None
+    return qid if isinstance(qid, int) else None

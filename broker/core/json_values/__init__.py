@@ -1,0 +1,1 @@
+"""JSON from and for clients: checked values, field tables, long texts."""

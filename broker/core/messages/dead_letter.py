@@ -1,0 +1,228 @@
+"""Dead-lettering: republishes messages that a queue drops to its dead-letter exchange.
+
+Source: https://www.rabbitmq.com/docs/dlx, and RabbitMQ 3.10.8 observed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from leveret.broker.core.messages.routing import route_in_steps
+from leveret.policies.dead_letter import REJECTED, Death, record_death, visited_queues
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldTable, find, normalize
+from leveret.protocol.properties import Properties, encode_headers
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.message import Envelope, Message
+
+if TYPE_CHECKING:
+    from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
+
+log = logging.getLogger("leveret.queue")
+
+
+_envelope: Final = attrgetter("envelope")
+
+#: Messages that one step publishes at most; they share an envelope.
+_STEP: Final = 256
+#: Logged cycles that are remembered, so that each is logged once.
+_WARNED_MAX: Final = 1000
+_END: Final = object()
+
+
+class _Letter(NamedTuple):
+    """The new envelope of dead-lettered messages that shared one, and the queues they are routed to."""
+
+    envelope: Envelope
+    targets: tuple[Queue, ...]
+
+
+class DeadLetters:
+    """The dead-lettering of one virtual host.
+
+    A dead letter may evict messages from a full queue, or expire on arrival, and so cause further dead letters. Each
+    queue has a list of pending batches, and the queue that got a batch last is served first. So long chains of queues
+    need no deep stack, and trees of queues no more memory than their height. The number of dead letters may be
+    practically unlimited: the work is done in time slices.
+
+    Args:
+        vhost: The virtual host.
+        trust_publishers: Whether x-death headers set by publishers are treated as the broker's own, as in 3.10.8.
+    """
+
+    def __init__(self, vhost: VirtualHost, trust_publishers: bool) -> None:
+        self._vhost = vhost
+        self._trust_publishers = trust_publishers
+        #: The remaining steps of each batch, by the queue that dropped the messages.
+        self._work: OrderedDict[Queue, deque[Iterator[None]]] = OrderedDict()
+        self._working = False
+        self._is_scheduled = False
+        #: Cycles that have been logged, oldest first.
+        self._warned: dict[tuple[str, str], None] = {}
+        #: The last dead letter and its cache key: consecutive messages often share an envelope.
+        self._cache_key: object = None
+        self._cached_letter: _Letter | None = None
+
+    def publish(self, batch: DeadLetterBatch) -> None:
+        """Publish messages to the dead-letter exchange of their queue; long work is continued in later turns."""
+        queue = batch.queue
+        self._work.setdefault(queue, deque()).append(self._publish(batch))
+        self._work.move_to_end(queue)
+        if not self._working:
+            # Pending work of other queues is left to later turns.
+            self._run(pending_queues=len(self._work) - 1)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Delay all dead letters until the end of the block, for example until all queues have been restored."""
+        self._working = True
+        try:
+            yield
+        finally:
+            self._working = False
+        self._run()
+
+    def clear_cache(self) -> None:
+        """Drop the cached dead letter, which refers to a queue that is deleted."""
+        self._cache_key = self._cached_letter = None
+
+    def _run(self, pending_queues: int = 0) -> None:
+        """Work until the time slice is over, or until only this many queues have pending work."""
+        time_slice = self._vhost.turn.slice()
+        self._working = True
+        try:
+            while len(self._work) > pending_queues:
+                self._step()
+                if time_slice.is_over():
+                    break
+        finally:
+            self._working = False
+            if self._work and not self._is_scheduled:
+                self._is_scheduled = True
+                self._vhost.timers.call_later(0, self._continue)
+
+    def _continue(self) -> None:
+        self._is_scheduled = False
+        self._run()
+
+    def _step(self) -> None:
+        """Do one step for the queue that got a batch last."""
+        queue = next(reversed(self._work))
+        batches = self._work[queue]
+        is_done = True
+        try:
+            is_done = next(batches[0], _END) is _END
+        finally:
+            if is_done:
+                batches.popleft()
+                if not batches:
+                    del self._work[queue]
+
+    def _publish(self, batch: DeadLetterBatch) -> Iterator[None]:
+        """Publish a batch; a step publishes messages of one envelope."""
+        queue, done = batch.queue, 0
+        for envelope, run in groupby(batch.messages, key=_envelope):
+            while originals := list(islice(run, _STEP)):
+                if done:
+                    yield
+                letter = yield from self._letter(batch, envelope)
+                taken, arrived = (0, 0) if letter is None else self._send(batch, letter, originals)
+                queue.dead_lettered(originals, taken, arrived, batch.reason)
+                done += len(originals)
+        queue.settle_dead_letters(batch)
+
+    def _send(self, batch: DeadLetterBatch, letter: _Letter, originals: list[Message]) -> tuple[int, int]:
+        """Publish dead letters to their targets; return how many were accepted by all targets, and by any target."""
+        dead = letter.envelope
+        letters = [Message(dead, message.body) for message in originals]
+        batch.queue.counters.dead_lettered[batch.reason] += len(letters)
+        taken, arrived = len(letters) if letter.targets else 0, 0
+        for target in letter.targets:
+            if not target.deleted:
+                accepted = target.publish(letters, len(letters) * len(letters[0].body))
+                taken, arrived = min(taken, accepted), max(arrived, accepted)
+        return taken, arrived
+
+    def _letter(self, batch: DeadLetterBatch, envelope: Envelope) -> Generator[None, None, _Letter | None]:
+        """Return the dead letter of an envelope, cached if it is the same as the last one."""
+        now = self._vhost.timers.now() // 1_000_000
+        cache_key = (envelope, batch.queue, batch.reason, now, batch.settings, self._vhost.topology.generation)
+        if cache_key == self._cache_key:
+            return self._cached_letter
+        made = yield from self._make_letter(batch, envelope, now)
+        self._cache_key, self._cached_letter = cache_key, made
+        return made
+
+    def _make_letter(
+        self, batch: DeadLetterBatch, envelope: Envelope, now: int
+    ) -> Generator[None, None, _Letter | None]:
+        queue, reason, settings = batch.queue, batch.reason, batch.settings
+        exchange = self._vhost.topology.exchanges.get(settings.dead_letter_exchange or "")
+        if exchange is None:
+            return None
+        published = Properties(envelope.header)
+        headers = published.headers()
+        published_to, keys = _published_route(envelope, headers)
+        death = Death(queue.name, reason, now, published_to, keys, published.text(properties.EXPIRATION))
+        blind_keys = envelope.blind_keys
+        if settings.dead_letter_routing_key is not None:
+            keys, blind_keys = [settings.dead_letter_routing_key], ()
+            headers = tuple(entry for entry in headers if entry[0] != "CC")
+        recorded = record_death(headers, death, envelope.dead or self._trust_publishers)
+        headers = normalize(cast("FieldTable", recorded))
+        found = yield from route_in_steps(self._vhost.topology, exchange, [*keys, *blind_keys], headers)
+        targets = cast("tuple[Queue, ...]", found.queues)
+        if reason != REJECTED:
+            known = visited_queues(headers)
+            for target in targets:
+                if target.name in known:
+                    self._warn(queue, target)
+            targets = tuple(target for target in targets if target.name not in known)
+        changes: dict[int, bytes | None] = {properties.HEADERS: encode_headers(headers), properties.EXPIRATION: None}
+        dead = Envelope(
+            encode_shortstr(exchange.name) + encode_shortstr(_octets(keys[0])[:255]),
+            published.replaced(changes),
+            envelope.persistent,
+            envelope.priority,
+            dead=True,
+            blind_keys=blind_keys,
+        )
+        return _Letter(dead, targets)
+
+    def _warn(self, queue: Queue, target: Queue) -> None:
+        """Log a cycle, unless it has been logged recently."""
+        cycle = queue.name, target.name
+        if cycle in self._warned:
+            return
+        if len(self._warned) >= _WARNED_MAX:
+            del self._warned[next(iter(self._warned))]
+        self._warned[cycle] = None
+        log.warning(
+            "dead letters from queue '%s' reach queue '%s' in vhost '%s' in a cycle; they are dropped there",
+            *cycle,
+            self._vhost.name,
+        )
+
+
+def _published_route(envelope: Envelope, headers: FieldTable) -> tuple[str, list[str]]:
+    """Return exchange and routing keys, including those of CC, that a message was last published with."""
+    octets = envelope.route
+    split = 1 + octets[0]
+    exchange = octets[1:split].decode("utf-8", "surrogateescape")
+    keys = [octets[split + 1 :].decode("utf-8", "surrogateescape")]
+    copies = find(headers, "CC")
+    if copies is not None and copies.kind == "A":
+        keys += [key.value.decode("utf-8", "surrogateescape") for key in copies.value if key.kind == "S"]
+    return exchange, keys
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

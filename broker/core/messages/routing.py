@@ -1,0 +1,93 @@
+"""Finds the queues of a message, through exchange-to-exchange bindings and alternate exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.bindings import QueueDestination
+from leveret.broker.core.topology import Topology
+from leveret.protocol.field_table import FieldTable
+
+#: Routing keys and destinations that one step visits.
+_STEP: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The queues that a message is routed to.
+
+    Args:
+        queues: The queues without duplicates, in an order that depends on the topology and the routing keys only.
+        cacheable: Whether headers were irrelevant: until the topology's generation changes, messages with the same
+            exchange and routing keys have the same route.
+    """
+
+    queues: tuple[QueueDestination, ...]
+    cacheable: bool
+
+
+def route(topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable) -> Route:
+    """Find the queues of a message in one call; see route_in_steps()."""
+    steps = route_in_steps(topology, exchange, routing_keys, headers)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Route = end.value
+            return found
+
+
+def route_in_steps(
+    topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable
+) -> Generator[None, None, Route]:
+    """Find the queues of a message in steps of less than a millisecond; usually one step is enough.
+
+    Every exchange is visited once, so that cycles end. If no binding of an exchange matches any of the keys, the
+    message goes to its alternate exchange. It does not if a binding matches but leads to no queue.
+
+    Args:
+        topology: Topology of the virtual host.
+        exchange: The exchange that the message is published to.
+        routing_keys: The routing key of the message, then those of CC and BCC; may contain duplicates.
+        headers: Headers of the message; only exchanges with uses_headers need them.
+    Spec: alternate exchanges and exchange-to-exchange bindings are RabbitMQ extensions.
+    """
+    keys = tuple(dict.fromkeys(routing_keys))
+    # Dictionaries as ordered sets.
+    queues: dict[QueueDestination, None] = {}
+    seen: dict[Exchange, None] = {exchange: None}
+    waiting = [exchange]
+    cacheable = True
+    visits = 0
+    while waiting:
+        visited = waiting.pop()
+        cacheable = cacheable and not visited.uses_headers
+        matched = False
+        # For exchanges that ignore routing keys, one key is enough.
+        for key in keys if visited.uses_keys else keys[:1]:
+            for destination in visited.destinations(key, headers):
+                visits += 1
+                if visits % _STEP == 0:
+                    yield
+                if destination is None:
+                    yield
+                    continue
+                matched = True
+                if not isinstance(destination, Exchange):
+                    queues[destination] = None
+                elif destination not in seen:
+                    seen[destination] = None
+                    waiting.append(destination)
+            visits += 1
+            if visits % _STEP == 0:
+                yield
+        # The default exchange as an alternate routes nothing: implicit bindings do not count.
+        if not matched and visited.alternate:
+            alternate = topology.exchanges.get(visited.alternate)
+            if alternate is not None and alternate not in seen:
+                seen[alternate] = None
+                waiting.append(alternate)
+    return Route(tuple(queues), cacheable)

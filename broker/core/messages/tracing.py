@@ -1,0 +1,155 @@
+"""The firehose: copies all published and delivered messages of a virtual host to its trace exchange.
+
+Source: https://www.rabbitmq.com/docs/firehose, and RabbitMQ 3.10.8 observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from leveret.broker.core.messages.published import published_to, read_extra_keys
+from leveret.broker.core.messages.routing import route
+from leveret.protocol import properties
+from leveret.protocol.constants import SHORTSTR_MAX
+from leveret.protocol.field_table import FieldTable, FieldValue, longstr, normalize
+from leveret.protocol.properties import FLAGS, Properties, encode_content_header, encode_headers
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
+
+if TYPE_CHECKING:
+    from leveret.broker.core.queues.queue import Queue
+    from leveret.broker.core.vhost import VirtualHost
+
+#: The predeclared exchange that copies are published to.
+TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
+_TRACE_ROUTE: Final = encode_shortstr(TRACE_EXCHANGE)
+_INT32_MAX: Final = 2**31 - 1
+
+
+class Origin(NamedTuple):
+    """The publisher or consumer of a message.
+
+    Args:
+        connection: Name of the connection.
+        channel: Number of the channel.
+        user: Name of the user.
+    """
+
+    connection: str
+    channel: int
+    user: str
+
+
+class Tracer:
+    """Copies messages of one virtual host to its trace exchange while tracing is on.
+
+    A copy has the body of the message; its headers describe the original. Copies are transient and not traced.
+
+    Args:
+        vhost: The virtual host.
+        node_name: The name of the node.
+
+    Attributes:
+        scheduled: Whether deliver() is scheduled for the end of the turn; set by Turn.
+    """
+
+    def __init__(self, vhost: VirtualHost, node_name: str) -> None:
+        self._vhost = vhost
+        self._node_name = node_name
+        self._waiting: list[tuple[str, Origin, Sequence[Entry]]] = []
+        self.scheduled = False
+
+    def published(self, origin: Origin, messages: Sequence[Message], queues: Iterable[Queue]) -> None:
+        """Copy published messages, with the routing key ``publish.EXCHANGE``.
+
+        Args:
+            origin: The publisher.
+            messages: Messages with one envelope and of one size.
+            queues: Queues that they are routed to.
+        """
+        # Keep the order: pending copies of earlier deliveries are published first.
+        self.deliver()
+        exchange, _ = published_to(messages[0].envelope)
+        routed = tuple(longstr(name) for name in sorted(queue.name for queue in queues))
+        self._copy(
+            f"publish.{exchange}", messages, (*self._origin_headers(origin), ("routed_queues", FieldValue("A", routed)))
+        )
+
+    def delivered(self, origin: Origin, queue_name: str, entries: Sequence[Entry]) -> None:
+        """Schedule copies of delivered messages, with the routing key ``deliver.QUEUE``.
+
+        They are published later, because the queue is still delivering, and copies may be routed to the same queue.
+
+        Args:
+            origin: The consumer.
+            queue_name: Name of the queue.
+            entries: The messages.
+        """
+        self._waiting.append((queue_name, origin, entries))
+        self._vhost.turn.deliver_later(self)
+
+    def deliver(self) -> None:
+        """Publish the pending copies of deliveries."""
+        waiting, self._waiting = self._waiting, []
+        for queue_name, origin, entries in waiting:
+            runs = groupby(entries, key=lambda entry: (id(entry[1].envelope), len(entry[1].body), entry[2]))
+            for (_, _, redelivered), run in runs:
+                about = (("redelivered", FieldValue("I", int(redelivered))), *self._origin_headers(origin))
+                self._copy(f"deliver.{queue_name}", [entry[1] for entry in run], about)
+
+    def _origin_headers(self, origin: Origin) -> FieldTable:
+        return (
+            ("vhost", longstr(self._vhost.name)),
+            ("connection", longstr(origin.connection)),
+            ("channel", FieldValue("I", origin.channel)),
+            ("user", longstr(origin.user)),
+        )
+
+    def _copy(self, key: str, messages: Sequence[Message], about: FieldTable) -> None:
+        """Publish copies of messages with one envelope and of one size."""
+        envelope, size = messages[0].envelope, len(messages[0].body)
+        topology = self._vhost.topology
+        exchange = topology.exchanges[TRACE_EXCHANGE]
+        if not exchange.bindings or envelope.route.startswith(_TRACE_ROUTE):
+            return
+        headers = (*_describe(envelope), ("node", longstr(self._node_name)), *about)
+        octets = key.encode("utf-8", "surrogateescape")[:SHORTSTR_MAX]
+        header = encode_content_header(size, {properties.HEADERS: encode_headers(headers)})
+        made = Envelope(_TRACE_ROUTE + encode_shortstr(octets), header)
+        copies = [Message(made, message.body) for message in messages]
+        found = route(topology, exchange, [octets.decode("utf-8", "surrogateescape")], headers)
+        for queue in cast("tuple[Queue, ...]", found.queues):
+            if not queue.deleted:
+                queue.publish(copies, len(copies) * size)
+
+
+def _describe(envelope: Envelope) -> FieldTable:
+    """Return headers that describe a message: its exchange, routing keys and properties."""
+    read = Properties(envelope.header)
+    exchange, key = published_to(envelope)
+    keys = (key, *read_extra_keys(read.headers(), "CC"), *envelope.blind_keys)
+    return (
+        ("exchange_name", longstr(exchange)),
+        ("routing_keys", FieldValue("A", tuple(map(longstr, keys)))),
+        ("properties", FieldValue("F", _property_table(read.as_dict()))),
+    )
+
+
+def _property_table(present: dict[str, Any]) -> FieldTable:
+    """Convert properties to a table: in reverse wire order, with integers as signed 32-bit ones where they fit."""
+    entries: list[tuple[str, FieldValue]] = []
+    for _, name in reversed(FLAGS):
+        if name not in present:
+            continue
+        value = present[name]
+        if name == "headers":
+            entries.append((name, FieldValue("F", normalize(value))))
+        elif isinstance(value, int):
+            # RabbitMQ truncates larger values.
+            entries.append((name, FieldValue("I" if value <= _INT32_MAX else "l", value % 2**63)))
+        else:
+            entries.append((name, longstr(value)))
+    return tuple(entries)

@@ -1,0 +1,1 @@
+"""Alarms and limits: memory, disk space, sockets."""

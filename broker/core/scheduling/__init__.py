@@ -1,0 +1,1 @@
+"""When work runs: turns, timers and time slices."""

@@ -1,0 +1,130 @@
+"""Batches deliveries and writes: runs once per event-loop iteration, after all input has been handled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from leveret.broker.core.scheduling.time_slice import TimeSlice
+
+log = logging.getLogger("leveret.turn")
+
+
+class Delivering(Protocol):
+    """A queue that may have messages to deliver.
+
+    Attributes:
+        scheduled: Whether it is scheduled for the end of the turn; reset by Turn.
+    """
+
+    scheduled: bool
+
+    def deliver(self) -> None:
+        """Deliver ready messages to consumers with credit."""
+
+
+class Flushing(Protocol):
+    """A connection that has output to send.
+
+    Attributes:
+        scheduled: Whether it is scheduled for the end of the turn; reset by Turn.
+    """
+
+    scheduled: bool
+
+    def flush(self) -> None:
+        """Send confirms, then write all output at once."""
+
+
+class Turn:
+    """Collects queues and connections with work, and processes them in one callback.
+
+    Queues deliver before connections write, so that input is answered in the same turn.
+
+    Args:
+        call_soon: The loop's call_soon.
+        before_writing: Called between deliveries and writes, to make durable what connections confirm to clients.
+        clock: Monotonic time in microseconds, for time slices; by default they are never over.
+    """
+
+    __slots__ = (
+        "_again", "_before_writing", "_call_soon", "_clock", "_connections", "_pending", "_queues", "_slice",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        before_writing: Callable[[], None] = lambda: None,
+        clock: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._call_soon = call_soon
+        self._before_writing = before_writing
+        self._clock = clock
+        #: The time slice of the current end of a turn.
+        self._slice: TimeSlice | None = None
+        self._queues: list[Delivering] = []
+        self._connections: list[Flushing] = []
+        self._pending = False
+        #: Whether end_later() was called while the turn ends.
+        self._again = False
+
+    def slice(self) -> TimeSlice:
+        """Return the time slice for work that can be continued later; at the end of a turn all queues share one."""
+        return self._slice or TimeSlice(self._clock)
+
+    def end_later(self) -> None:
+        """Schedule the end of a turn, to make changes durable."""
+        self._again = True
+        if not self._pending:
+            self._pending = True
+            self._call_soon(self.end)
+
+    def deliver_later(self, queue: Delivering) -> None:
+        """Schedule a queue to deliver at the end of this turn."""
+        if not queue.scheduled:
+            queue.scheduled = True
+            self._queues.append(queue)
+            if not self._pending:
+                self._pending = True
+                self._call_soon(self.end)
+
+    def flush_later(self, connection: Flushing) -> None:
+        """Schedule a connection to write at the end of this turn."""
+        if not connection.scheduled:
+            connection.scheduled = True
+            self._connections.append(connection)
+            if not self._pending:
+                self._pending = True
+                self._call_soon(self.end)
+
+    def end(self) -> None:
+        """Deliver and write. Deliveries that this triggers are left to the next turn.
+
+        An exception of one queue or connection is logged as an internal error and does not affect the others.
+        """
+        queues, self._queues = self._queues, []
+        self._slice = TimeSlice(self._clock)
+        for queue in queues:
+            queue.scheduled = False
+            try:
+                queue.deliver()
+            except Exception:
+                log.exception("internal error while a queue delivered")
+        self._slice = None
+        # Calls of end_later() until now are served by this turn.
+        self._again = False
+        try:
+            self._before_writing()
+        except Exception:
+            log.exception("internal error while a turn was made durable")
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            connection.scheduled = False
+            try:
+                connection.flush()
+            except Exception:
+                log.exception("internal error while a connection was written to")
+        self._pending = self._again or bool(self._queues or self._connections)
+        if self._pending:
+            self._call_soon(self.end)

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions.exporting import for_vhost
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.broker.definitions import export_steps, import_definitions, import_steps, vhost_export_steps
+from leveret.policies.policy import Policy
+from leveret.protocol.field_table import FieldValue, longstr
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers, declare
+
+
+def new_broker() -> Broker:
+    loop = ManualLoop()
+    return Broker(Turn(loop.call_soon), ManualTimers(loop))
+
+
+def whole(steps: Iterator[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value if isinstance(value, str | list) else list(value) for key, value in steps}
+
+
+@pytest.fixture
+def broker() -> Broker:
+    """A broker with one of everything."""
+    made = new_broker()
+    vhost = made.add_vhost("v")
+    vhost.metadata = VirtualHostMetadata("shop", ("a", "b"), False, "quorum")
+    vhost.set_limits(None, 9)
+    made.add_vhost("bare")
+    made.global_parameters.set("g", {"x": 1})
+    vhost.declare_exchange("x", "topic", True, False, True, (("alternate-exchange", longstr("amq.fanout")),))
+    vhost.declare_exchange("passing", "fanout", False, False, False, ())
+    q = declare(vhost, "q", arguments=(("x-max-length", FieldValue("l", 5)), ("x-queue-type", longstr("classic"))))
+    declare(vhost, "transient", durable=False)
+    mine = declare(vhost, "mine", durable=False, owner=object())
+    topology = vhost.topology
+    topology.bind(topology.exchanges["x"], q, "k.#", (("a", FieldValue("l", 1)),))
+    topology.bind(topology.exchanges["x"], topology.exchanges["passing"], "e", ())
+    topology.bind(topology.exchanges["x"], mine, "m", ())
+    vhost.policies.set(Policy("p", "^q", {"max-length": 3}, 2, "queues"), operator=False)
+    vhost.policies.set(Policy("o", "^q", {"max-length": 4}), operator=True)
+    return made
+
+
+@pytest.fixture
+def accounts() -> Accounts:
+    made = Accounts()
+    made.add_user("u", "secret", ["management"])
+    made.set_user_limits("u", 5, -1)
+    made.set_permissions("u", "v", "", "^q", ".*")
+    made.set_topic_permissions("u", "v", "x", "^a", ".*")
+    return made
+
+
+def test_what_is_exported_and_what_is_left_out(broker: Broker, accounts: Accounts) -> None:
+    document = whole(export_steps(broker, accounts))
+    assert document["rabbitmq_version"] == "3.10.8"
+    assert document["vhosts"] == [
+        {"name": "v", "description": "shop", "tags": ["a", "b"], "default_queue_type": "quorum"},
+        {"name": "bare"},
+    ]
+    assert [queue["name"] for queue in document["queues"]] == ["q", "transient"], "exclusive queues are left out"
+    assert [exchange["name"] for exchange in document["exchanges"]] == ["x", "passing"]
+    assert [binding["destination"] for binding in document["bindings"]] == ["q", "passing"]
+    assert [(entry["component"], entry["name"]) for entry in document["parameters"]] == [
+        ("operator_policy", "o"),
+        ("vhost-limits", "limits"),
+    ]
+    assert document["global_parameters"] == [{"name": "g", "value": {"x": 1}}]
+
+
+def test_what_is_exported_can_be_imported(broker: Broker, accounts: Accounts) -> None:
+    document = whole(export_steps(broker, accounts))
+    other, other_accounts = new_broker(), Accounts()
+    for _ in import_steps(document, other, other_accounts, is_strict=True):
+        pass
+    again = whole(export_steps(other, other_accounts))
+    assert again == document
+    assert other_accounts.authenticate("u", b"secret", True) is not None
+
+
+def test_importing_again_changes_nothing(broker: Broker, accounts: Accounts) -> None:
+    document = whole(export_steps(broker, accounts))
+    queue = broker.vhosts["v"].queues["q"]
+    import_definitions(document, broker, accounts)
+    assert whole(export_steps(broker, accounts)) == document
+    assert broker.vhosts["v"].queues["q"] is queue
+
+
+def test_what_exists_stays_as_it_is(broker: Broker, accounts: Accounts) -> None:
+    changed = {
+        "queues": [{"name": "q", "vhost": "v", "durable": False, "arguments": {"x-max-length": 9}}],
+        "exchanges": [{"name": "x", "vhost": "v", "type": "direct", "durable": False}],
+    }
+    before = whole(export_steps(broker, accounts))
+    import_definitions(changed, broker, accounts)
+    assert whole(export_steps(broker, accounts)) == before
+
+
+def test_one_virtual_host_moves_into_another(broker: Broker) -> None:
+    document = whole(vhost_export_steps(broker.vhosts["v"]))
+    assert sorted(document) == ["bindings", "exchanges", "parameters", "policies", "queues", "rabbit_version"]
+    assert all("vhost" not in entry for section in ("queues", "exchanges", "bindings") for entry in document[section])
+    import_definitions(for_vhost(document, "bare"), broker, Accounts())
+    moved = whole(vhost_export_steps(broker.vhosts["bare"]))
+    for section in ("queues", "exchanges", "bindings"):
+        assert moved[section] == document[section]
+    for section in ("parameters", "policies"):
+        assert moved[section] == [{**entry, "vhost": "bare"} for entry in document[section]]
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"users": [{"name": "u"}]}, "tags_not_present"),
+        (
+            {"parameters": [{"vhost": "v", "component": "shovel", "name": "s", "value": {}}]},
+            "Validation failed\n\ncomponent shovel not found\n (v/shovel/s)",
+        ),
+        (
+            {"permissions": [{"user": "z", "vhost": "v", "configure": "", "write": "", "read": ""}]},
+            ["no_such_user", "z"],
+        ),
+        ({"queues": [{"name": "q", "vhost": "z"}]}, ["no_such_vhost", "z"]),
+        (
+            {"policies": [{"vhost": "v", "name": "b", "pattern": "x", "definition": {"nosuch": 1}}]},
+            'Validation failed\n\n[{&lt;&lt;"nosuch"&gt;&gt;,1}] are not recognised policy settings\n (v/b)',
+        ),
+        ({"queues": [{"name": "new", "vhost": "v", "durable": "true"}]}, ["not_boolean", "true"]),
+    ],
+)
+def test_strict_imports_refuse_what_rabbitmq_refuses(broker: Broker, document: dict[str, Any], reason: object) -> None:
+    with pytest.raises(DefinitionsError) as caught:
+        for _ in import_steps(document, broker, Accounts(), is_strict=True):
+            pass
+    assert caught.value.reason == reason
+
+
+def test_others_pass_over_plugins_that_leveret_does_not_have(broker: Broker) -> None:
+    import_definitions({"parameters": [{"vhost": "v", "component": "shovel", "name": "s"}]}, broker, Accounts())

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import queue
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leveret.broker.core.definitions.gate import ALARM_SECONDS, DefinitionsGate
+from leveret.broker.core.resources.alarms import Alarms
+from leveret.protocol.faults import ConnectionFault
+from leveret.storage.definitions import Changes, DefinitionsDamagedError, DefinitionsDatabase
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
+
+
+class FailingDatabase(DefinitionsDatabase):
+    """A database whose commits fail, or wait, when the test wants that."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.failure: Exception | None = None
+        self.written: list[Changes] = []
+        self.goes_on: queue.Queue[None] | None = None
+
+    def write(self, changes: Changes) -> None:
+        """Write as ever, or fail."""
+        if self.goes_on is not None:
+            self.goes_on.get(timeout=30)
+        if self.failure is not None:
+            raise self.failure
+        super().write(changes)
+        self.written.append(changes)
+
+
+class Output:
+    """The output of a connection."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self.log = log
+        self.name = name
+
+    def hold(self) -> None:
+        self.log.append(f"hold {self.name}")
+
+    def release(self) -> None:
+        self.log.append(f"release {self.name}")
+
+
+class Gate:
+    """A gate with all that is around it."""
+
+    def __init__(self, path: Path) -> None:
+        self.database = FailingDatabase(path / "definitions.sqlite")
+        self.clock = ManualLoop()
+        self.alarms = Alarms()
+        self.calls: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.turns = 0
+        self.log: list[str] = []
+        self.gate = DefinitionsGate(ManualTimers(self.clock), self.alarms)
+        self.gate.attach(self.database, self.calls.put, self.end_turn)
+
+    def end_turn(self) -> None:
+        self.turns += 1
+
+    def finish(self) -> None:
+        """Let a commit come to its end."""
+        self.calls.get(timeout=30)()
+
+    def put(self, name: str) -> None:
+        self.gate.put("queue", ("/", name), {})
+
+    def rows(self) -> list[str]:
+        return [key[1] for key, _ in self.database.load("queue")]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Gate]:
+    made = Gate(tmp_path)
+    yield made
+    made.database.failure = None
+    made.database.goes_on = None
+    made.gate.close()
+    made.database.close()
+
+
+def test_what_relies_on_a_definition_waits_for_it(made: Gate) -> None:
+    gate = made.gate
+    assert gate.is_open
+    made.put("q")
+    assert made.turns == 1
+    assert gate.is_unwritten("queue", ("/", "q"))
+    gate.hold(Output(made.log, "a"))
+    gate.when_written(lambda: made.log.append("called"))
+    gate.write()
+    assert made.log == ["hold a"]
+    made.finish()
+    assert made.log == ["hold a", "release a", "called"]
+    assert made.rows() == ["q"]
+    assert gate.is_open
+
+
+def test_nothing_is_held_for_what_is_written(made: Gate) -> None:
+    made.gate.hold(Output(made.log, "a"))
+    made.gate.when_written(lambda: made.log.append("called"))
+    assert made.log == ["called"]
+
+
+def test_changes_grow_with_what_is_not_written_only(made: Gate) -> None:
+    gate = made.gate
+    made.put("q")
+    before = gate.changes
+    gate.rely_on("queue", ("/", "other"))
+    assert gate.changes == before
+    gate.rely_on("queue", ("/", "q"))
+    assert gate.changes == before + 1
+    gate.write()
+    made.finish()
+    gate.rely_on("queue", ("/", "q"))
+    assert gate.changes == before + 1
+
+
+def test_one_batch_at_a_time(made: Gate) -> None:
+    """What comes while a batch is written is one batch, however many turns it takes."""
+    gate = made.gate
+    made.database.goes_on = queue.Queue()
+    made.put("1")
+    gate.hold(Output(made.log, "a"))
+    gate.write()
+    for name in ("2", "3"):
+        made.put(name)
+        gate.write()
+    gate.hold(Output(made.log, "b"))
+    made.database.goes_on.put(None)
+    made.finish()
+    assert made.log == ["hold a", "hold b", "release a"]
+    assert gate.is_unwritten("queue", ("/", "3"))
+    made.database.goes_on.put(None)
+    made.finish()
+    assert made.log[3:] == ["release b"]
+    assert [len(batch) for batch in made.database.written] == [1, 2]
+
+
+def test_a_batch_that_failed_is_written_with_what_came_after_it(made: Gate) -> None:
+    gate, database = made.gate, made.database
+    database.failure = sqlite3.OperationalError("database is locked")
+    made.put("1")
+    made.put("2")
+    gate.hold(Output(made.log, "a"))
+    gate.write()
+    made.finish()
+    gate.delete("queue", ("/", "1"))
+    gate.hold(Output(made.log, "b"))
+    gate.write()
+    assert made.calls.empty(), "it is tried again after a second"
+    assert made.log == ["hold a", "hold b"]
+    database.failure = None
+    made.clock.advance(1)
+    made.finish()
+    assert made.log[2:] == ["release a", "release b"]
+    assert made.rows() == ["2"]
+
+
+def test_after_30_seconds_new_ones_are_refused(made: Gate) -> None:
+    gate, alarms = made.gate, made.alarms
+    made.database.failure = sqlite3.OperationalError("disk I/O error")
+    made.put("q")
+    gate.write()
+    made.finish()
+    for _ in range(int(ALARM_SECONDS) - 1):
+        made.clock.advance(1)
+        made.finish()
+    gate.refuse_if_failing("queue 'other'")
+    assert not alarms.any
+    made.clock.advance(1)
+    assert alarms.resources == {"disk"}
+    with pytest.raises(ConnectionFault, match=r"506.*cannot declare queue 'other'"):
+        gate.refuse_if_failing("queue 'other'")
+    made.finish()
+    made.database.failure = None
+    made.clock.advance(1)
+    made.finish()
+    assert not alarms.any
+    gate.refuse_if_failing("queue 'other'")
+
+
+def test_the_alarm_of_a_full_disk_is_another_one(made: Gate) -> None:
+    made.alarms.set("disk")
+    made.alarms.set("disk", "definitions")
+    made.alarms.clear("disk", "definitions")
+    assert made.alarms.resources == {"disk"}
+    assert made.alarms.reason == "low on disk"
+    made.alarms.clear("disk")
+    assert not made.alarms.any
+
+
+@pytest.mark.parametrize("failure", [DefinitionsDamagedError("x"), OSError("x"), RuntimeError("a mistake")])
+def test_whatever_goes_wrong_the_gate_stays_closed_and_tries_again(made: Gate, failure: Exception) -> None:
+    made.database.failure = failure
+    made.put("q")
+    made.gate.hold(Output(made.log, "a"))
+    made.gate.write()
+    made.finish()
+    assert made.log == ["hold a"]
+    made.database.failure = None
+    made.clock.advance(1)
+    made.finish()
+    assert made.log == ["hold a", "release a"]
+
+
+def test_a_stop_waits_for_what_is_under_way_and_writes_the_rest(made: Gate) -> None:
+    gate, database = made.gate, made.database
+    database.goes_on = queue.Queue()
+    made.put("1")
+    gate.write()
+    made.put("2")
+    for _ in range(2):
+        database.goes_on.put(None)
+    gate.write_now()
+    assert made.rows() == ["1", "2"]
+    assert gate.is_open
+    made.finish()
+    assert gate.is_open, "what the thread has to say comes too late"
+
+
+def test_a_stop_after_a_failure_writes_all_of_it(made: Gate) -> None:
+    gate, database = made.gate, made.database
+    database.failure = sqlite3.OperationalError("disk I/O error")
+    made.put("1")
+    gate.write()
+    made.finish()
+    made.put("2")
+    with pytest.raises(sqlite3.OperationalError):
+        gate.write_now()
+    assert not gate.is_open
+    database.failure = None
+    gate.write_now()
+    assert made.rows() == ["1", "2"]

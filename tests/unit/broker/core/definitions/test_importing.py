@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leveret.broker.config.errors import DefinitionsError
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions.importing import load_topology, load_vhosts
+from leveret.broker.core.json_values.tables import table_from_json
+from leveret.broker.core.messages.routing import route
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.protocol.field_table import FieldValue, longstr
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
+
+
+@pytest.fixture
+def broker() -> Broker:
+    loop = ManualLoop()
+    made = Broker(Turn(loop.call_soon), ManualTimers(loop))
+    made.add_vhost("v")
+    return made
+
+
+def queue(name: object = "q", **more: Any) -> dict[str, Any]:
+    return {"name": name, "vhost": "v", "durable": True, "auto_delete": False, "arguments": {}} | more
+
+
+def exchange(name: object = "x", **more: Any) -> dict[str, Any]:
+    return {"name": name, "vhost": "v", "type": "direct", "durable": True} | more
+
+
+def binding(**more: Any) -> dict[str, Any]:
+    start = {"source": "x", "vhost": "v", "destination": "q", "destination_type": "queue", "routing_key": "k"}
+    return start | {"arguments": {}} | more
+
+
+def complaint(broker: Broker, document: dict[str, Any]) -> str:
+    def load() -> None:
+        load_vhosts(broker, document)
+        load_topology(broker, document)
+
+    with pytest.raises(DefinitionsError) as caught:
+        load()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+class TestArguments:
+    def test_json_gets_the_types_that_rabbitmq_gives_it(self) -> None:
+        arguments = {"b": True, "i": 1, "f": 1.5, "s": "ä", "o": {"i": 2}, "a": [1, "x", None], "n": None}
+        assert table_from_json(arguments) == (
+            ("b", FieldValue("t", True)),
+            ("i", FieldValue("l", 1)),
+            ("f", FieldValue("d", 1.5)),
+            ("s", longstr("ä")),
+            ("o", FieldValue("F", (("i", FieldValue("l", 2)),))),
+            ("a", FieldValue("A", (FieldValue("l", 1), longstr("x"), FieldValue("V", None)))),
+            ("n", FieldValue("V", None)),
+        )
+
+    def test_no_arguments_are_an_empty_table(self) -> None:
+        assert table_from_json({}) == ()
+
+
+class TestVhosts:
+    def test_vhosts_are_made(self, broker: Broker) -> None:
+        old = broker.vhosts["v"]
+        load_vhosts(broker, {"vhosts": [{"name": "v"}, {"name": "w", "metadata": {}}]})
+        assert list(broker.vhosts) == ["v", "w"]
+        assert broker.vhosts["v"] is old
+
+    def test_their_limits_are_set(self, broker: Broker) -> None:
+        limits = {"max-connections": 5, "max-queues": -1}
+        load_vhosts(
+            broker,
+            {
+                "vhosts": [{"name": "w"}],
+                "parameters": [
+                    {"component": "vhost-limits", "name": "limits", "vhost": "w", "value": limits},
+                    {"component": "federation", "name": "f", "vhost": "nowhere", "value": {}},
+                ],
+            },
+        )
+        vhost = broker.vhosts["w"]
+        assert (vhost.max_connections, vhost.max_queues) == (5, -1), "RabbitMQ shows a limit below 0, which is none"
+
+    def test_an_empty_document_is_fine(self, broker: Broker) -> None:
+        load_vhosts(broker, {})
+        load_topology(broker, {})
+        assert list(broker.vhosts) == ["v"]
+
+    @pytest.mark.parametrize(
+        ("document", "expected"),
+        [
+            ({"vhosts": {}}, "vhosts: must be a list, is dict"),
+            ({"vhosts": "v"}, "vhosts: must be a list, is str"),
+            ({"vhosts": ["v"]}, "vhosts: every entry must be an object, 'v' is not"),
+            ({"vhosts": [{}]}, "'name' must be a string"),
+            ({"vhosts": [{"name": 5}]}, "'name' must be a string"),
+        ],
+    )
+    def test_malformed_vhosts_are_told(self, broker: Broker, document: dict[str, Any], expected: str) -> None:
+        assert expected in complaint(broker, document)
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (5, "limits of vhost 'v' must be an object"),
+            ({"max-consumers": 1}, 'Unrecognised terms [{<<"max-consumers">>,1}] in limits'),
+            ({"max-queues": "1"}, 'max-queues should be a number, actually was <<"1">>'),
+            ({"max-queues": True}, "max-queues should be a number, actually was true"),
+        ],
+    )
+    def test_malformed_limits_are_told(self, broker: Broker, value: object, expected: str) -> None:
+        entry = {"component": "vhost-limits", "vhost": "v", "name": "limits", "value": value}
+        assert expected in complaint(broker, {"parameters": [entry]})
+
+    def test_limits_need_their_vhost(self, broker: Broker) -> None:
+        entry = {"component": "vhost-limits", "vhost": "w", "name": "limits", "value": {}}
+        assert "there is no vhost 'w'" in complaint(broker, {"parameters": [entry]})
+
+
+class TestTopology:
+    def test_exchanges_queues_and_bindings_are_declared(self, broker: Broker) -> None:
+        load_topology(
+            broker,
+            {
+                "bindings": [
+                    binding(),
+                    binding(source="x", destination="y", destination_type="exchange", routing_key="e"),
+                ],
+                "queues": [queue(durable=False, auto_delete=True, arguments={"x-max-length": 10})],
+                "exchanges": [
+                    exchange(),
+                    exchange("y", type="topic", durable=False, auto_delete=True, internal=True),
+                    exchange("z", type="fanout", arguments={"alternate-exchange": "x"}),
+                ],
+            },
+        )
+        vhost = broker.vhosts["v"]
+        made = vhost.queues["q"]
+        assert (made.durable, made.auto_delete, made.owner) == (False, True, None)
+        assert made.arguments == (("x-max-length", FieldValue("l", 10)),)
+        y = vhost.topology.exchanges["y"]
+        assert (y.type_name, y.durable, y.auto_delete, y.internal) == ("topic", False, True, True)
+        x, z = vhost.topology.exchanges["x"], vhost.topology.exchanges["z"]
+        assert route(vhost.topology, x, ["k"], ()).queues == (made,)
+        assert route(vhost.topology, z, ["k"], ()).queues == (made,), "through its alternate exchange"
+        assert [each.routing_key for each in vhost.topology.bindings_of(y)] == ["e"]
+
+    def test_what_is_left_out_has_a_default(self, broker: Broker) -> None:
+        load_topology(broker, {"queues": [{"name": "q", "vhost": "v"}]})
+        made = broker.vhosts["v"].queues["q"]
+        assert (made.durable, made.auto_delete, made.arguments) == (True, False, ())
+
+    def test_loading_again_changes_nothing(self, broker: Broker) -> None:
+        document = {"queues": [queue()], "exchanges": [exchange()], "bindings": [binding()]}
+        load_topology(broker, document)
+        first = broker.vhosts["v"].queues["q"]
+        load_topology(broker, document)
+        assert broker.vhosts["v"].queues == {"q": first}
+        assert len(broker.vhosts["v"].topology.bindings_of(first)) == 1
+
+    @pytest.mark.parametrize(
+        ("document", "expected"),
+        [
+            ({"queues": [queue(vhost="w")]}, "there is no vhost 'w'"),
+            ({"queues": [{"name": "q"}]}, "'vhost' must be a string"),
+            ({"queues": [queue(name=None)]}, "'name' must be a string"),
+            ({"queues": [queue(arguments=[1])]}, "'arguments' must be an object"),
+            ({"queues": [queue(arguments={"x-max-length": -1})]}, "{value_negative,-1}"),
+            ({"queues": [queue(arguments={"x-queue-type": "stream"})]}, "queue type 'stream' is not supported"),
+            ({"exchanges": [exchange(type="zzz")]}, "zzz"),
+            ({"exchanges": [exchange(name="amq.zzz")]}, "reserved prefix"),
+            ({"exchanges": [exchange(type=None)]}, "'type' must be a string"),
+            ({"bindings": [binding()]}, "no exchange 'x'"),
+            ({"exchanges": [exchange()], "bindings": [binding()]}, "no queue 'q'"),
+            ({"queues": [queue()], "bindings": [binding(source="")]}, "default exchange"),
+            ({"bindings": "x"}, "bindings: must be a list, is str"),
+        ],
+    )
+    def test_what_cannot_be_had_is_told_with_its_section(
+        self, broker: Broker, document: dict[str, Any], expected: str
+    ) -> None:
+        text = complaint(broker, document)
+        assert expected in text
+        if "'arguments'" not in expected:
+            assert text.startswith(tuple(document))

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.broker.core.json_values import long_text as long_json
+from leveret.broker.core.json_values.long_text import parse_json_in_steps
+from leveret.broker.core.json_values.text import parse_json
+
+
+def read(octets: bytes) -> tuple[Any, int]:
+    """The value, and how many steps it took."""
+    steps: Generator[None, None, Any] = parse_json_in_steps(octets)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stopped:
+            return stopped.value, count
+        count += 1
+
+
+@pytest.fixture(autouse=True)
+def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is long here."""
+    monkeypatch.setattr(long_json, "_SHORT", 0)
+    monkeypatch.setattr(long_json, "_WINDOW", 8)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=30,
+)
+
+
+@given(values, st.sampled_from([None, 1]), st.booleans())
+def test_reads_what_was_written(value: Any, indent: int | None, ascii_only: bool) -> None:
+    octets = f" {json.dumps(value, indent=indent, ensure_ascii=ascii_only)}\n".encode("utf-8", "surrogatepass")
+    assert read(octets)[0] == value
+
+
+@given(st.text(alphabet='[]{},:"\\ 0123456789.eE+-truefalsnd\n', max_size=60))
+def test_takes_and_refuses_what_the_other_reader_does(text: str) -> None:
+    try:
+        expected = parse_json(text.encode())
+    except ValueError:
+        with pytest.raises(ValueError):
+            read(text.encode())
+    else:
+        assert read(text.encode())[0] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1,2,3,4,5,6,7,8,]",
+        '{"a":1,"bbbbbbbb":2,}',
+        '{"aaaaaaaaaaaa" 1}',
+        "{aaaaaaaaaaaaaa:1}",
+        "[1,2,3,4,5,6,7,8}",
+        "[1,2,3,4,5,6,7,8",
+        "[1,2,3,4,5,6,7,8] 9",
+        '["' + "\\ud800" * 3 + '"]',
+        '{"\\ud800aaaaaaaa":1}',
+        "[1,1,1,1,1,1,NaN]",
+        "[1,1,1,1,1,1e999999999]",
+        "[" * 100_000,
+        "[" * 100_000 + "]" * 100_000,
+        '{"a":' * 100_000 + "1" + "}" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_refuses(text: str) -> None:
+    with pytest.raises(ValueError):
+        read(text.encode())
+
+
+def test_space_does_not_matter() -> None:
+    space = b" " * 100
+    assert read(b"[" + space + b"]")[0] == []
+    assert read(b"{" + space + b"}" + space)[0] == {}
+    assert read(space + b'{"a"' + space + b":" + space + b"[1" + space + b",2]" + space + b"}")[0] == {"a": [1, 2]}
+
+
+def test_a_pair_of_halves_is_a_character() -> None:
+    assert read(b'["\\ud83d\\ude00 and more"]')[0] == ["\U0001f600 and more"]
+
+
+def test_a_long_text_takes_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    value = {"queues": [{"name": f"q{number}", "arguments": {}} for number in range(5000)]}
+    assert read(json.dumps(value).encode())[0] == value
+    assert read(json.dumps(value).encode())[1] > 50
+    assert read(b"{}") == ({}, 0)

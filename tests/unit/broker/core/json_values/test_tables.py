@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leveret.broker.core.json_values.tables import table_from_json, table_to_json
+from leveret.broker.core.json_values.text import refuse_deep
+from leveret.protocol.field_table import FieldValue
+
+
+def nested(depth: int, in_lists: bool) -> dict[str, Any]:
+    """Arguments with so many objects or lists inside of each other in them."""
+    value: Any = 1
+    for _ in range(depth):
+        value = [value] if in_lists else {"k": value}
+    return {"k": value}
+
+
+@pytest.mark.parametrize("in_lists", [True, False])
+def test_128_levels_are_allowed(in_lists: bool) -> None:
+    arguments = nested(128, in_lists)
+    assert table_to_json(table_from_json(arguments)) == arguments
+    with pytest.raises(ValueError, match="nested too deep, 128 levels are allowed"):
+        table_from_json(nested(129, in_lists))
+
+
+def test_a_level_is_one_whatever_is_in_it() -> None:
+    refuse_deep([[], {}, {"a": [{}, 1, None, "x"] * 100}] * 100)
+    refuse_deep("x")
+
+
+def test_a_table_is_shown_without_a_deep_stack() -> None:
+    value = FieldValue("I", 1)
+    for _ in range(3_000):
+        value = FieldValue("A", (FieldValue("F", (("k", value),)),))
+    shown = table_to_json((("k", value),))["k"]
+    for _ in range(3_000):
+        shown = shown[0]["k"]
+    assert shown == 1

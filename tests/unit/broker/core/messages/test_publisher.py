@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from leveret.broker.core.messages.publisher import publish
+from leveret.broker.core.messages.tracing import Origin
+from leveret.broker.core.vhost import VirtualHost
+from leveret.protocol import properties
+from leveret.protocol.faults import AmqpFault
+from leveret.protocol.field_table import FieldValue, longstr
+from leveret.protocol.properties import encode_content_header, encode_headers, encode_text
+from tests.support.manual_loop import ManualLoop
+from tests.support.queue_content import arguments, contents, drain, headers_of, route_of
+from tests.support.queues import declare, new_vhost
+
+ORIGIN = Origin("client", 1, "guest")
+
+
+@pytest.fixture
+def vhost() -> VirtualHost:
+    return new_vhost(ManualLoop())
+
+
+def send(vhost: VirtualHost, key: str, body: bytes = b"x", exchange: str = "", **said: bytes) -> bool:
+    flags = {"headers": properties.HEADERS, "mode": properties.DELIVERY_MODE, "expiration": properties.EXPIRATION}
+    header = encode_content_header(len(body), {flags[name]: value for name, value in said.items()})
+    return publish(vhost, exchange, key, header, body, ORIGIN, lambda: None)
+
+
+def test_a_message_goes_where_it_is_routed(vhost: VirtualHost) -> None:
+    queue = declare(vhost)
+    assert send(vhost, "q", b"hello")
+    assert not send(vhost, "nowhere")
+    message = drain(queue)[0]
+    assert (message.body, route_of(message), message.envelope.persistent) == (b"hello", ("", "q"), False)
+
+
+def test_what_it_says_of_itself_counts(vhost: VirtualHost) -> None:
+    queue = declare(vhost)
+    assert send(vhost, "q", mode=b"\x02", expiration=encode_text("5000"))
+    envelope = drain(queue)[0].envelope
+    assert (envelope.persistent, envelope.expiration_ms) == (True, 5000)
+
+
+def test_copies_and_blind_copies(vhost: VirtualHost) -> None:
+    queues = [declare(vhost, name) for name in "abc"]
+    both = (("BCC", FieldValue("A", (longstr("c"),))), ("CC", FieldValue("A", (longstr("b"),))))
+    assert send(vhost, "a", headers=encode_headers(both))
+    found = [drain(queue)[0] for queue in queues]
+    assert all([key for key, _ in headers_of(message)] == ["CC"] for message in found), "nobody learns of the blind"
+
+
+def test_a_queue_that_refuses_has_not_taken_it(vhost: VirtualHost) -> None:
+    queue = declare(vhost, arguments=arguments(max_length=1, overflow="reject-publish"))
+    assert send(vhost, "q", b"a")
+    assert not send(vhost, "q", b"b")
+    assert contents(queue) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("exchange", "said", "complaint"),
+    [
+        ("none", {}, "404 NOT_FOUND - no exchange 'none' in vhost 'v'"),
+        ("amq.rabbitmq.trace", {}, "403 ACCESS_REFUSED - cannot publish to internal exchange"),
+        ("", {"mode": b"\x03"}, "406 PRECONDITION_FAILED - invalid message: {delivery_mode_unknown,3}"),
+        ("", {"expiration": encode_text("x")}, "406 PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
+    ],
+)
+def test_what_is_refused(vhost: VirtualHost, exchange: str, said: dict[str, bytes], complaint: str) -> None:
+    with pytest.raises(AmqpFault) as caught:
+        send(vhost, "q", exchange=exchange, **said)
+    assert str(caught.value).startswith(complaint)
+
+
+def test_topic_permissions_are_asked_for_topic_exchanges(vhost: VirtualHost) -> None:
+    asked: list[str] = []
+    header = encode_content_header(1)
+    publish(vhost, "amq.topic", "k", header, b"x", ORIGIN, lambda: asked.append("topic"))
+    publish(vhost, "amq.direct", "k", header, b"x", ORIGIN, lambda: asked.append("direct"))
+    assert asked == ["topic"]

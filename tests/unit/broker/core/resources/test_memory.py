@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leveret.broker.core.resources import memory
+from leveret.broker.core.resources.alarms import Alarms
+from leveret.broker.core.resources.memory import MemoryMonitor, available_memory, release_free_memory, used_memory
+
+
+def test_available_memory_is_the_machines_or_less() -> None:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < available_memory() <= total
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"), [("104857600\n", 104857600), ("max\n", None), ("9223372036854771712", None)]
+)
+def test_a_containers_limit_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str, expected: int | None
+) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(written)
+    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (tmp_path / "absent", limit))
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert available_memory() == (expected or total)
+
+
+def test_used_memory_is_this_processes() -> None:
+    before = used_memory()
+    ballast = bytearray(os.urandom(1)) * 64_000_000
+    assert used_memory() - before > 48_000_000
+    assert len(ballast) == 64_000_000
+
+
+def test_a_system_that_does_not_tell_counts_as_using_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory, "_STATM", tmp_path / "absent")
+    assert used_memory() == 0
+
+
+def test_the_alarm_follows_the_memory_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = [100]
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100)
+    seen = []
+    for used[0] in (100, 101, 500, 100, 99, 101):
+        changed = monitor.check()
+        seen.append((changed, alarms.any))
+    assert seen == [(False, False), (True, True), (False, True), (True, False), (False, False), (True, True)]
+    assert alarms.reason == "low on memory"
+
+
+def test_the_log_tells_of_this_alarm_whatever_others_are_set(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    used = [100]
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    alarms = Alarms()
+    alarms.set("disk")
+    monitor = MemoryMonitor(alarms, 100)
+    for used[0] in (100, 101, 102, 100):
+        monitor.check()
+    assert caplog.messages == ["memory alarm set (limit 100 bytes)", "memory alarm cleared (limit 100 bytes)"]
+    assert alarms.reason == "low on disk"
+
+
+def test_garbage_is_collected_before_the_alarm_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, now, collections = [150], [0.0], list[float]()
+
+    def collect() -> None:
+        collections.append(now[0])
+        used[0] = 90 if len(collections) == 1 else used[0]
+
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100, collect, lambda: now[0])
+    assert (monitor.check(), alarms.any, monitor.used) == (False, False, 90)
+    used[0] = 150
+    seen = []
+    for now[0] in (59.0, 60.0, 119.0, 121.0):
+        monitor.check()
+        seen.append((alarms.any, collections.copy()))
+    assert seen == [(True, [0.0]), (True, [0.0, 60.0]), (True, [0.0, 60.0]), (True, [0.0, 60.0, 121.0])]
+
+
+def test_memory_that_is_free_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = [150]
+    monkeypatch.setattr(memory, "used_memory", lambda: used[0])
+    monkeypatch.setattr(memory, "release_free_memory", lambda: used.insert(0, 90))
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100)
+    assert not monitor.check()
+    assert (monitor.used, alarms.any) == (90, False)
+
+
+def test_free_memory_is_given_back() -> None:
+    # Small enough to come from the heap; every tenth piece stays, so that the others leave holes.
+    pieces = [bytes(100_000) + b"%d" % number for number in range(1000)]
+    before = used_memory()
+    pieces = pieces[::10]
+    release_free_memory()
+    assert before - used_memory() > 60_000_000
+    assert len(pieces) == 100
+
+
+def test_an_alarm_of_another_resource_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "used_memory", lambda: 1)
+    alarms = Alarms()
+    alarms.set("disk")
+    assert not MemoryMonitor(alarms, 100).check()
+    assert alarms.reason == "low on disk"
+
+
+def test_the_limit_can_be_changed_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "used_memory", lambda: 50)
+    alarms = Alarms()
+    monitor = MemoryMonitor(alarms, 100)
+    assert not monitor.check()
+    monitor.limit = 10
+    assert monitor.check()
+    assert alarms.any

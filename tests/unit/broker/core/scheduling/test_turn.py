@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from leveret.broker.core.scheduling.turn import Turn
+
+
+class Worker:
+    """A queue and a connection in one; does what it is told when its time comes."""
+
+    def __init__(self, log: list[str], name: str, work: Callable[[], None] = lambda: None) -> None:
+        self.scheduled = False
+        self.log = log
+        self.name = name
+        self.work = work
+
+    def deliver(self) -> None:
+        assert not self.scheduled
+        self.log.append(f"deliver {self.name}")
+        self.work()
+
+    def flush(self) -> None:
+        assert not self.scheduled
+        self.log.append(f"flush {self.name}")
+        self.work()
+
+
+@pytest.fixture
+def calls() -> list[Callable[[], None]]:
+    return []
+
+
+@pytest.fixture
+def turn(calls: list[Callable[[], None]]) -> Turn:
+    return Turn(calls.append)
+
+
+def test_queues_deliver_before_connections_write(turn: Turn, calls: list[Callable[[], None]]) -> None:
+    log: list[str] = []
+    turn.flush_later(Worker(log, "x"))
+    turn.deliver_later(Worker(log, "a"))
+    turn.flush_later(Worker(log, "y"))
+    turn.deliver_later(Worker(log, "b"))
+    assert len(calls) == 1, "one callback ends the turn"
+    calls.pop()()
+    assert log == ["deliver a", "deliver b", "flush x", "flush y"]
+    assert calls == []
+
+
+def test_nothing_runs_before_the_end(turn: Turn) -> None:
+    log: list[str] = []
+    worker = Worker(log, "a")
+    turn.deliver_later(worker)
+    assert (log, worker.scheduled) == ([], True)
+
+
+def test_being_noted_twice_means_one_run(turn: Turn, calls: list[Callable[[], None]]) -> None:
+    log: list[str] = []
+    worker, connection = Worker(log, "a"), Worker(log, "x")
+    for _ in range(3):
+        turn.deliver_later(worker)
+        turn.flush_later(connection)
+    calls.pop()()
+    assert log == ["deliver a", "flush x"]
+    turn.deliver_later(worker)
+    calls.pop()()
+    assert log == ["deliver a", "flush x", "deliver a"]
+
+
+def test_what_a_delivery_sends_is_written_in_the_same_turn(turn: Turn, calls: list[Callable[[], None]]) -> None:
+    log: list[str] = []
+    connection = Worker(log, "x")
+    turn.deliver_later(Worker(log, "a", lambda: turn.flush_later(connection)))
+    calls.pop()()
+    assert log == ["deliver a", "flush x"]
+    # The turn may have asked for another end meanwhile, which then has nothing to do.
+    while calls:
+        calls.pop()()
+    assert log == ["deliver a", "flush x"]
+
+
+def test_work_made_by_a_write_waits_for_the_next_turn(turn: Turn, calls: list[Callable[[], None]]) -> None:
+    log: list[str] = []
+    queue = Worker(log, "a")
+    turn.flush_later(Worker(log, "x", lambda: turn.deliver_later(queue)))
+    calls.pop()()
+    assert log == ["flush x"]
+    assert len(calls) == 1
+    calls.pop()()
+    assert log == ["flush x", "deliver a"]
+
+
+def test_a_queue_that_asks_again_while_it_delivers_has_another_turn(
+    turn: Turn, calls: list[Callable[[], None]]
+) -> None:
+    log: list[str] = []
+    queue = Worker(log, "a")
+    queue.work = lambda: turn.deliver_later(queue) if len(log) < 3 else None
+    turn.deliver_later(queue)
+    while calls:
+        assert len(calls) == 1
+        calls.pop()()
+    assert log == ["deliver a"] * 3
+    assert not queue.scheduled
