@@ -14,11 +14,6 @@ JUNK_DRAWERS: Final = frozenset(
 )
 
 
-def file_lines(text: str) -> int:
-    """Count the lines of a file."""
-    return len(text.splitlines())
-
-
 def function_lines(text: str) -> dict[str, int]:
     """Count the lines of each function and method from `def` on, its docstring left out.
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from tests.tidy.measure import class_methods, file_lines, function_lines, is_junk_drawer, only_reexports
+from tests.tidy.measure import class_methods, function_lines, is_junk_drawer, only_reexports
 
 SAMPLE = textwrap.dedent(
     '''\
@@ -46,11 +46,6 @@ SAMPLE = textwrap.dedent(
             def lift(self): ...
     '''
 )
-
-
-def test_lines_of_a_file() -> None:
-    assert file_lines("") == 0
-    assert file_lines("a\n\nb\n") == 3
 
 
 def test_lines_of_functions_leave_docstrings_and_decorators_out() -> None:
