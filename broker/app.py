@@ -34,7 +34,7 @@ from leveret.broker.version import VERSION
 from leveret.storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
 if TYPE_CHECKING:
-    from leveret.broker.management.http.context import RequestContext
+    from leveret.broker.management.http.controller import RequestContext
     from leveret.broker.management.http.server import HttpServer
 
 log = logging.getLogger("leveret")
@@ -129,19 +129,21 @@ class App:
     # Imported on first use; see HttpListener.
 
     def _make_management(self) -> HttpServer:
-        from leveret.broker.management.http.server import HttpServer, management_app
+        from leveret.broker.management.http.applications import management_app
+        from leveret.broker.management.http.server import HttpServer
 
         return HttpServer(management_app(self._context), self.settings, self.broker.sockets.http)
 
     def _make_prometheus(self) -> HttpServer:
-        from leveret.broker.management.http.server import HttpServer, prometheus_app
+        from leveret.broker.management.http.applications import prometheus_app
+        from leveret.broker.management.http.server import HttpServer
 
         return HttpServer(prometheus_app(self._context), self.settings, self.broker.sockets.http)
 
     @cached_property
     def _context(self) -> RequestContext:
         from leveret.broker.management.http.access import Access
-        from leveret.broker.management.http.context import RequestContext
+        from leveret.broker.management.http.controller import RequestContext
 
         access = Access(self.accounts, self.broker, self.settings.management.allowed_hosts)
         return RequestContext(self.broker, self.accounts, self.node, self.settings, access, self._save_definitions)

@@ -6,8 +6,8 @@ Source: https://www.rabbitmq.com/docs/management#permissions
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Collection
+from typing import Final, Literal
 
 from aiohttp import web
 
@@ -16,22 +16,18 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.json_values.long_text import parse_json_in_steps
-from leveret.broker.core.scheduling.slices import result_in_slices
+from leveret.broker.core.messages.tracing import Origin
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.accept_header import require_json_accepted
-from leveret.broker.management.http.browser_sessions import BrowserSessions, session_token
 from leveret.broker.management.http.errors import (
     CHALLENGE,
-    bad_request,
     login_failed,
     missing,
     not_authorised,
     not_found,
 )
-from leveret.broker.management.http.host_names import check_host
-from leveret.broker.management.http.login_delay import FAILED_LOGIN
-from leveret.broker.management.http.request_bodies import read_body
+from leveret.broker.management.http.logins import FAILED_LOGIN, BrowserSessions, session_token
+from leveret.broker.management.http.origins import check_host
+from leveret.broker.management.http.responses import require_json_accepted
 
 #: The tags whose rights each tag includes.
 _INCLUDED: Final = {
@@ -249,25 +245,6 @@ def has_tag(user: User, tag: str) -> bool:
     return any(tag in _INCLUDED.get(user_tag, ()) for user_tag in user.tags)
 
 
-async def read_object(request: web.Request) -> Mapping[str, Any]:
-    """Return the JSON object in a request's body; an empty body is an empty object.
-
-    Raises:
-        HTTPBadRequest: The body is not a JSON object, or too long.
-    """
-    body = await read_body(request)
-    if not body:
-        return {}
-    try:
-        read = await result_in_slices(parse_json_in_steps(body))
-    except ValueError:
-        raise bad_request("not_json") from None
-    if isinstance(read, str):
-        raise bad_request(
-            "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
-        )
-    if read is None:
-        return {}
-    if not isinstance(read, dict):
-        raise bad_request("not_json")
-    return read
+def http_origin(user: User) -> Origin:
+    """Return the origin of a user's requests. RabbitMQ opens a connection for them, named after its process."""
+    return Origin("<http>", 1, user.name)

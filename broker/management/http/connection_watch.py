@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
-from leveret.broker.management.http.login_delay import DELAYED
+from leveret.broker.management.http.logins import DELAYED
 
 #: Time in seconds for the head of the first request, and of a later request from its first byte.
 HEAD_SECONDS: Final = 5.0

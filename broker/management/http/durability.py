@@ -1,14 +1,54 @@
-"""Waits until changes are on disk."""
+"""Saves changes, and waits until they are on disk."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.gate import ALARM_SECONDS, DefinitionsGate
 from leveret.broker.management.http.errors import failure
+from leveret.broker.management.http.origins import SAFE_METHODS
+
+
+def save_after_changes(save: Callable[[], None]) -> Middleware:
+    """Return a middleware that saves the changes of a request.
+
+    Args:
+        save: Starts writing them.
+    """
+
+    @web.middleware
+    async def save_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        finally:
+            if request.method not in SAFE_METHODS:
+                save()
+
+    return save_changes
+
+
+def wait_for_changes(gate: DefinitionsGate) -> Middleware:
+    """Return a middleware that responds when the changes of a request are on disk.
+
+    Args:
+        gate: Calls back when they are.
+    """
+
+    @web.middleware
+    async def await_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
+        changes = gate.changes
+        try:
+            return await handler(request)
+        finally:
+            if gate.changes != changes and request.method not in SAFE_METHODS:
+                await wait_until_committed(gate)
+
+    return await_changes
 
 
 async def wait_until_stored(broker: Broker) -> None:
@@ -17,15 +57,9 @@ async def wait_until_stored(broker: Broker) -> None:
     Args:
         broker: The broker with the queues.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def finish() -> None:
-        if not done.done():
-            done.set_result(None)
-
+    done, finish = _completion()
     # The messages of this turn are written at its end and can be synced only then.
-    loop.call_soon(broker.storage.when_synced, finish)
+    asyncio.get_running_loop().call_soon(broker.storage.when_synced, finish)
     await done
     await wait_until_committed(broker.gate)
 
@@ -38,12 +72,7 @@ async def wait_until_committed(gate: DefinitionsGate) -> None:
     Raises:
         HTTPServiceUnavailable: They could not be written for 30 s. They are written as soon as possible.
     """
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def finish() -> None:
-        if not done.done():
-            done.set_result(None)
-
+    done, finish = _completion()
     gate.when_written(finish)
     try:
         await asyncio.wait_for(done, 0 if gate.is_failing else ALARM_SECONDS)
@@ -51,3 +80,14 @@ async def wait_until_committed(gate: DefinitionsGate) -> None:
         raise failure(
             web.HTTPServiceUnavailable, "service_unavailable", "definitions cannot be written to the disk now"
         ) from None
+
+
+def _completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
+    """Return a future and the callback that completes it."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def finish() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    return done, finish

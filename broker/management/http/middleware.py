@@ -1,21 +1,17 @@
-"""Middlewares of all requests: errors in RabbitMQ's format, response headers, compression, saving."""
+"""The middleware that gives responses RabbitMQ's format: errors, headers, compression."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from aiohttp import Payload, hdrs, web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
-from leveret.broker.core.definitions.gate import DefinitionsGate
-from leveret.broker.management.http.accept_header import require_json_accepted
-from leveret.broker.management.http.browser_sessions import is_from_ui
-from leveret.broker.management.http.compression import accepts_gzip
-from leveret.broker.management.http.durability import wait_until_committed
 from leveret.broker.management.http.errors import failure, from_fault, not_found
-from leveret.broker.management.http.methods import SAFE_METHODS
+from leveret.broker.management.http.logins import is_from_ui
+from leveret.broker.management.http.origins import SAFE_METHODS
+from leveret.broker.management.http.responses import accepts_gzip, require_json_accepted
 from leveret.protocol.faults import AmqpFault
 
 log = logging.getLogger("leveret.http")
@@ -27,43 +23,6 @@ _JSON: Final = "application/json"
 _POLICY: Final = "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'"
 #: Smallest body in bytes that is compressed.
 _COMPRESSED_MIN: Final = 301
-
-
-def save_after_changes(save: Callable[[], None]) -> Middleware:
-    """Return a middleware that saves the changes of a request.
-
-    Args:
-        save: Starts writing them.
-    """
-
-    @web.middleware
-    async def save_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        finally:
-            if request.method not in SAFE_METHODS:
-                save()
-
-    return save_changes
-
-
-def wait_for_changes(gate: DefinitionsGate) -> Middleware:
-    """Return a middleware that responds when the changes of a request are on disk.
-
-    Args:
-        gate: Calls back when they are.
-    """
-
-    @web.middleware
-    async def await_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
-        changes = gate.changes
-        try:
-            return await handler(request)
-        finally:
-            if gate.changes != changes and request.method not in SAFE_METHODS:
-                await wait_until_committed(gate)
-
-    return await_changes
 
 
 @web.middleware

@@ -1,4 +1,4 @@
-"""Serves the static files of the web pages."""
+"""Serves the static files of the web pages, and explains where to get rabbitmqadmin."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ _SECURITY: Final = {
 }
 #: Browsers may cache the files forever, because the folder's name changes with their contents.
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
+_TOOLS_TEXT: Final = """\
+rabbitmqadmin is part of RabbitMQ and not served here. It works with Leveret as it is: take it from a RabbitMQ \
+distribution (on Debian it is /usr/bin/rabbitmqadmin in the package rabbitmq-server), or from the same path of a \
+RabbitMQ node with its management plugin. leveretctl, which comes with Leveret, does the same and more.
+"""
+_TOOLS_PAGE: Final = (
+    f"<!DOCTYPE html>\n<html lang=en>\n<title>Command line tools</title>\n<p>{_TOOLS_TEXT}</p>\n</html>\n"
+)
 
 
 class Pages:
@@ -84,3 +92,19 @@ class Pages:
 def _file_response(path: str, body: bytes, caching: str) -> web.Response:
     headers = {**_SECURITY, "content-type": _TYPES[Path(path).suffix], "cache-control": caching}
     return web.Response(body=body, headers=headers)
+
+
+class ToolsPage:
+    """Explains at ``/cli/`` where to get rabbitmqadmin. The script's path is 404, because programs download it."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return [web.get("/cli{slash:/?}", self.page), web.get("/cli/rabbitmqadmin", self.script)]
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Serve the explanation as a page."""
+        return web.Response(text=_TOOLS_PAGE, content_type="text/html")
+
+    async def script(self, request: web.Request) -> web.Response:
+        """Serve the explanation as an error."""
+        return web.Response(status=404, text=_TOOLS_TEXT, content_type="text/plain")

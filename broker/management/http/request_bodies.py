@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from aiohttp import hdrs, web
 from aiohttp.multipart import BodyPartReader
 
+from leveret.broker.core.json_values.long_text import parse_json_in_steps
+from leveret.broker.core.scheduling.slices import result_in_slices
 from leveret.broker.management.http.errors import bad_request
-from leveret.broker.management.http.stats_switches import SETTINGS
+from leveret.broker.management.http.statistics import SETTINGS
 
 #: Maximum size of a form, which has a name and a password.
 _FORM_BYTES: Final = 64_000
@@ -46,6 +48,30 @@ async def read_body(request: web.Request) -> bytes:
     """
     limit = request.config_dict[SETTINGS].management.http.max_body_size
     return await _read_json(request, limit, _BODY_SECONDS)
+
+
+async def read_object(request: web.Request) -> Mapping[str, Any]:
+    """Return the JSON object in a request's body; an empty body is an empty object.
+
+    Raises:
+        HTTPBadRequest: The body is not a JSON object, or too long.
+    """
+    body = await read_body(request)
+    if not body:
+        return {}
+    try:
+        read = await result_in_slices(parse_json_in_steps(body))
+    except ValueError:
+        raise bad_request("not_json") from None
+    if isinstance(read, str):
+        raise bad_request(
+            "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
+        )
+    if read is None:
+        return {}
+    if not isinstance(read, dict):
+        raise bad_request("not_json")
+    return read
 
 
 async def read_file(request: web.Request) -> bytes:

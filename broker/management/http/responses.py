@@ -1,13 +1,14 @@
-"""JSON responses, optionally with a selection of columns."""
+"""JSON responses, optionally with a selection of columns, and what a request accepts."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from aiohttp import Payload, web
+from aiohttp import Payload, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
 #: Long responses are sent in pieces of about this many characters.
@@ -15,6 +16,12 @@ _PIECE_SIZE: Final = 131_072
 
 #: Selected keys of an object, nested; an empty mapping selects everything below its key.
 Columns: TypeAlias = "dict[str, Columns]"
+#: Media types that match the responses of the API. A request that accepts none of these is refused.
+_ACCEPTED: Final = frozenset(("application/json", "application/*", "*/*"))
+#: Paths where RabbitMQ responds with a status only and accepts any Accept header.
+_WITHOUT_ANSWERS: Final = re.compile(
+    r"/api/(?:queues/[^/]*/[^/]*/(?:contents|actions)|(?:vhost|user)-limits/[^/]*/[^/]*)/?$"
+)
 
 
 def encode(document: object) -> str:
@@ -113,3 +120,33 @@ def select(document: Any, columns: Columns) -> Any:
     if isinstance(document, Iterable) and not isinstance(document, str):
         return [select(element, columns) for element in document]
     return document
+
+
+def accepts_json(request: web.Request) -> bool:
+    """Check whether a request accepts JSON. Without the header it does."""
+    accept = request.headers.get(hdrs.ACCEPT)
+    if not accept:
+        return True
+    return any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in accept.split(","))
+
+
+def require_json_accepted(request: web.Request) -> None:
+    """Refuse a request that does not accept JSON, before anything else is checked.
+
+    Raises:
+        HTTPNotAcceptable: The request does not accept JSON.
+    """
+    if not accepts_json(request) and _WITHOUT_ANSWERS.search(request.rel_url.raw_path) is None:
+        raise web.HTTPNotAcceptable(text="")
+
+
+def accepts_gzip(request: web.Request) -> bool:
+    """Check whether the header Accept-Encoding allows gzip: it is named with a weight other than 0.
+
+    Source: RFC 9110 section 12.5.3
+    """
+    for part in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower().split(","):
+        name, _, weight = part.replace(" ", "").partition(";q=")
+        if name == "gzip":
+            return not weight or weight.strip("0.") != ""
+    return False

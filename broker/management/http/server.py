@@ -1,4 +1,4 @@
-"""The HTTP servers: the API on the management port, metrics on the Prometheus port."""
+"""The HTTP server: sockets, TLS, and limits of connections."""
 
 from __future__ import annotations
 
@@ -7,107 +7,24 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from socket import socket
-from typing import Final, Protocol
+from typing import Any, Final
 
-from aiohttp import web
-from aiohttp.typedefs import Middleware
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from leveret.broker.accepting import Acceptor, Refused
 from leveret.broker.addresses import format_address
 from leveret.broker.config.options import Settings
 from leveret.broker.core.resources.sockets import Clients
 from leveret.broker.management.http.connection_watch import KEEP_ALIVE_SECONDS, ConnectionWatch
-from leveret.broker.management.http.context import RequestContext
-from leveret.broker.management.http.controllers.aliveness import Aliveness
-from leveret.broker.management.http.controllers.binding_actions import BindingActions
-from leveret.broker.management.http.controllers.bindings import Bindings
-from leveret.broker.management.http.controllers.browser_session import BrowserSession
-from leveret.broker.management.http.controllers.channels import Channels
-from leveret.broker.management.http.controllers.cluster import Cluster
-from leveret.broker.management.http.controllers.configuration import Configuration
-from leveret.broker.management.http.controllers.connection_actions import ConnectionActions
-from leveret.broker.management.http.controllers.connections import Connections
-from leveret.broker.management.http.controllers.definitions import Definitions
-from leveret.broker.management.http.controllers.exchange_actions import ExchangeActions
-from leveret.broker.management.http.controllers.exchanges import Exchanges
-from leveret.broker.management.http.controllers.features import Features
-from leveret.broker.management.http.controllers.health import HealthChecks
-from leveret.broker.management.http.controllers.limits import Limits
-from leveret.broker.management.http.controllers.losses import Losses
-from leveret.broker.management.http.controllers.nodes import Nodes
-from leveret.broker.management.http.controllers.overview import Overview
-from leveret.broker.management.http.controllers.parameters import Parameters
-from leveret.broker.management.http.controllers.permissions import Permissions
-from leveret.broker.management.http.controllers.policies import Policies
-from leveret.broker.management.http.controllers.policy_coverage import PolicyCoverage
-from leveret.broker.management.http.controllers.policy_keys import PolicyKeys
-from leveret.broker.management.http.controllers.queue_actions import QueueActions
-from leveret.broker.management.http.controllers.queue_explanations import QueueExplanations
-from leveret.broker.management.http.controllers.queue_messages import QueueMessages
-from leveret.broker.management.http.controllers.queues import Queues
-from leveret.broker.management.http.controllers.sessions import Sessions
-from leveret.broker.management.http.controllers.users import Users
-from leveret.broker.management.http.controllers.vhosts import VirtualHosts
-from leveret.broker.management.http.cors import allow_origins
-from leveret.broker.management.http.cross_origin import refuse_cross_origin_changes
-from leveret.broker.management.http.login_delay import delay_failed_logins
-from leveret.broker.management.http.middleware import format_responses, save_after_changes, wait_for_changes
-from leveret.broker.management.http.pages import Pages
-from leveret.broker.management.http.prefix import with_path_prefix
-from leveret.broker.management.http.prometheus.controller import Metrics
-from leveret.broker.management.http.protocol_log import protocol_log
-from leveret.broker.management.http.server_name import NamedHandler, set_server_header
-from leveret.broker.management.http.stats_switches import SETTINGS
-from leveret.broker.management.http.tools_page import ToolsPage
 from leveret.broker.tls import Tls
 from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 
 log = logging.getLogger("leveret.http")
 
 
-class Controller(Protocol):
-    """Serves one resource of the API."""
-
-    def __init__(self, context: RequestContext) -> None:
-        pass
-
-    def routes(self) -> list[web.RouteDef]:
-        """Return the paths and their handlers; see ``routes.resource``."""
-
-
-#: All controllers. If two paths match a request, the first one is used.
-CONTROLLERS: Final[tuple[type[Controller], ...]] = (
-    HealthChecks,
-    Sessions,
-    BrowserSession,
-    Overview,
-    Nodes,
-    Features,
-    Configuration,
-    Exchanges,
-    Channels,
-    Bindings,
-    Aliveness,
-    ConnectionActions,
-    Connections,
-    Users,
-    VirtualHosts,
-    Permissions,
-    Limits,
-    Parameters,
-    Definitions,
-    Cluster,
-    Policies,
-    PolicyCoverage,
-    PolicyKeys,
-    Queues,
-    QueueActions,
-    QueueMessages,
-    QueueExplanations,
-    Losses,
-    ExchangeActions,
-    BindingActions,
-)
+#: Header Server of all responses. It names neither libraries nor versions.
+SERVER_NAME: Final = "Leveret"
 
 
 class HttpServer:
@@ -214,41 +131,34 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-def management_app(context: RequestContext) -> web.Application:
-    """Return the application of the management port.
-
-    Args:
-        context: The broker, its users and its configuration.
-    """
-    app = web.Application(middlewares=_middlewares(context))
-    for controller in CONTROLLERS:
-        app.add_routes(controller(context).routes())
-    app.add_routes(Pages().routes())
-    app.add_routes(ToolsPage().routes())
-    app[SETTINGS] = context.settings
-    return with_path_prefix(app, context.settings.management.path_prefix)
+async def set_server_header(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Set the header Server. A handler of the signal ``on_response_prepare`` of an application."""
+    response.headers[hdrs.SERVER] = SERVER_NAME
 
 
-def _middlewares(context: RequestContext) -> list[Middleware]:
-    """Return the middlewares of all requests, the outermost first."""
-    cors = context.settings.management.cors
-    refuse_other_origins = refuse_cross_origin_changes(cors.allow_origins)
-    return [
-        allow_origins(cors),
-        format_responses,
-        refuse_other_origins,
-        delay_failed_logins(context.accounts.throttle),
-        wait_for_changes(context.broker.gate),
-        save_after_changes(context.save),
-    ]
+class NamedHandler(web.RequestHandler):
+    """A connection that sets the header Server in responses to malformed requests, too. No application sees those."""
+
+    __slots__ = ()
+
+    def handle_error(self, *args: Any, **options: Any) -> web.StreamResponse:
+        """Return the response to a malformed request."""
+        response = super().handle_error(*args, **options)
+        response.headers[hdrs.SERVER] = SERVER_NAME
+        return response
 
 
-def prometheus_app(context: RequestContext) -> web.Application:
-    """Return the application of the Prometheus port.
+class _ClientFaults(logging.Filter):
+    """Filter that drops errors of clients, which get status 400. Otherwise they could fill the log with tracebacks."""
 
-    Args:
-        context: The broker that is measured.
-    """
-    app = web.Application()
-    app.add_routes(Metrics(context).routes())
-    return app
+    def filter(self, record: logging.LogRecord) -> bool:
+        fault = record.exc_info[1] if record.exc_info else None
+        return not isinstance(fault, HttpProcessingError | web.RequestPayloadError)
+
+
+def protocol_log() -> logging.Logger:
+    """Return the logger for connections of HTTP clients."""
+    log = logging.getLogger("leveret.http.protocol")
+    if not log.filters:
+        log.addFilter(_ClientFaults())
+    return log

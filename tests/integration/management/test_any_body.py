@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-import leveret.broker.management.http.server as server
+import leveret.broker.management.http.applications as applications
 from tests.conformance.http_api import HttpApi, path
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -62,7 +62,7 @@ INNER: Final = {
 }
 
 
-DESCRIBED: Final = yaml.safe_load(Path(server.__file__).with_name("openapi.yaml").read_text())
+DESCRIBED: Final = yaml.safe_load(Path(applications.__file__).with_name("openapi.yaml").read_text())
 
 
 def _operations() -> Iterator[tuple[str, str, str]]:

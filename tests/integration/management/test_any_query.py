@@ -13,13 +13,13 @@ from urllib.parse import quote, urlsplit
 import pytest
 import yaml
 
-import leveret.broker.management.http.server as server
+import leveret.broker.management.http.applications as applications
 from tests.conformance.http_api import HttpApi
 from tests.integration.management.test_any_body import PARTS
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 
-DESCRIBED: Final = yaml.safe_load(Path(server.__file__).with_name("openapi.yaml").read_text())
+DESCRIBED: Final = yaml.safe_load(Path(applications.__file__).with_name("openapi.yaml").read_text())
 METHODS: Final = ("get", "put", "post", "delete")
 #: As they stand in an address.
 ODD: Final = (

@@ -10,11 +10,10 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.messages.publisher import publish
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.access import http_origin
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.origin import http_origin
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 from leveret.protocol.properties import encode_content_header
 
 _QUEUE: Final = "aliveness-test"

@@ -11,13 +11,12 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.bindings import Binding, Destination
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.binding_keys import matches_properties_key, properties_key
-from leveret.broker.management.http.bodies import check_length, read_arguments, read_as_text
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
+from leveret.broker.management.http.documents.topology import matches_properties_key, properties_key
 from leveret.broker.management.http.errors import not_found
-from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.json_fields import check_length, read_arguments, read_as_text
+from leveret.broker.management.http.request_bodies import read_object
 
 
 class BindingActions:

@@ -10,14 +10,12 @@ from aiohttp import web
 
 from leveret.broker.core.exchanges.bindings import Binding
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.binding_keys import matches_properties_key
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
-from leveret.broker.management.http.documents.topology import binding_document, default_binding
+from leveret.broker.management.http.documents.topology import binding_document, default_binding, matches_properties_key
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
 
 
 def _default_order(binding: Binding) -> tuple[str, ...]:

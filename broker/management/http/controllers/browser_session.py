@@ -5,12 +5,11 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.browser_sessions import cookie_name, session_token
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import login_failed
+from leveret.broker.management.http.logins import cookie_name, session_token
 from leveret.broker.management.http.request_bodies import read_form
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 
 
 class BrowserSession:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.controllers.connections import find_connection, visible_connections
 from leveret.broker.management.http.documents.clients import (
     channel_document,
@@ -18,10 +18,8 @@ from leveret.broker.management.http.documents.clients import (
 )
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.rates import Rates
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.stats_switches import require_stats
+from leveret.broker.management.http.statistics import Rates, require_stats
 
 
 class Channels:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.global_parameters import CLUSTER_NAME
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import read_text, require_keys
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.json_fields import read_text, require_keys
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 
 
 class Cluster:

@@ -9,9 +9,8 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from leveret.broker.config.options import OPTIONS
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 
 _SECRET: Final = "********"
 _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"

@@ -9,10 +9,9 @@ from aiohttp import web
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import not_authorised
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 
 _REASON: Final = "Closed via management plugin"

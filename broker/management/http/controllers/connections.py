@@ -10,14 +10,12 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.documents.clients import client_provided_name, connection_document, short_connection
 from leveret.broker.management.http.errors import not_authorised, not_found
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.rates import Rates
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.stats_switches import stats_are_disabled
+from leveret.broker.management.http.statistics import Rates, stats_are_disabled
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 
 _REASON: Final = "Closed via management plugin"

@@ -16,11 +16,10 @@ from leveret.broker.core.json_values.long_text import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.definitions import export_steps, import_steps, vhost_export_steps
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
 from leveret.broker.management.http.responses import encode, json_text_response
-from leveret.broker.management.http.routes import resource
 
 _MALFORMED: Final = "failed_to_parse_json"
 #: An absolute or relative path of this host. Browsers take "//a", "/\\a", "http:a" for other hosts, and drop blanks.

@@ -13,8 +13,11 @@ from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES, unknown_type_
 from leveret.broker.core.messages.publisher import publish
 from leveret.broker.core.names import strip_line_ends
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import (
+from leveret.broker.management.http.access import http_origin
+from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.durability import wait_until_stored
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.json_fields import (
     check_length,
     read_arguments,
     read_as_text,
@@ -23,12 +26,8 @@ from leveret.broker.management.http.bodies import (
     read_table,
     require_keys,
 )
-from leveret.broker.management.http.context import RequestContext
-from leveret.broker.management.http.durability import wait_until_stored
-from leveret.broker.management.http.errors import bad_request, not_found
-from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.permissions import DEFAULT_EXCHANGE
 from leveret.protocol.faults import AmqpFault, precondition_failed
 from leveret.protocol.field_table import FieldTable, as_text, find

@@ -5,15 +5,13 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
 from leveret.broker.management.http.documents.topology import exchange_document
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.rates import Rates
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.stats_switches import stats_are_disabled
+from leveret.broker.management.http.statistics import Rates, stats_are_disabled
 
 
 class Exchanges:

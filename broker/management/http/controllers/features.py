@@ -6,11 +6,10 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 
 _QUORUM: Final = "https://www.rabbitmq.com/quorum-queues.html"
 #: Flags of 3.10 whose features exist: name, description, page, application.

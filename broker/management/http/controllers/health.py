@@ -12,11 +12,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.management.http.certificates import valid_until
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.documents.overview import listeners
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 
 #: Names of protocols that clients use, with the protocol name of the listener.
 _PROTOCOLS: Final = {

@@ -8,12 +8,11 @@ from aiohttp import web
 
 from leveret.broker.auth.users import User
 from leveret.broker.core.definitions.exporting import vhost_limits
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import require_keys
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_found
+from leveret.broker.management.http.json_fields import require_keys
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
 
 

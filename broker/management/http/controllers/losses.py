@@ -11,8 +11,7 @@ from aiohttp import web
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.losses import DAY, DeletedObjects, LossCounters
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.bodies import parse_integer
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.documents.losses import (
     Kind,
     Loss,
@@ -23,9 +22,9 @@ from leveret.broker.management.http.documents.losses import (
     losses_within,
 )
 from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.json_fields import parse_integer
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.rates import Rates
-from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.statistics import Rates
 
 _KINDS: Final = ("queue", "exchange")
 

@@ -7,16 +7,13 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.management.http.census import count_all
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.documents.memory import MemoryBreakdown
 from leveret.broker.management.http.documents.overview import node_document, short_node
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.rates import Rates
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.stats_switches import stats_are_disabled
+from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled
 
 
 class Nodes:

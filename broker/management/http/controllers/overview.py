@@ -10,13 +10,10 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.census import count_all
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.documents.overview import listeners, overview_document, overview_stats, web_contexts
-from leveret.broker.management.http.rates import Rates
 from leveret.broker.management.http.responses import json_response, object_response
-from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.stats_switches import stats_are_disabled, totals_are_enabled
+from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled, totals_are_enabled
 
 
 class Overview:

@@ -15,14 +15,12 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.definitions.exporting import export_parameters, policy_value
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import check_depth, check_length, require_keys
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from leveret.broker.management.http.json_fields import check_depth, check_length, compile_in_thread, require_keys
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.patterns import compile_in_thread
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.keys import format_json_term
 from leveret.policies.limits import VHOST_LIMITS, refuse_limits
 from leveret.policies.policy import Policy, PolicyError, read_policy

@@ -7,14 +7,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import read_text, require_keys
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.json_fields import compile_in_thread, read_text, require_keys
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.patterns import compile_in_thread
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import Permissions as Granted
 from leveret.policies.permissions import TopicPermissions

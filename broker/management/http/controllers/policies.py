@@ -13,13 +13,12 @@ from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_policies.coverage import count_in_force
 from leveret.broker.core.vhost_policies.preview import Preview, preview_policy
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.patterns import compile_in_thread
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_text_response, object_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
 

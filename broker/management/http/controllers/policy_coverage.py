@@ -11,10 +11,9 @@ from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.vhost_policies.coverage import PolicyMatch, matching_exchanges, matching_queues
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.routes import resource
 
 _FLAGS: Final = {"true": True, "false": False}
 

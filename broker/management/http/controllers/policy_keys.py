@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.arguments import ARGUMENTS, Argument
 from leveret.policies.keys import KEYS, Merge, PolicyKey, operator_replaces
 from leveret.policies.settings import QueueSettings

@@ -11,11 +11,10 @@ from leveret.broker.core.names import generate_name, strip_line_ends
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import check_length, read_arguments, read_flag, require_keys
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, not_found
-from leveret.broker.management.http.routes import resource
+from leveret.broker.management.http.json_fields import check_length, read_arguments, read_flag, require_keys
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.protocol.faults import not_implemented, precondition_failed
 
 

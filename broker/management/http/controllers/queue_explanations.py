@@ -5,10 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.queues.explanation import explain_queue
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
 
 
 class QueueExplanations:

@@ -18,14 +18,13 @@ from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import read_integer, read_text, require_keys
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.access import http_origin
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
-from leveret.broker.management.http.origin import http_origin
+from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_response, json_text_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.message_filter import FilterError, read_filter
 from leveret.protocol.faults import AmqpFault, ReplyCode, resource_locked
 from leveret.protocol.properties import Properties

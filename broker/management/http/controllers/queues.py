@@ -10,14 +10,12 @@ from aiohttp import web
 from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.rates import Rates
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.stats_switches import stats_are_disabled, totals_are_enabled
+from leveret.broker.management.http.statistics import Rates, stats_are_disabled, totals_are_enabled
 
 
 class Queues:

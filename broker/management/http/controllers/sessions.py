@@ -6,11 +6,10 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import login_failed, not_found
 from leveret.broker.management.http.request_bodies import FORM_TYPE, read_form
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 
 
 class Sessions:

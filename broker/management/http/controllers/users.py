@@ -10,14 +10,13 @@ from aiohttp import web
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
 from leveret.broker.auth.user_definitions import dump_user
 from leveret.broker.auth.users import User, UserLimits
-from leveret.broker.management.http.access import read_object
-from leveret.broker.management.http.bodies import check_length, read_flag, require_keys
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.controllers.connection_actions import close_connections
 from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.json_fields import check_length, read_flag, require_keys
 from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
-from leveret.broker.management.http.routes import resource
 from leveret.policies.limits import USER_LIMITS, refuse_limits
 
 #: Any name except those of the other resources below.

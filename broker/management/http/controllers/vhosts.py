@@ -10,18 +10,16 @@ from aiohttp import web
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
-from leveret.broker.management.http.access import has_tag, read_object
-from leveret.broker.management.http.bodies import check_length
-from leveret.broker.management.http.census import count_all
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.controllers.connection_actions import close_connections
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.json_fields import check_length
 from leveret.broker.management.http.listing import View, list_response
-from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
-from leveret.broker.management.http.routes import resource
-from leveret.broker.management.http.stats_switches import stats_are_disabled
+from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled
 
 
 class VirtualHosts:

@@ -10,7 +10,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.management.http.documents.constants import PROCESS
 from leveret.broker.management.http.documents.times import iso_time
-from leveret.broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
+from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.protocol.field_table import as_text, find
 
 _DATA: Final = numbers(ConnectionCounters.FIELDS, "recv_oct", "send_oct")

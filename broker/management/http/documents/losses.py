@@ -10,7 +10,7 @@ from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.losses import LossCounters, LossHistory
-from leveret.broker.management.http.rates import Rates, numbers
+from leveret.broker.management.http.statistics import Rates, numbers
 from leveret.policies.dead_letter import REASONS
 
 #: Reasons why messages leave a queue without being acknowledged.

@@ -15,7 +15,7 @@ from leveret.broker.core.stats.census import Census
 from leveret.broker.core.stats.node import NodeStatistics, open_files_max
 from leveret.broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
 from leveret.broker.management.http.documents.constants import RATES_MODE, RETENTION
-from leveret.broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers, publish_numbers
+from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 
 _CHURN: Final = numbers(

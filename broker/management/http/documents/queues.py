@@ -15,7 +15,7 @@ from leveret.broker.management.http.documents.clients import connection_details,
 from leveret.broker.management.http.documents.constants import PROCESS
 from leveret.broker.management.http.documents.losses import loss_stats
 from leveret.broker.management.http.documents.times import iso_time
-from leveret.broker.management.http.rates import Rates, delivery_numbers, message_stats, numbers
+from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers
 from leveret.policies.dead_letter import REASONS
 from leveret.policies.keys import KEYS
 from leveret.policies.settings import resolve_setting

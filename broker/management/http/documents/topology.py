@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any, Final
+from urllib.parse import quote_plus, unquote_plus
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.bindings import Binding
@@ -11,12 +14,15 @@ from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.binding_keys import properties_key
 from leveret.broker.management.http.documents.losses import loss_stats
-from leveret.broker.management.http.rates import Rates, message_stats, numbers
+from leveret.broker.management.http.statistics import Rates, message_stats, numbers
+from leveret.protocol.field_table import encode_table
 
 #: Separate groups, so that each number is shown if it is more than 0.
 _MESSAGES: Final = tuple(numbers(ExchangeCounters.FIELDS, name) for name in ExchangeCounters.FIELDS)
+#: The key of a binding without routing key and arguments.
+_EMPTY_KEY: Final = "~"
+_HASH_SIZE: Final = 4
 
 
 def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]:
@@ -64,3 +70,23 @@ def binding_document(binding: Binding) -> dict[str, Any]:
         "arguments": table_to_json(binding.arguments),
         "properties_key": properties_key(binding),
     }
+
+
+def properties_key(binding: Binding) -> str:
+    """Return the properties key of a binding: its percent-encoded routing key and a hash of its arguments, if any."""
+    # quote_plus does not encode the tilde, which separates key and hash here.
+    key = quote_plus(binding.routing_key, errors="surrogateescape").replace("~", "%7E")
+    if not binding.arguments:
+        return key or _EMPTY_KEY
+    digest = hashlib.blake2b(encode_table(binding.arguments), digest_size=_HASH_SIZE).digest()
+    return f"{key}~{base64.urlsafe_b64encode(digest).decode('ascii').rstrip('=')}"
+
+
+def matches_properties_key(key: str, segment: str) -> bool:
+    """Check whether a path segment names the binding with a properties key.
+
+    Args:
+        key: The properties key.
+        segment: The segment, decoded once. Some clients encode the properties key again for the path.
+    """
+    return segment == key or unquote_plus(segment) == unquote_plus(key)

@@ -8,8 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices_async
-from leveret.broker.management.http.compression import accepts_gzip
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
 from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.exposition import Exposition
@@ -24,6 +23,7 @@ from leveret.broker.management.http.prometheus.node import (
 )
 from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT
 from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
+from leveret.broker.management.http.responses import accepts_gzip
 
 _PREFIX: Final = "rabbitmq_"
 #: Pieces are collected up to this size in bytes and sent together.

@@ -10,7 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.browser_session import BrowserSession
 from tests.support.memory_broker import MemoryBroker
 

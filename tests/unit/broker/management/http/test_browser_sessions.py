@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-import leveret.broker.management.http.browser_sessions as module
+import leveret.broker.management.http.logins as module
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.management.http.browser_sessions import IDLE_SECONDS, BrowserSessions, cookie_name, session_token
+from leveret.broker.management.http.logins import IDLE_SECONDS, BrowserSessions, cookie_name, session_token
 
 
 class Clock:

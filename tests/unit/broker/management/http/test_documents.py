@@ -13,7 +13,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.management.http.documents.clients import channel_document, connection_document
 from leveret.broker.management.http.documents.memory import MemoryBreakdown
 from leveret.broker.management.http.documents.queues import effective_arguments, queue_document
-from leveret.broker.management.http.rates import Rates
+from leveret.broker.management.http.statistics import Rates
 from leveret.policies.policy import Policy
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 

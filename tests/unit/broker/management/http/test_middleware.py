@@ -12,10 +12,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
+from leveret.broker.management.http.controller import resource
+from leveret.broker.management.http.durability import save_after_changes
 from leveret.broker.management.http.errors import bad_request
-from leveret.broker.management.http.middleware import format_responses, save_after_changes
+from leveret.broker.management.http.middleware import format_responses
 from leveret.broker.management.http.responses import json_response
-from leveret.broker.management.http.routes import resource
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 
 Client = TestClient[web.Request, web.Application]

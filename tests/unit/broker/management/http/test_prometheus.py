@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.exposition import Exposition
 from leveret.broker.management.http.prometheus.families import counter, gauge

@@ -1,7 +1,11 @@
-"""Sessions of users that are logged in to the web pages: random tokens in cookies, kept in memory."""
+"""Logins: sessions of the web pages, and delayed responses to failed logins.
+
+Sessions are random tokens in cookies, kept in memory. The delay makes guessing passwords slow.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import time
@@ -11,11 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.attempts import LoginThrottle
 from leveret.broker.auth.users import User
-from leveret.broker.management.http.cross_origin import is_cross_origin
-from leveret.broker.management.http.methods import SAFE_METHODS
+from leveret.broker.management.http.origins import SAFE_METHODS, is_cross_origin
 
 #: A session expires when it has not been used for this many seconds. A page that refreshes itself uses it.
 IDLE_SECONDS: Final = 3600.0
@@ -25,6 +30,12 @@ _SESSIONS_MAX: Final = 4096
 _SESSIONS_OF_A_USER: Final = 256
 #: Sent by the web pages with every request. Browsers do not let pages of another origin send it without a preflight.
 UI_HEADER: Final = "x-leveret-ui"
+#: Name of the user whose login failed; set by Access.authenticate().
+FAILED_LOGIN: Final = web.RequestKey("failed_login", str)
+#: Set while the response is delayed.
+DELAYED: Final = web.RequestKey("held_back", bool)
+#: Interval in seconds of the check whether the client is still connected.
+_CHECK_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -119,3 +130,34 @@ def session_token(request: web.Request) -> str | None:
 def is_from_ui(headers: Mapping[str, str]) -> bool:
     """Check whether a request comes from the web pages."""
     return UI_HEADER in headers
+
+
+def delay_failed_logins(throttle: LoginThrottle) -> Middleware:
+    """Return a middleware that delays responses to a client whose logins keep failing.
+
+    Args:
+        throttle: Determines the delay.
+    """
+
+    @web.middleware
+    async def delay_response(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        finally:
+            username = request.get(FAILED_LOGIN)
+            if username is not None:
+                request[DELAYED] = True
+                await _wait(request, throttle.failed(request.remote or "", username, _now()))
+
+    return delay_response
+
+
+async def _wait(request: web.Request, seconds: float) -> None:
+    """Wait, unless the client disconnects."""
+    end = _now() + seconds
+    while request.transport is not None and (left := end - _now()) > 0:  # noqa: ASYNC110 - aiohttp has no event for disconnects
+        await asyncio.sleep(min(left, _CHECK_SECONDS))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

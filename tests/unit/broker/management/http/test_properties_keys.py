@@ -4,7 +4,7 @@ import pytest
 
 from leveret.broker.core.exchanges.bindings import Binding
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
-from leveret.broker.management.http.binding_keys import matches_properties_key, properties_key
+from leveret.broker.management.http.documents.topology import matches_properties_key, properties_key
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
 X = EXCHANGE_TYPES["direct"]("v", "x")

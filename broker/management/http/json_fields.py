@@ -1,16 +1,20 @@
-"""Validation of request bodies: required keys, and values of the types that RabbitMQ accepts."""
+"""Fields of JSON bodies: required keys, and values of the types that RabbitMQ accepts."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from leveret.broker.core.json_values.tables import table_from_json
 from leveret.broker.core.json_values.text import refuse_deep
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.responses import encode
+from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.patterns import Pattern
 from leveret.protocol.constants import INT64_END, SHORTSTR_MAX
 from leveret.protocol.field_table import FieldTable
 
@@ -20,6 +24,8 @@ _DIGITS_MAX: Final = 1000
 _NEXT_LINE: Final = "\n "
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _WHITE_SPACE: Final = str.maketrans("", "", " \t\r\n")
+#: Patterns up to this many characters are compiled in one or two milliseconds.
+_SHORT: Final = 200
 
 
 class IntegerTooLong(ValueError):
@@ -184,3 +190,14 @@ def check_length(name: str, what: str = "name") -> str:
     if size > SHORTSTR_MAX:
         raise bad_request(f"{what} should be less than 255 bytes, actually was {size}\n")
     return name
+
+
+async def compile_in_thread(source: object) -> None:
+    """Compile a long pattern in a thread, which takes up to half a second. The next ``Pattern`` of it is cached.
+
+    Args:
+        source: The pattern. An invalid one is reported when it is used.
+    """
+    if isinstance(source, str) and len(source) > _SHORT:
+        with suppress(InvalidPattern):
+            await asyncio.to_thread(Pattern, source)

@@ -10,14 +10,14 @@ from typing import Any, Final
 import pytest
 import yaml
 
-import leveret.broker.management.http.server as server
+import leveret.broker.management.http.applications as applications
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.node import Node
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.access import Access
-from leveret.broker.management.http.context import RequestContext
+from leveret.broker.management.http.controller import RequestContext
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 
@@ -27,7 +27,7 @@ _PART: Final = re.compile(r"\{(\w+):((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def described() -> dict[str, Any]:
-    file = Path(server.__file__).with_name("openapi.yaml")
+    file = Path(applications.__file__).with_name("openapi.yaml")
     document = yaml.safe_load(file.read_text())
     assert isinstance(document, dict)
     return document
@@ -58,7 +58,7 @@ def routed() -> set[tuple[str, str]]:
     context = RequestContext(made, accounts, Node(), settings, Access(accounts, made), lambda: None)
     return {
         (templated(route.path), route.method.lower())
-        for controller in server.CONTROLLERS
+        for controller in applications.CONTROLLERS
         for route in controller(context).routes()
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from leveret.broker.management.http.cross_origin import is_cross_origin
+from leveret.broker.management.http.origins import is_cross_origin
 
 CASES: list[tuple[dict[str, str], bool]] = [
     ({}, False),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from leveret.broker.management.http.bodies import (
+from leveret.broker.management.http.json_fields import (
     check_length,
     read_arguments,
     read_flag,

@@ -1,4 +1,4 @@
-"""Counters and gauges with their rates and samples, in the format of the HTTP API."""
+"""Statistics of the HTTP API: totals, rates and samples of counters and gauges, and the switches that disable them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiohttp import web
 
+from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.scheduling.slices import in_slices
+from leveret.broker.core.stats.census import Census
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.sampled_counters import SampledCounters
-from leveret.broker.management.http.bodies import IntegerTooLong, parse_integer
 from leveret.broker.management.http.errors import bad_request
+from leveret.broker.management.http.json_fields import IntegerTooLong, parse_integer
 from leveret.protocol.constants import INT64_END
 
 #: Maximum number of samples in a request.
@@ -21,6 +24,8 @@ _KINDS: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
 
 #: Numbers by their name in the API: each is the sum of these positions in a row.
 Numbers: TypeAlias = Mapping[str, tuple[int, ...]]
+#: Key of the configuration in the application.
+SETTINGS: Final = web.AppKey("settings", Settings)
 
 
 class Range(NamedTuple):
@@ -167,3 +172,34 @@ def delivery_numbers(fields: Sequence[str]) -> Numbers:
 def publish_numbers(fields: Sequence[str]) -> Numbers:
     """Return the numbers about publishes, common to channels, virtual hosts and the broker."""
     return numbers(fields, "publish", "confirm", "return_unroutable", "drop_unroutable")
+
+
+def stats_are_disabled(request: web.Request) -> bool:
+    """Check whether statistics are disabled, for all responses or for this one (``disable_stats=true``)."""
+    settings = request.config_dict[SETTINGS]
+    disabled = settings.management.disable_stats or settings.management_agent.disable_metrics_collector
+    return disabled or request.query.get("disable_stats") == "true"
+
+
+def totals_are_enabled(request: web.Request) -> bool:
+    """Check whether queues show message counts even without statistics (``enable_queue_totals=true``)."""
+    totals = request.config_dict[SETTINGS].management.enable_queue_totals
+    return totals or request.query.get("enable_queue_totals") == "true"
+
+
+def require_stats(request: web.Request) -> None:
+    """Refuse a request for a resource that has only statistics, if they are disabled.
+
+    Raises:
+        HTTPBadRequest: Statistics are disabled.
+    """
+    if stats_are_disabled(request):
+        raise bad_request("Stats in management UI are disabled on this node")
+
+
+async def count_all(broker: Broker) -> Census:
+    """Add up the counters of all objects in slices; other connections are served in between."""
+    census = Census(broker)
+    async for _ in in_slices(census.steps()):
+        pass
+    return census

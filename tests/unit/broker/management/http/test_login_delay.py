@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from leveret.broker.auth.attempts import LoginThrottle
 from leveret.broker.management.http.errors import CHALLENGE, login_failed, not_authorised
-from leveret.broker.management.http.login_delay import FAILED_LOGIN, delay_failed_logins
+from leveret.broker.management.http.logins import FAILED_LOGIN, delay_failed_logins
 
 RIGHT, WRONG = "Basic right", "Basic wrong"
 

@@ -1,0 +1,149 @@
+"""The applications of the HTTP servers: the API and the web pages, and the metrics for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from leveret.broker.management.http.controller import Controller, RequestContext
+from leveret.broker.management.http.controllers.aliveness import Aliveness
+from leveret.broker.management.http.controllers.binding_actions import BindingActions
+from leveret.broker.management.http.controllers.bindings import Bindings
+from leveret.broker.management.http.controllers.browser_session import BrowserSession
+from leveret.broker.management.http.controllers.channels import Channels
+from leveret.broker.management.http.controllers.cluster import Cluster
+from leveret.broker.management.http.controllers.configuration import Configuration
+from leveret.broker.management.http.controllers.connection_actions import ConnectionActions
+from leveret.broker.management.http.controllers.connections import Connections
+from leveret.broker.management.http.controllers.definitions import Definitions
+from leveret.broker.management.http.controllers.exchange_actions import ExchangeActions
+from leveret.broker.management.http.controllers.exchanges import Exchanges
+from leveret.broker.management.http.controllers.features import Features
+from leveret.broker.management.http.controllers.health import HealthChecks
+from leveret.broker.management.http.controllers.limits import Limits
+from leveret.broker.management.http.controllers.losses import Losses
+from leveret.broker.management.http.controllers.nodes import Nodes
+from leveret.broker.management.http.controllers.overview import Overview
+from leveret.broker.management.http.controllers.parameters import Parameters
+from leveret.broker.management.http.controllers.permissions import Permissions
+from leveret.broker.management.http.controllers.policies import Policies
+from leveret.broker.management.http.controllers.policy_coverage import PolicyCoverage
+from leveret.broker.management.http.controllers.policy_keys import PolicyKeys
+from leveret.broker.management.http.controllers.queue_actions import QueueActions
+from leveret.broker.management.http.controllers.queue_explanations import QueueExplanations
+from leveret.broker.management.http.controllers.queue_messages import QueueMessages
+from leveret.broker.management.http.controllers.queues import Queues
+from leveret.broker.management.http.controllers.sessions import Sessions
+from leveret.broker.management.http.controllers.users import Users
+from leveret.broker.management.http.controllers.vhosts import VirtualHosts
+from leveret.broker.management.http.durability import save_after_changes, wait_for_changes
+from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.logins import delay_failed_logins
+from leveret.broker.management.http.middleware import format_responses
+from leveret.broker.management.http.origins import allow_origins, refuse_cross_origin_changes
+from leveret.broker.management.http.pages import Pages, ToolsPage
+from leveret.broker.management.http.prometheus.controller import Metrics
+from leveret.broker.management.http.statistics import SETTINGS
+
+#: All controllers. If two paths match a request, the first one is used.
+CONTROLLERS: Final[tuple[type[Controller], ...]] = (
+    HealthChecks,
+    Sessions,
+    BrowserSession,
+    Overview,
+    Nodes,
+    Features,
+    Configuration,
+    Exchanges,
+    Channels,
+    Bindings,
+    Aliveness,
+    ConnectionActions,
+    Connections,
+    Users,
+    VirtualHosts,
+    Permissions,
+    Limits,
+    Parameters,
+    Definitions,
+    Cluster,
+    Policies,
+    PolicyCoverage,
+    PolicyKeys,
+    Queues,
+    QueueActions,
+    QueueMessages,
+    QueueExplanations,
+    Losses,
+    ExchangeActions,
+    BindingActions,
+)
+
+
+def management_app(context: RequestContext) -> web.Application:
+    """Return the application of the management port.
+
+    Args:
+        context: The broker, its users and its configuration.
+    """
+    app = web.Application(middlewares=_middlewares(context))
+    for controller in CONTROLLERS:
+        app.add_routes(controller(context).routes())
+    app.add_routes(Pages().routes())
+    app.add_routes(ToolsPage().routes())
+    app[SETTINGS] = context.settings
+    return with_path_prefix(app, context.settings.management.path_prefix)
+
+
+def _middlewares(context: RequestContext) -> list[Middleware]:
+    """Return the middlewares of all requests, the outermost first."""
+    cors = context.settings.management.cors
+    refuse_other_origins = refuse_cross_origin_changes(cors.allow_origins)
+    return [
+        allow_origins(cors),
+        format_responses,
+        refuse_other_origins,
+        delay_failed_logins(context.accounts.throttle),
+        wait_for_changes(context.broker.gate),
+        save_after_changes(context.save),
+    ]
+
+
+def prometheus_app(context: RequestContext) -> web.Application:
+    """Return the application of the Prometheus port.
+
+    Args:
+        context: The broker that is measured.
+    """
+    app = web.Application()
+    app.add_routes(Metrics(context).routes())
+    return app
+
+
+def with_path_prefix(app: web.Application, prefix: str) -> web.Application:
+    """Return an application whose paths have a prefix; without a prefix, the application itself.
+
+    Args:
+        app: The application.
+        prefix: The prefix, with or without slashes at its ends.
+    """
+    path = prefix.strip("/")
+    if not path:
+        return app
+    outer = web.Application()
+    outer.router.add_get(f"/{path}", _add_slash)
+    outer.add_subapp(f"/{path}", app)
+    outer.router.add_route("*", "/{path:.*}", _not_found)
+    return outer
+
+
+async def _add_slash(request: web.Request) -> web.Response:
+    """Redirect to the index with a slash at the end, because its links are relative."""
+    return web.Response(status=301, headers={"location": f"{request.path}/"})
+
+
+async def _not_found(request: web.Request) -> web.Response:
+    error = not_found()
+    return web.Response(status=error.status, body=error.body, headers={"content-type": "application/json"})

@@ -1,0 +1,71 @@
+"""The interface of the controllers: what they are made with, and the routes they return."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from leveret.broker.auth.accounts import Accounts
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.node import Node
+from leveret.broker.management.http.access import Access
+
+_SEGMENT: Final = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The parts of the broker that controllers read and change.
+
+    Args:
+        broker: Virtual hosts, connections, alarms, statistics.
+        accounts: Users and permissions.
+        node: Name and addresses of the node.
+        settings: The configuration.
+        access: Authentication and authorization.
+        save: Makes changes durable; called after every request that may have changed something.
+    """
+
+    broker: Broker
+    accounts: Accounts
+    node: Node
+    settings: Settings
+    access: Access
+    save: Callable[[], None]
+
+
+class Controller(Protocol):
+    """Serves one resource of the API."""
+
+    def __init__(self, context: RequestContext) -> None:
+        pass
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers; see ``resource``."""
+
+
+def resource(path: str, with_head: bool = True, **handlers: Handler) -> list[web.RouteDef]:
+    """Return the routes of one path. A slash at the end is accepted.
+
+    Args:
+        path: Path below ``/api/``, for example ``queues/{vhost}/{name}``. ``{vhost}`` is one segment of any
+            characters, percent-decoded in ``request.match_info``. It may be empty, as in RabbitMQ: in
+            ``exchanges/v//publish`` the name is "". The last segment may be empty only before a slash: ``users/``
+            is the list of users, ``users//`` the user without a name.
+        with_head: Whether GET also serves HEAD; in RabbitMQ it does nearly everywhere.
+        handlers: Handlers by method, in capitals. Several controllers may serve methods of one path.
+    """
+    segments = _SEGMENT.sub(r"{\1:(?=.)[^/]*}", path)
+    pattern = f"/api/{segments}{{slash_:/?}}"
+    # aiohttp adds HEAD to GET automatically.
+    options = {} if with_head else {"allow_head": False}
+    return [
+        web.RouteDef(method, pattern, handler, options if method == "GET" else {})
+        for method, handler in handlers.items()
+    ]
