@@ -16,7 +16,13 @@ from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.disk import Disk, DiskError, disk_free_limit, unusable_text
+from leveret.broker.core.message_stores.data_directory import (
+    DataDirectoryUnusableError,
+    DiskMessageStores,
+    disk_free_limit,
+    open_stores,
+    unusable_text,
+)
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
 from leveret.broker.core.resources.paging import Pager
@@ -82,7 +88,7 @@ class App:
         self._prometheus = HttpListener(self._make_prometheus, eager_http)
         self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, collect_all)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
-        self._disk: Disk | None = None
+        self._stores: DiskMessageStores | None = None
         self._losses: LossRecord | None = None
         self._tls: Tls | None = None
         self._memory_timer: asyncio.TimerHandle | None = None
@@ -96,11 +102,11 @@ class App:
             DefinitionsError: A definition is invalid.
         """
         try:
-            self._disk = Disk(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
-        except DiskError as error:
+            self._stores = open_stores(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
+        except DataDirectoryUnusableError as error:
             raise StartError(str(error)) from error
         # The store may need more free space than is configured.
-        self.node.disk_free_limit = self._disk.engine.disk.limit
+        self.node.disk_free_limit = self._stores.engine.disk.limit
         self._definitions = DefinitionsKeeper(
             _open_database(self.settings.data_dir),
             self.broker,
@@ -108,7 +114,7 @@ class App:
             self.server.loop.call_soon_threadsafe,
         )
         has_definitions = self._definitions.restore()
-        self.broker.storage.delete_unclaimed()
+        self._stores.delete_unclaimed()
         keeper = self._definitions
         keeper.record_import(
             load_definitions(self.settings, self.broker, self.accounts, not has_definitions, keeper.imported)
@@ -117,7 +123,7 @@ class App:
             keeper.save_now()
         except sqlite3.Error as error:
             raise StartError(unusable_text(self.settings.data_dir, str(error))) from error
-        self._losses = LossRecord(self.broker, self._disk.engine, self._disk.write, self.settings.data_dir)
+        self._losses = LossRecord(self.broker, self._stores.engine, self._stores.write, self.settings.data_dir)
         self._losses.restore()
         self._losses.start()
         self.server.check_memory = self._check_memory
@@ -175,16 +181,17 @@ class App:
         await asyncio.gather(self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds))
         definitions, self._definitions = self._definitions, None
         if definitions is not None:
-            # Before the disk is closed: saving definitions may delete files of queues.
+            # Before the stores are closed: saving definitions may delete files of queues.
             try:
                 definitions.close()
             except sqlite3.Error as error:
                 log.error("not all definitions could be saved; clients have got no confirmation of them: %s", error)
-        if self._disk is not None:
+        if self._stores is not None:
             if self._losses is not None:
                 self._losses.close()
-            self._disk.close()
-            self._disk = None
+            if not self._stores.close():
+                log.error("not all messages could be written to %s", self.settings.data_dir)
+            self._stores = None
 
     def reload(self, settings: Settings) -> None:
         """Apply the options that can change without a restart: log level, memory and disk limits, certificates.
@@ -196,9 +203,9 @@ class App:
         logging.getLogger().setLevel(settings.log_level.upper())
         self.node.memory_limit = self._memory.limit = _memory_limit(settings)
         self._pager.threshold = int(self._memory.limit * settings.vm_memory_high_watermark_paging_ratio)
-        if self._disk is not None:
-            self._disk.engine.disk.limit = disk_free_limit(settings)
-            self.node.disk_free_limit = self._disk.engine.disk.limit
+        if self._stores is not None:
+            self._stores.engine.disk.limit = disk_free_limit(settings)
+            self.node.disk_free_limit = self._stores.engine.disk.limit
         if self._tls is not None:
             try:
                 self._tls.reload(settings.ssl_options)
@@ -223,8 +230,8 @@ class App:
         try:
             self._save_definitions()
         finally:
-            if self._disk is not None:
-                self._disk.write()
+            if self._stores is not None:
+                self._stores.write()
 
     def _save_definitions(self) -> None:
         if self._definitions is not None:

@@ -53,7 +53,7 @@ class StorageEngine:
         files: The file system interface.
         clock: Microseconds since 1970.
         options: Options of the engine.
-        on_disk_alarm: Called with True when the disk alarm is set and with False when it is cleared.
+        on_disk_alarm: Called with the monitor of the free disk space when its alarm is set or cleared.
     Raises:
         DirectoryInUseError: Another process has it open.
         DataDirectoryError: It cannot be used; the message says why.
@@ -74,7 +74,7 @@ class StorageEngine:
         files: Files | None = None,
         clock: Callable[[], int] | None = None,
         options: EngineOptions | None = None,
-        on_disk_alarm: Callable[[bool], None] | None = None,
+        on_disk_alarm: Callable[[DiskSpace], None] | None = None,
     ) -> None:
         self._files = files or DiskFiles()
         self._clock = Clock(clock)

@@ -9,7 +9,7 @@ from collections import Counter
 from leveret.broker.core.clients import ClientConnection as ClientConnection
 from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
-from leveret.broker.core.message_storage import MessageStorage
+from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.sockets import SocketBudget
@@ -32,10 +32,10 @@ class Broker:
         turn: Runs deliveries and writes at the end of each turn.
         timers: Clock and timers.
         trust_publishers: Whether x-death headers set by publishers are treated as the broker's own.
-        storage: Stores the messages of queues; by default in memory.
+        stores: The message stores of queues; by default in memory.
 
     Attributes:
-        storage: Stores the messages of queues.
+        stores: The message stores of queues.
         vhosts: Virtual hosts by name.
         alarms: Resource alarms.
         gate: Delays replies that depend on definitions that are not written yet.
@@ -53,9 +53,9 @@ class Broker:
     """
 
     def __init__(
-        self, turn: Turn, timers: Timers, trust_publishers: bool = False, storage: MessageStorage | None = None
+        self, turn: Turn, timers: Timers, trust_publishers: bool = False, stores: MessageStores | None = None
     ) -> None:
-        self.storage = storage or MessageStorage()
+        self.stores = stores or MessageStores()
         self.turn = turn
         self.timers = timers
         self._trust_publishers = trust_publishers
@@ -81,7 +81,7 @@ class Broker:
     def add_vhost(self, name: str) -> VirtualHost:
         """Return a virtual host, which is created if it does not exist."""
         if name not in self.vhosts:
-            vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers, self.storage)
+            vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers, self.stores)
             vhost.recorder.journal, vhost.recorder.gate = self._journal, self.gate
             self._delete_orphaned(name)
             self.save_vhost(vhost)
@@ -100,7 +100,7 @@ class Broker:
         for kind, key in self._orphaned.pop(vhost_name, ()):
             self._journal.delete(kind, key)
             if kind == "queue":
-                self.storage.delete_unrestored(*key[:2])
+                self.stores.delete_unrestored(*key[:2])
 
     @property
     def cluster_name(self) -> str:

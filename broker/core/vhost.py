@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.definitions.unrestored import Unrestored
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.message_storage import MessageStorage
+from leveret.broker.core.message_stores.backing import StoreRequest
+from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.dead_letter import DeadLetters
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
@@ -24,7 +25,6 @@ from leveret.broker.core.queues.declaration import (
 from leveret.broker.core.queues.priority import PriorityQueue
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.quorum import QuorumQueue
-from leveret.broker.core.queues.storage import StorageRequest
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ExchangeCounters
@@ -57,7 +57,7 @@ class VirtualHost:
         turn: Runs deliveries at the end of each turn.
         timers: Clock and timers.
         trust_publishers: See DeadLetters.
-        storage: Stores the messages of queues; by default in memory.
+        stores: The message stores of queues; by default in memory.
 
     Attributes:
         queues: Queues by name.
@@ -83,9 +83,9 @@ class VirtualHost:
         turn: Turn,
         timers: Timers,
         trust_publishers: bool = False,
-        storage: MessageStorage | None = None,
+        stores: MessageStores | None = None,
     ) -> None:
-        self._storage = storage or MessageStorage()
+        self._stores = stores or MessageStores()
         self.name = name
         self.turn = turn
         self.timers = timers
@@ -105,7 +105,7 @@ class VirtualHost:
         self.topology.on_exchange_deleted = self._on_exchange_deleted
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self, trust_publishers)
-        self.unrestored = Unrestored(name, self.recorder, self._storage)
+        self.unrestored = Unrestored(name, self.recorder, self._stores)
         self._owned: dict[int, dict[Queue, None]] = {}
 
     # -- limits -------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class VirtualHost:
         is_quorum = declaration.queue_type == "quorum"
         priorities = find(declaration.arguments, "x-max-priority")
         max_priority = priorities.value if priorities is not None and not is_quorum else 0
-        request = StorageRequest(self.name, declaration.name, durable, max_priority, persists_transient=is_quorum)
+        request = StoreRequest(self.name, declaration.name, durable, max_priority, persists_transient=is_quorum)
         queue_class = QuorumQueue if is_quorum else PriorityQueue if max_priority else Queue
         queue = queue_class(
             self,
@@ -255,7 +255,7 @@ class VirtualHost:
             declaration.auto_delete,
             declaration.owner,
             declaration.arguments,
-            self._storage.open(request, qid),
+            self._stores.open(request, qid),
         )
         self.queues[queue.name] = queue
         self.topology.add_queue(queue)

@@ -23,7 +23,7 @@ from leveret.protocol.states import ChannelState
 from leveret.storage.interface import Entry
 
 if TYPE_CHECKING:
-    from leveret.broker.core.message_storage import HasFailed
+    from leveret.broker.core.message_stores.registry import HasFailed
     from leveret.broker.core.vhost import VirtualHost
     from leveret.broker.session.connection import Connection
     from leveret.broker.session.direct_reply import ReplyConsumer

@@ -9,7 +9,7 @@ from leveret.protocol.methods import INDEX, encode_method
 
 if TYPE_CHECKING:
     from leveret.broker.core.definitions.gate import DefinitionsGate
-    from leveret.broker.core.message_storage import HasFailed
+    from leveret.broker.core.message_stores.registry import HasFailed
     from leveret.broker.core.queues.queue import Queue
     from leveret.broker.core.stats.counters import ChannelCounters
 

@@ -207,7 +207,7 @@ def _confirm(channel: Channel, queues: tuple[Queue, ...], awaits_sync: bool, cou
         confirms.accept_next(taken)
         channel.output.confirm(channel)
     elif confirms.hold_next(taken, queues):
-        channel.connection.server.broker.storage.await_sync(channel)
+        channel.connection.server.broker.stores.await_sync(channel)
     if taken < count:
         for _ in range(count - taken):
             confirms.refuse_next()
@@ -248,7 +248,7 @@ def _enqueue(
 def _handle_unroutable(channel: Channel, messages: list[Message], body_bytes: int, mandatory: bool) -> None:
     """Count unroutable messages, and send basic.return if they are mandatory."""
     broker = channel.connection.server.broker
-    broker.storage.note_unroutable(len(messages), body_bytes)
+    broker.stores.note_unroutable(len(messages), body_bytes)
     if not mandatory:
         channel.counters.drop_unroutable += len(messages)
         return
@@ -316,7 +316,7 @@ def _update_route(channel: Channel, publish: Publish, route: PublishRoute, heade
 def _sync_needs(route: PublishRoute, queues: tuple[Queue, ...]) -> tuple[bool, bool]:
     """Return whether confirms of transient messages, and those of persistent ones, wait for the sync."""
     if queues is not route.sync_checked_queues:
-        durable = [queue.storage for queue in queues if queue.storage.awaits_sync]
+        durable = [queue.backing for queue in queues if queue.backing.awaits_sync]
         route.sync_checked_queues, route.needs_sync = (
             queues,
             (any(each.persists_transient for each in durable), bool(durable)),

@@ -9,7 +9,7 @@ from leveret.protocol.faults import precondition_failed
 from leveret.protocol.methods import INDEX
 
 if TYPE_CHECKING:
-    from leveret.broker.core.message_storage import HasFailed
+    from leveret.broker.core.message_stores.registry import HasFailed
     from leveret.broker.session.channel import Channel, Outcome
     from leveret.broker.session.unacked import Held
 

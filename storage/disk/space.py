@@ -33,7 +33,7 @@ class DiskSpace:
         limit: Configured disk free limit in bytes.
         needed: Bytes that the stores may write before publishers are blocked.
         ballast_bytes: Size of the ballast file; 0 for none.
-        on_alarm: Called with True when the alarm is set and with False when it is cleared.
+        on_alarm: Called with this object when the alarm is set or cleared.
 
     Attributes:
         free: Free bytes at the last check.
@@ -49,7 +49,7 @@ class DiskSpace:
         limit: int,
         needed: int,
         ballast_bytes: int,
-        on_alarm: Callable[[bool], None],
+        on_alarm: Callable[[DiskSpace], None],
     ) -> None:
         self._files = files
         self._directory = directory
@@ -91,7 +91,7 @@ class DiskSpace:
             self._make_ballast()
         if alarm is not self.alarm:
             self.alarm = alarm
-            self._on_alarm(alarm)
+            self._on_alarm(self)
         until_limit = 2 * abs(self.free - self.limit) / _WORST_RATE
         return max(_MIN_PAUSE, min(until_limit, _MAX_PAUSE_IN_ALARM if alarm else _MAX_PAUSE))
 

@@ -229,7 +229,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 def test_a_real_disk_gets_full_and_comes_back(disk: Path) -> None:
     alarms: list[bool] = []
     options = EngineOptions(segment_bytes=256 << 10, disk_free_limit=2 << 20, ballast_bytes=1 << 20, redo_bytes=1 << 20)
-    engine = StorageEngine(str(disk / "data"), options=options, on_disk_alarm=alarms.append)
+    engine = StorageEngine(str(disk / "data"), options=options, on_disk_alarm=lambda space: alarms.append(space.alarm))
     engine.watch_disk()
     ledger = Ledger(engine)
     alarm_before_failure = False

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from leveret.broker.core.message_storage import DiskStorage
+from leveret.broker.core.message_stores.data_directory import DiskMessageStores
 from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
@@ -63,9 +63,10 @@ class MovingLoad:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.engine = StorageEngine(ROOT, self._calls.put, files=files, clock=Clock(), options=options)
         self._loop = ManualLoop()
-        turn = Turn(self._loop.call_soon, lambda: self._storage.write())
-        self._storage = DiskStorage(self.engine, turn.end_later, 0, 0)
-        vhost = VirtualHost("v", turn, ManualTimers(self._loop), storage=self._storage)
+        turn = Turn(self._loop.call_soon, lambda: self._stores.write())
+        timers = ManualTimers(self._loop)
+        self._stores = DiskMessageStores(self.engine, turn.end_later, timers)
+        vhost = VirtualHost("v", turn, timers, stores=self._stores)
         self._queues = {name: declare(vhost, name, arguments=arguments) for name, arguments in QUEUES.items()}
         self._published: set[bytes] = set()
         self.confirmed: set[bytes] = set()
@@ -79,7 +80,7 @@ class MovingLoad:
                     self._publish(name, queue, rng)
             self._consume(queue, rng)
         published = set(self._published)
-        self._storage.when_synced(lambda: self.confirmed.update(published))
+        self._stores.when_synced(lambda: self.confirmed.update(published))
         self._loop.advance(0.01)
         if rng.random() < 0.2:
             # Whatever has been written of the event log is synced.

@@ -92,7 +92,7 @@ class DurableRecorder:
             value = {
                 "auto_delete": queue.auto_delete,
                 "arguments": table_to_text(queue.arguments),
-                "qid": queue.storage.qid,
+                "qid": queue.backing.qid,
             }
             self.journal.put("queue", (self._vhost_name, queue.name), value)
 

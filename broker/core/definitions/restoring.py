@@ -59,17 +59,17 @@ class _Restorer:
 
     def _skip(self, row: Row, reason: str) -> None:
         log.error("%s could not be restored: %s; it stays on disk until it is deleted", _name_of(row), reason)
-        storage = self._broker.storage
+        stores = self._broker.stores
         try:
             key = row.read_key()
         except ValueError:
             key = ()
         if row.kind == "queue":
             if len(key) == 2:
-                storage.keep_unrestored(key[0], key[1], _qid_of(row))
+                stores.keep_unrestored(key[0], key[1], _qid_of(row))
             else:
                 # It is unknown which messages belong to the queue.
-                storage.keep_all_unclaimed()
+                stores.keep_all_unclaimed()
         if row.kind == "vhost" and len(key) == 1:
             # Its contents are restored even if its metadata is lost.
             self._broker.add_vhost(key[0])
@@ -107,7 +107,7 @@ class _Restorer:
         declaration = QueueDeclaration(name, True, kept["auto_delete"], None, None, arguments)
         vhost, qid = self._vhost_of(vhost_name), kept.get("qid")
         vhost.restore_queue(declaration, qid)
-        found = vhost.queues[name].storage.qid
+        found = vhost.queues[name].backing.qid
         if found != qid:
             # The saved queue number was outdated.
             self._database.put("queue", key, {**kept, "qid": found})

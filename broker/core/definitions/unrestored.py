@@ -10,7 +10,7 @@ from leveret.storage.definitions import Key
 
 if TYPE_CHECKING:
     from leveret.broker.core.definitions.durable import DurableRecorder
-    from leveret.broker.core.message_storage import MessageStorage
+    from leveret.broker.core.message_stores.registry import MessageStores
 
 
 class Unrestored:
@@ -19,15 +19,15 @@ class Unrestored:
     Args:
         vhost_name: Name of the virtual host.
         recorder: Its journal contains the definitions.
-        storage: Stores the messages of the queues.
+        stores: The message stores of the queues.
     """
 
-    __slots__ = ("_reasons", "_recorder", "_storage", "_vhost_name")
+    __slots__ = ("_reasons", "_recorder", "_stores", "_vhost_name")
 
-    def __init__(self, vhost_name: str, recorder: DurableRecorder, storage: MessageStorage) -> None:
+    def __init__(self, vhost_name: str, recorder: DurableRecorder, stores: MessageStores) -> None:
         self._vhost_name = vhost_name
         self._recorder = recorder
-        self._storage = storage
+        self._stores = stores
         #: Reasons by kind and key.
         self._reasons: dict[tuple[str, Key], str] = {}
 
@@ -72,7 +72,7 @@ class Unrestored:
             return False
         self._forget(kind, (self._vhost_name, name))
         if kind == "queue":
-            self._storage.delete_unrestored(self._vhost_name, name)
+            self._stores.delete_unrestored(self._vhost_name, name)
         self.delete_bindings(kind, name)
         return True
 
@@ -86,7 +86,7 @@ class Unrestored:
         for kind, key in list(self._reasons):
             self._forget(kind, key)
             if kind == "queue":
-                self._storage.delete_unrestored(*key[:2])
+                self._stores.delete_unrestored(*key[:2])
 
     def _bindings_of(self, kind: str, name: str) -> Iterator[Key]:
         for each, key in self._reasons:

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
+from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
 from leveret.broker.core.queues.host import QueueHost
 from leveret.broker.core.queues.limits import Limits
-from leveret.broker.core.queues.storage import QueueStorage
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.policies.dead_letter import EXPIRED, MAXLEN
 from leveret.policies.settings import QueueSettings
@@ -32,7 +32,7 @@ class QueueContents(ABC):
 
     Args:
         host: The virtual host of the queue.
-        storage: Storage of its messages.
+        backing: Where its messages are kept.
 
     Attributes:
         store: The message store.
@@ -45,14 +45,14 @@ class QueueContents(ABC):
     deleted: bool
 
     __slots__ = (
-        "_is_shrinking", "_limits", "_may_have_timed", "_untimed_since", "counters", "host", "settings", "storage",
+        "_is_shrinking", "_limits", "_may_have_timed", "_untimed_since", "counters", "host", "settings", "backing",
         "store",
     )  # fmt: skip
 
-    def __init__(self, host: QueueHost, storage: QueueStorage) -> None:
+    def __init__(self, host: QueueHost, backing: QueueBacking) -> None:
         self.host = host
-        self.storage = storage
-        self.store: MessageStore = storage.store
+        self.backing = backing
+        self.store: MessageStore = backing.store
         self.settings = QueueSettings()
         self.counters = QueueCounters()
         self._limits: Limits | None = None
@@ -70,13 +70,13 @@ class QueueContents(ABC):
 
     def _set_lazy(self, lazy: bool) -> None:
         """Keep ready messages on disk only, or also in memory as far as there is room."""
-        self.storage.set_lazy(lazy)
-        self.store = self.storage.store
+        self.backing.set_lazy(lazy)
+        self.store = self.backing.store
 
     def page_out(self, body_bytes: int) -> None:
         """Page about this many bytes of bodies out to disk."""
-        self.storage.page_out(body_bytes)
-        self.store = self.storage.store
+        self.backing.page_out(body_bytes)
+        self.store = self.backing.store
 
     def _append(
         self, messages: Sequence[Message], body_bytes: int, ttl: int | None, longest: int | None = None

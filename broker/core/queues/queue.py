@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
 
+from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
 from leveret.broker.core.queues.consumers import Consumer, ConsumerGroup, Consumers, Holder
 from leveret.broker.core.queues.contents import QueueContents
 from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.host import QueueHost
 from leveret.broker.core.queues.limits import Limits
-from leveret.broker.core.queues.storage import QueueStorage, StoreFigures
 from leveret.broker.core.queues.time_to_live import split_expired, time_to_live
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.policies.dead_letter import EXPIRED, MAXLEN, REASONS, REJECTED
@@ -39,7 +39,7 @@ class Queue(QueueContents):
         auto_delete: Whether the queue is deleted with its last consumer.
         owner: The connection that has declared it as exclusive; None for a shared queue.
         arguments: Arguments of the declaration.
-        storage: Storage of its messages.
+        backing: Where its messages are kept.
 
     Attributes:
         policy: The policy in force, if any.
@@ -94,9 +94,9 @@ class Queue(QueueContents):
         auto_delete: bool,
         owner: object | None,
         arguments: FieldTable,
-        storage: QueueStorage,
+        backing: QueueBacking,
     ) -> None:
-        super().__init__(host, storage)
+        super().__init__(host, backing)
         self.vhost_name = host.name
         self.name = name
         self.durable = durable
@@ -344,7 +344,7 @@ class Queue(QueueContents):
 
     def figures(self) -> StoreFigures:
         """Return message and byte counts by location; cheap enough for thousands of queues in a row."""
-        return self.storage.figures(self.unacked_count, self.unacked_bytes)
+        return self.backing.figures(self.unacked_count, self.unacked_bytes)
 
     # -- settling -----------------------------------------------------------------------------------------
 
@@ -466,7 +466,7 @@ class Queue(QueueContents):
         self.deleted = True
         self.expiry.close()
         self._head_timer.close()
-        self.storage.delete()
+        self.backing.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()
         return ready

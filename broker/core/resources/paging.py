@@ -46,10 +46,10 @@ class Pager:
         if excess <= 0:
             return 0
         holding = [
-            (queue.storage.held_bytes, queue)
+            (queue.backing.held_bytes, queue)
             for vhost in self._broker.vhosts.values()
             for queue in vhost.queues.values()
-            if queue.storage.held_bytes >= _WORTHWHILE_BYTES
+            if queue.backing.held_bytes >= _WORTHWHILE_BYTES
         ]
         freed = 0
         for held, queue in sorted(holding, key=itemgetter(0), reverse=True):

@@ -131,7 +131,7 @@ class LossRecord:
         if state == "present" and isinstance(counters, QueueCounters):
             queue = vhost.queues.get(name)
             # Another queue of the same name may have been declared since.
-            target = queue.counters if queue is not None and queue.storage.qid == entry["qid"] else None
+            target = queue.counters if queue is not None and queue.backing.qid == entry["qid"] else None
         elif state == "present":
             exchange = vhost.topology.exchanges.get(name)
             target = exchange.counters if exchange is not None else None
@@ -143,7 +143,7 @@ class LossRecord:
     def _add_events(self, start: EventPosition, by_qid: dict[int, tuple[EventPosition, LossCounters]]) -> None:
         """Add the losses in events after the file was written."""
         queues = {
-            queue.storage.qid: queue.counters
+            queue.backing.qid: queue.counters
             for vhost in self._broker.vhosts.values()
             for queue in vhost.queues.values()
         }
@@ -228,7 +228,7 @@ class LossRecord:
             for queue in list(vhost.queues.values()):
                 if queue.counters.has_losses and not queue.deleted:
                     entry = _entry("queue", vhost.name, "present", queue.name, queue.counters, queue.retained_count)
-                    entries.append(entry | {"qid": queue.storage.qid, "at": self._position})
+                    entries.append(entry | {"qid": queue.backing.qid, "at": self._position})
                 yield
             for exchange in list(vhost.topology.exchanges.values()):
                 if exchange.counters.has_losses:

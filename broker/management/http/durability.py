@@ -59,7 +59,7 @@ async def wait_until_stored(broker: Broker) -> None:
     """
     done, finish = _completion()
     # The messages of this turn are written at its end and can be synced only then.
-    asyncio.get_running_loop().call_soon(broker.storage.when_synced, finish)
+    asyncio.get_running_loop().call_soon(broker.stores.when_synced, finish)
     await done
     await wait_until_committed(broker.gate)
 

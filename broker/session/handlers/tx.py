@@ -36,7 +36,7 @@ def commit(channel: Channel) -> None:
     transaction = _transaction(channel)
     if not transaction.commit():
         raise precondition_failed("partial tx completion")
-    channel.connection.server.broker.storage.await_sync(transaction)
+    channel.connection.server.broker.stores.await_sync(transaction)
 
 
 def rollback(channel: Channel) -> None:

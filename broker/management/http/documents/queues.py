@@ -6,10 +6,10 @@ from typing import Any, Final, cast
 
 from leveret.broker.core.clients import ClientConnection, ClientConsumer
 from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import describe_fill
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.storage import StoreFigures
 from leveret.broker.core.vhost_policies.policies import effective_definition
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
 from leveret.broker.management.http.documents.constants import PROCESS

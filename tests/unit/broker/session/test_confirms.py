@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
+from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.storage import QueueStorage
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.confirms import Confirms
 from leveret.storage.stores.memory_store import MemoryStore
@@ -18,7 +18,7 @@ from tests.support.queues import new_vhost
 
 CHANNEL = 7
 FULL, ROOMY = (
-    Queue(new_vhost(ManualLoop()), name, True, False, None, (), QueueStorage(MemoryStore()))
+    Queue(new_vhost(ManualLoop()), name, True, False, None, (), QueueBacking(MemoryStore()))
     for name in ("full", "roomy")
 )
 

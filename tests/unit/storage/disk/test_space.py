@@ -38,14 +38,20 @@ def add(store: SegmentStore, *bodies: bytes) -> None:
 
 def open_engine(files: SimulatedFiles, alarms: list[bool], clock: Clock | None = None) -> StorageEngine:
     options = EngineOptions(segment_bytes=600, disk_free_limit=5000, ballast_bytes=4000, redo_segments=0)
-    return StorageEngine(ROOT, files=files, clock=clock or Clock(), options=options, on_disk_alarm=alarms.append)
+    return StorageEngine(
+        ROOT,
+        files=files,
+        clock=clock or Clock(),
+        options=options,
+        on_disk_alarm=lambda space: alarms.append(space.alarm),
+    )
 
 
 # --- the limit --------------------------------------------------------------------------------------------------------
 
 
 def test_the_alarm_follows_the_free_space(files: SimulatedFiles, alarms: list[bool]) -> None:
-    disk = DiskSpace(files, ROOT, 1000, 0, 0, alarms.append)
+    disk = DiskSpace(files, ROOT, 1000, 0, 0, lambda space: alarms.append(space.alarm))
     for files.room in (1000, 999, 10, 1000, 5000):
         disk.check()
     assert alarms == [True, False]
@@ -53,7 +59,7 @@ def test_the_alarm_follows_the_free_space(files: SimulatedFiles, alarms: list[bo
 
 
 def test_the_limit_is_what_the_stores_need_at_least(files: SimulatedFiles, alarms: list[bool]) -> None:
-    disk = DiskSpace(files, ROOT, 1000, 3000, 0, alarms.append)
+    disk = DiskSpace(files, ROOT, 1000, 3000, 0, lambda space: alarms.append(space.alarm))
     assert disk.limit == 3000
     disk.limit = 4000
     assert disk.limit == 4000
@@ -88,7 +94,7 @@ def test_a_check_is_due_after_64_mib(files: SimulatedFiles) -> None:
 def test_a_write_that_is_refused_sets_the_alarm_whatever_the_system_says(
     files: SimulatedFiles, alarms: list[bool]
 ) -> None:
-    disk = DiskSpace(files, ROOT, 1000, 0, 0, alarms.append)
+    disk = DiskSpace(files, ROOT, 1000, 0, 0, lambda space: alarms.append(space.alarm))
     disk.note_write(refused=True)
     disk.check()
     disk.note_write(refused=False)
@@ -117,7 +123,7 @@ def test_the_ballast_is_made_given_up_and_made_again(files: SimulatedFiles) -> N
 
 
 def test_making_the_ballast_does_not_set_the_alarm(files: SimulatedFiles, alarms: list[bool]) -> None:
-    disk = DiskSpace(files, ROOT, 1000, 0, 500, alarms.append)
+    disk = DiskSpace(files, ROOT, 1000, 0, 500, lambda space: alarms.append(space.alarm))
     for files.room in range(1000, 1700, 50):
         disk.check()
         if files.list_directory(ROOT):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
@@ -13,7 +14,6 @@ from leveret.broker.core.queues.declaration import (
     check_unreserved,
 )
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.storage import QueueStorage
 from leveret.policies.arguments import known_arguments
 from leveret.protocol.faults import AmqpFault, ChannelFault, ConnectionFault, ReplyCode
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
@@ -37,7 +37,7 @@ def queue(
 ) -> Queue:
     """Return a queue with any arguments, unchecked."""
     host = new_vhost(ManualLoop())
-    return Queue(host, "q", durable, auto_delete, owner, arguments, QueueStorage(MemoryStore()))
+    return Queue(host, "q", durable, auto_delete, owner, arguments, QueueBacking(MemoryStore()))
 
 
 def declaration(

@@ -1,7 +1,8 @@
-"""Storage of one queue, in memory; the base class of storage on disk."""
+"""Where the messages of one queue are kept: in memory; the base class of queues in the data directory."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -9,14 +10,15 @@ from leveret.storage.interface import Entry, MessageStore, mark_returned
 from leveret.storage.stores.memory_store import MemoryStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
+from leveret.storage.stores.segment_store import SegmentStore
 
 #: Approximate memory of a queue and of a message, without bodies, in bytes.
 _QUEUE_MEMORY: Final = 4096
 _MESSAGE_MEMORY: Final = 128
 
 
-class StorageRequest(NamedTuple):
-    """Properties of a queue that determine its storage.
+class StoreRequest(NamedTuple):
+    """Properties of a queue that determine its stores.
 
     Attributes:
         vhost_name: Name of the virtual host.
@@ -77,8 +79,8 @@ class StoreFigures:
         return _QUEUE_MEMORY + self.messages_ram * _MESSAGE_MEMORY + self.message_bytes_ram
 
 
-class QueueStorage:
-    """Storage of one queue in memory only.
+class QueueBacking:
+    """The store of one queue, in memory only.
 
     Args:
         store: The message store.
@@ -106,6 +108,10 @@ class QueueStorage:
     def persists_transient(self) -> bool:
         """Whether all messages survive a restart, whatever their delivery mode."""
         return False
+
+    def stores(self) -> Collection[SegmentStore]:
+        """The stores on disk, one for each priority."""
+        return ()
 
     def set_lazy(self, lazy: bool) -> None:
         """Keep ready messages on disk only, or also in memory as far as there is room."""
@@ -147,7 +153,7 @@ class QuorumStore(MemoryStore):
         return mark_returned(entries), taken_bytes
 
 
-def memory_store(request: StorageRequest) -> MessageStore:
+def memory_store(request: StoreRequest) -> MessageStore:
     """Return a new store in memory."""
     if request.max_priority:
         return PriorityStore(request.max_priority, lambda level: MemoryStore())

@@ -8,7 +8,7 @@ import pytest
 
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.disk import Disk
+from leveret.broker.core.message_stores.data_directory import open_stores
 from leveret.broker.core.scheduling.turn import Turn
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
@@ -22,11 +22,11 @@ def test_the_alarm_says_why_it_is_set(
 ) -> None:
     loop = ManualLoop()
     broker = Broker(Turn(loop.call_soon), ManualTimers(loop))
-    disk = Disk(broker, Settings(data_dir=tmp_path), loop.call_soon)
-    disk.engine.disk.note_write(True, lacks_descriptors)
+    stores = open_stores(broker, Settings(data_dir=tmp_path), loop.call_soon)
+    stores.engine.disk.note_write(True, lacks_descriptors)
     assert broker.alarms.any
     assert said in caplog.text
-    disk.engine.disk.note_write(False)
+    stores.engine.disk.note_write(False)
     assert not broker.alarms.any
     assert "disk alarm cleared" in caplog.text
-    disk.close()
+    assert stores.close()

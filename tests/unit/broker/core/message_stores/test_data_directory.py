@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.message_storage import DiskStorage
-from leveret.broker.core.queues.storage import QueueStorage, StorageRequest
+from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
+from leveret.broker.core.message_stores.data_directory import DiskMessageStores
 from leveret.storage.engine import StorageEngine
 from leveret.storage.message import Envelope, Message
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import ManualTimers
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import SimulatedFiles
 
-REQUEST = StorageRequest("/", "q", durable=True)
+REQUEST = StoreRequest("/", "q", durable=True)
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def left() -> StorageEngine:
     return open_engine(files)
 
 
-def opened(engine: StorageEngine, qid: int | None) -> QueueStorage:
-    return DiskStorage(engine, lambda: None, 0, 0).open(REQUEST, qid)
+def opened(engine: StorageEngine, qid: int | None) -> QueueBacking:
+    return DiskMessageStores(engine, lambda: None, ManualTimers(ManualLoop())).open(REQUEST, qid)
 
 
 def test_it_is_the_one_that_definitions_name(left: StorageEngine) -> None:
@@ -37,12 +39,12 @@ def test_it_is_the_one_that_definitions_name(left: StorageEngine) -> None:
 @pytest.mark.parametrize("qid", [None, 1])
 def test_older_definitions_find_it_by_its_name(left: StorageEngine, qid: int | None) -> None:
     del left.queues[1]
-    storage = opened(left, qid)
-    assert (storage.qid, storage.store.ready_count) == (2, 1)
+    backing = opened(left, qid)
+    assert (backing.qid, backing.store.ready_count) == (2, 1)
 
 
 def test_a_redeclared_queue_has_no_messages_of_its_predecessor(left: StorageEngine) -> None:
     """After a power failure the new definition is on disk, its directory is not, and the old one still exists."""
-    storage = opened(left, 3)
-    assert storage.qid != 2
-    assert storage.store.ready_count == 0
+    backing = opened(left, 3)
+    assert backing.qid != 2
+    assert backing.store.ready_count == 0

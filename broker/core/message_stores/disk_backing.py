@@ -1,4 +1,4 @@
-"""Storage of a queue in the data directory."""
+"""Where the messages of one queue are kept: in the data directory, or in memory until they are paged out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
-from leveret.broker.core.queues.storage import QueueStorage, StorageRequest, StoreFigures, memory_store
+from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures, StoreRequest, memory_store
 from leveret.storage.engine import StorageEngine, StoredQueue
 from leveret.storage.interface import MessageStore
 from leveret.storage.stores.memory_store import MemoryStore
@@ -17,8 +17,8 @@ from leveret.storage.stores.segment_store import SegmentStore
 log = logging.getLogger("leveret.storage")
 
 
-class DiskQueueStorage(QueueStorage):
-    """Storage of one queue in a data directory.
+class DiskBacking(QueueBacking):
+    """The stores of one queue in a data directory.
 
     A transient queue is kept in memory until it becomes lazy or is paged out.
 
@@ -35,9 +35,9 @@ class DiskQueueStorage(QueueStorage):
     def __init__(
         self,
         engine: StorageEngine,
-        request: StorageRequest,
+        request: StoreRequest,
         found: StoredQueue | None,
-        on_preload: Callable[[DiskQueueStorage], None],
+        on_preload: Callable[[DiskBacking], None],
         when_written: Callable[[Callable[[], None]], None] = lambda callback: callback(),
     ) -> None:
         self._when_written = when_written
@@ -69,7 +69,7 @@ class DiskQueueStorage(QueueStorage):
         return self._request.persists_transient
 
     def stores(self) -> Collection[SegmentStore]:
-        """The stores on disk."""
+        """The stores on disk, one for each priority."""
         return () if self._stored is None else self._stored.stores.values()
 
     def set_lazy(self, lazy: bool) -> None:
@@ -138,7 +138,7 @@ class DiskQueueStorage(QueueStorage):
         self._engine.delete_queue(stored)
 
     def figures(self, unacked_count: int, unacked_bytes: int) -> StoreFigures:
-        """Return message and byte counts by location; see QueueStorage.figures()."""
+        """Return message and byte counts by location; see QueueBacking.figures()."""
         if self._stored is None:
             return super().figures(unacked_count, unacked_bytes)
         stores = self.stores()

@@ -1,0 +1,302 @@
+"""The message stores of all queues in a data directory: opens, writes, maintains and closes it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from leveret.broker.config.options import Settings
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions.gate import ALWAYS_OPEN, DefinitionsGate
+from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
+from leveret.broker.core.message_stores.disk_backing import DiskBacking
+from leveret.broker.core.message_stores.registry import Backed, MessageStores, SyncWaiter
+from leveret.broker.core.resources.alarms import Alarms
+from leveret.broker.core.resources.memory import available_memory
+from leveret.broker.core.scheduling.timers import Timer, Timers
+from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.storage.commit.committer import SyncMode
+from leveret.storage.directory.directory_format import DataDirectoryError
+from leveret.storage.disk.files import DirectoryInUseError, DiskFiles
+from leveret.storage.disk.space import DiskSpace
+from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.stores.segment_store import SegmentStore
+
+log = logging.getLogger("leveret.storage")
+
+_HOUSEKEEPING_SECONDS: Final = 1.0
+#: Bytes of disk space that a start without recovery needs at most.
+_ROOM_TO_START: Final = 256 * 1024
+#: Messages that a preload reads in one turn.
+_PRELOAD_STEP: Final = 256
+
+
+class DataDirectoryUnusableError(Exception):
+    """The data directory cannot be used. The text has the reason and advice, in one line."""
+
+
+def unusable_text(data_dir: Path, reason: str) -> str:
+    """Return the error text for an unusable data directory, with advice.
+
+    Args:
+        data_dir: The directory.
+        reason: Why it cannot be used. SQLite reports most failures on a full disk as I/O errors.
+    """
+    is_full = data_dir.is_dir() and shutil.disk_usage(data_dir).free < _ROOM_TO_START
+    advice = "its disk is full, make room" if is_full else "choose another --data-dir"
+    return f"cannot use the data directory {data_dir}: {reason}; {advice}"
+
+
+class DiskMessageStores(MessageStores):
+    """Keeps messages in a data directory.
+
+    Args:
+        engine: The stores of the data directory.
+        end_turn: Schedules the end of the turn, which calls write().
+        timers: For periodic work.
+        preload_messages: Number of messages that are loaded into memory when a queue is no longer lazy.
+        embed_bodies_below: Bytes of a body below which a message is preloaded.
+        gate: Tells when definitions are written; None if they are never pending.
+
+    Attributes:
+        engine: The stores of the data directory.
+    """
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        end_turn: Callable[[], None],
+        timers: Timers,
+        preload_messages: int = 0,
+        embed_bodies_below: int = 0,
+        gate: DefinitionsGate | None = None,
+    ) -> None:
+        self.engine = engine
+        self._gate = gate or ALWAYS_OPEN
+        self._end_turn = end_turn
+        self._waiting: list[SyncWaiter] = []
+        self._preload_messages = preload_messages
+        self._embed_bodies_below = embed_bodies_below
+        #: Messages left to preload, by queue.
+        self._preloading: dict[DiskBacking, int] = {}
+        #: Numbers of recovered queues that have not been opened.
+        self._unclaimed = set(engine.queues)
+        #: Numbers of queues that could not be restored, by virtual host and name.
+        self._unrestored: dict[tuple[str, str], list[int]] = {}
+        self._keeps_all_unclaimed = False
+        engine.on_work = end_turn
+        self._timers = timers
+        self._housekeeping_timer: Timer = timers.call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
+        self._space_timer: Timer = timers.call_later(0, self._check_space)
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
+        """Open the stores of a queue."""
+        if qid not in self._unclaimed:
+            qid = self._find(request, qid or 0)
+        found = None
+        if qid is not None:
+            self._unclaimed.discard(qid)
+            found = self.engine.queues[qid]
+        try:
+            return DiskBacking(self.engine, request, found, self._begin_preload, self._gate.when_written)
+        except OSError as error:
+            text = f"cannot make queue '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
+            raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
+
+    def _find(self, request: StoreRequest, older: int) -> int | None:
+        """Find the messages of a queue by its name, because the saved definitions may be outdated.
+
+        Args:
+            request: Properties of the queue.
+            older: The queue number in the definitions. Queues of this name with lower numbers have been deleted.
+        """
+        found = (qid for qid in self._numbers(request.vhost_name, request.name) if qid in self._unclaimed)
+        return next((qid for qid in found if qid > older), None)
+
+    def _numbers(self, vhost_name: str, name: str) -> list[int]:
+        """Return the numbers of the queues of a name on disk."""
+        wanted = vhost_name, name
+        return [
+            qid
+            for qid, queue in self.engine.queues.items()
+            if (queue.attributes.get("vhost"), queue.attributes.get("name")) == wanted
+        ]
+
+    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None) -> None:
+        """Keep the messages on disk of a queue that could not be restored."""
+        kept = {each for each in self.engine.queues if each == qid}.union(self._numbers(vhost_name, name))
+        self._unclaimed -= kept
+        self._unrestored.setdefault((vhost_name, name), []).extend(sorted(kept))
+
+    def keep_all_unclaimed(self) -> None:
+        """Keep all messages on disk."""
+        self._keeps_all_unclaimed = True
+
+    def delete_unrestored(self, vhost_name: str, name: str) -> None:
+        """Delete the messages that keep_unrestored() has kept of a queue."""
+        for qid in self._unrestored.pop((vhost_name, name), ()):
+            self._gate.when_written(partial(self.engine.delete_queue, self.engine.queues[qid]))
+
+    def delete_unclaimed(self) -> None:
+        """Delete the messages on disk of all queues that have not been opened."""
+        if self._keeps_all_unclaimed:
+            return
+        for qid in sorted(self._unclaimed):
+            self.engine.delete_queue(self.engine.queues[qid])
+        self._unclaimed.clear()
+
+    # --- end of a turn ------------------------------------------------------------------------------------------------
+
+    def note_unroutable(self, count: int, body_bytes: int) -> None:
+        """Record unroutable messages."""
+        self.engine.note_unroutable(count, body_bytes)
+
+    def await_sync(self, waiter: SyncWaiter) -> None:
+        """Notify a waiter once all messages of this turn are written and synced."""
+        self._waiting.append(waiter)
+        self._end_turn()
+
+    def write(self) -> None:
+        """Write the messages and events of this turn, and start a commit if a waiter needs it."""
+        failures = self.engine.flush()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            has_failed = partial(_has_failed, failures)
+            callbacks = [waiter.written(has_failed) for waiter in waiting]
+            self.engine.commit(partial(_call_all, [each for each in callbacks if each is not None]))
+        if self._preloading:
+            self._preload()
+
+    def _begin_preload(self, backing: DiskBacking) -> None:
+        if self._preload_messages and self._embed_bodies_below:
+            self._preloading[backing] = self._preload_messages
+            self._end_turn()
+
+    def _preload(self) -> None:
+        """Load some messages of each preloading queue into memory."""
+        for backing, left in list(self._preloading.items()):
+            visited = backing.preload(min(left, _PRELOAD_STEP), self._embed_bodies_below)
+            if visited and visited < left:
+                self._preloading[backing] = left - visited
+            else:
+                del self._preloading[backing]
+        if self._preloading:
+            self._end_turn()
+
+    # --- periodic work ------------------------------------------------------------------------------------------------
+
+    def close(self) -> bool:
+        """Write and sync everything, and close the data directory; return whether that succeeded."""
+        self._housekeeping_timer.cancel()
+        self._space_timer.cancel()
+        self.write()
+        return self.engine.close()
+
+    def _housekeep(self) -> None:
+        self._housekeeping_timer = self._timers.call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
+        self.write()
+        self.engine.housekeeping()
+
+    def _check_space(self) -> None:
+        self._space_timer = self._timers.call_later(self.engine.watch_disk(), self._check_space)
+
+
+def open_stores(
+    broker: Broker, settings: Settings, call_soon_threadsafe: Callable[[Callable[[], None]], object]
+) -> DiskMessageStores:
+    """Open the data directory of a broker, whose queues keep their messages there from now on.
+
+    Args:
+        broker: The broker.
+        settings: Its configuration.
+        call_soon_threadsafe: Calls a function in the thread of the event loop.
+    Raises:
+        DataDirectoryUnusableError: The data directory cannot be used.
+    """
+    path, options, files = settings.data_dir, settings.storage, DiskFiles()
+    try:
+        engine = StorageEngine(
+            str(path),
+            call_soon_threadsafe,
+            _exit_after_failed_sync,
+            files,
+            options=_engine_options(settings, broker.gate),
+            on_disk_alarm=partial(_update_alarm, broker.alarms),
+        )
+    except (DirectoryInUseError, DataDirectoryError) as error:
+        raise DataDirectoryUnusableError(f"cannot use the data directory {path}: {error}") from error
+    except OSError as error:
+        raise DataDirectoryUnusableError(unusable_text(path, error.strerror or str(error))) from error
+    if engine.report.queues:
+        log.info("recovered %s", engine.report.summary())
+    stores = DiskMessageStores(
+        engine,
+        broker.turn.end_later,
+        broker.timers,
+        options.preload_messages,
+        options.embed_bodies_below,
+        broker.gate,
+    )
+    broker.file_counts, broker.stores = files.counts, stores
+    return stores
+
+
+def disk_free_limit(settings: Settings) -> int:
+    """Return the bytes of free disk space below which the disk alarm is set."""
+    disk_free = settings.disk_free_limit
+    return disk_free.absolute if disk_free.relative is None else int(available_memory() * disk_free.relative)
+
+
+def _engine_options(settings: Settings, gate: DefinitionsGate) -> EngineOptions:
+    storage = settings.storage
+    return EngineOptions(
+        segment_bytes=storage.segment_size,
+        event_retention=storage.event_retention * 1_000_000,
+        sync=SyncMode(storage.sync.mode),
+        sync_interval=storage.sync.interval * 1000,
+        disk_free_limit=disk_free_limit(settings),
+        append_files=storage.append_files,
+        read_files=storage.read_files,
+        holds_moved=lambda: not gate.is_open,
+    )
+
+
+def _update_alarm(alarms: Alarms, space: DiskSpace) -> None:
+    """Set or clear the disk alarm, and log it with the reason."""
+    if not space.alarm:
+        log.warning("disk alarm cleared")
+        alarms.clear("disk")
+        return
+    if space.lacks_descriptors:
+        log.error(
+            "disk alarm set: there is room, but no file descriptor (ulimit -n) is left for the files of queues;"
+            " publishers are blocked until there is one"
+        )
+    else:
+        log.warning("disk alarm set: publishers are blocked until there is room again")
+    alarms.set("disk")
+
+
+def _exit_after_failed_sync(error: OSError) -> None:
+    """Exit at once: after a failed sync the content of the disk is unknown until recovery at the next start."""
+    log.critical("cannot sync the data directory: %s; exiting, the next start recovers the data", error)
+    logging.shutdown()
+    os._exit(1)
+
+
+def _has_failed(failures: Mapping[SegmentStore, OSError], queues: Collection[Backed] | None) -> bool:
+    if not failures or queues is None:
+        return bool(failures)
+    return any(store in failures for queue in queues for store in queue.backing.stores())
+
+
+def _call_all(callbacks: Collection[Callable[[], None]]) -> None:
+    for callback in callbacks:
+        callback()

@@ -1,0 +1,96 @@
+"""The message stores of all queues of a broker; the base class of those in a data directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol, TypeAlias
+
+from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest, memory_store
+
+
+class Backed(Protocol):
+    """A queue, as far as its messages may have failed to be written."""
+
+    @property
+    def backing(self) -> QueueBacking:
+        """Where its messages are kept."""
+
+
+#: Tells whether messages of any of these queues could not be written in this turn; None stands for all queues.
+HasFailed: TypeAlias = Callable[[Collection[Backed] | None], bool]
+
+
+class SyncWaiter(Protocol):
+    """An object that waits until the messages of this turn are on disk, for example to send confirms."""
+
+    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+        """Handle the write of this turn's messages.
+
+        Args:
+            has_failed: Tells whether the write of a queue's messages failed.
+        Returns:
+            Called once they are synced; None if nothing waits for that.
+        """
+
+
+class MessageStores:
+    """Keeps all messages in memory. Nothing has to be synced."""
+
+    def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
+        """Open the stores of a queue.
+
+        Args:
+            request: Properties of the queue.
+            qid: Queue number on disk, from an earlier run; None for a new queue.
+        Raises:
+            ConnectionFault: RESOURCE_ERROR (506): its files cannot be created.
+        """
+        return QueueBacking(memory_store(request))
+
+    def await_sync(self, waiter: SyncWaiter) -> None:
+        """Notify a waiter once all messages of this turn are written and synced."""
+        synced = waiter.written(lambda queues: False)
+        if synced is not None:
+            synced()
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call back once all messages of this turn are synced."""
+        self.await_sync(_Callback(callback))
+
+    def note_unroutable(self, count: int, body_bytes: int) -> None:
+        """Record unroutable messages.
+
+        Args:
+            count: Number of messages.
+            body_bytes: Sum of their body lengths in bytes.
+        """
+
+    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None) -> None:
+        """Keep the messages on disk of a queue that could not be restored.
+
+        Args:
+            vhost_name: Name of the virtual host.
+            name: Name of the queue.
+            qid: Queue number on disk; None if unknown.
+        """
+
+    def keep_all_unclaimed(self) -> None:
+        """Keep all messages on disk, because a queue that could not be restored is unknown."""
+
+    def delete_unrestored(self, vhost_name: str, name: str) -> None:
+        """Delete the messages that keep_unrestored() has kept of a queue."""
+
+    def delete_unclaimed(self) -> None:
+        """Delete the messages on disk of all queues that have not been opened; called after all have been restored."""
+
+
+class _Callback:
+    """A SyncWaiter that only calls back after the sync."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+
+    def written(self, has_failed: HasFailed) -> Callable[[], None]:
+        return self._callback
