@@ -8,8 +8,7 @@ from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientC
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
-from leveret.broker.management.http.documents.constants import PROCESS
-from leveret.broker.management.http.documents.times import iso_time
+from leveret.broker.management.http.documents.fields import PROCESS, iso_time
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.protocol.field_table import as_text, find
 

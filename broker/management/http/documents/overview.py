@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from leveret.broker.config.options import Settings
@@ -14,10 +14,17 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.stats.census import Census
 from leveret.broker.core.stats.node import NodeStatistics, open_files_max
 from leveret.broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
-from leveret.broker.management.http.documents.constants import RATES_MODE, RETENTION
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 
+#: Retention of histories in seconds.
+_RETENTION: Final[Mapping[str, list[int]]] = {
+    "global": [600, 3600, 28800, 86400],
+    "basic": [600, 3600],
+    "detailed": [600],
+}
+#: Rates are per object, not per pair of objects (for example channel and queue).
+_RATES_MODE: Final = "basic"
 _CHURN: Final = numbers(
     BrokerStatistics.FIELDS,
     "connection_created",
@@ -100,8 +107,8 @@ def overview_document(broker: Broker, node: Node) -> dict[str, Any]:
     return {
         **versions(),
         "cluster_name": broker.cluster_name,
-        "rates_mode": RATES_MODE,
-        "sample_retention_policies": RETENTION,
+        "rates_mode": _RATES_MODE,
+        "sample_retention_policies": _RETENTION,
         "exchange_types": exchange_types(),
         "default_queue_type": "classic",
         "uptime": node.uptime(),
@@ -208,7 +215,7 @@ def node_document(broker: Broker, node: Node, settings: Settings, rates: Rates, 
         "mem_calculation_strategy": "rss",
         "disk_free_limit": node.disk_free_limit,
         "disk_free_alarm": "disk" in alarms,
-        "rates_mode": RATES_MODE,
+        "rates_mode": _RATES_MODE,
         "partitions": [],
         "net_ticktime": 60,
         "being_drained": False,

@@ -12,9 +12,8 @@ from leveret.broker.core.queues.explanation import describe_fill
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost_policies.policies import effective_definition
 from leveret.broker.management.http.documents.clients import connection_details, consumer_document
-from leveret.broker.management.http.documents.constants import PROCESS
+from leveret.broker.management.http.documents.fields import PROCESS, iso_time
 from leveret.broker.management.http.documents.losses import loss_stats
-from leveret.broker.management.http.documents.times import iso_time
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers
 from leveret.policies.dead_letter import REASONS
 from leveret.policies.keys import KEYS

@@ -13,15 +13,13 @@ from leveret.broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
 from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.exposition import Exposition
 from leveret.broker.management.http.prometheus.families import Vhosts
-from leveret.broker.management.http.prometheus.limits import LIMIT_FAMILIES
-from leveret.broker.management.http.prometheus.losses import LOSS_FAMILIES
 from leveret.broker.management.http.prometheus.node import (
     alarm_families,
     identity_families,
     node_families,
     object_families,
 )
-from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT
+from leveret.broker.management.http.prometheus.queues import CONSUMER_COUNT, OWN_FAMILIES
 from leveret.broker.management.http.prometheus.totals import OBJECT_FAMILIES, Totals
 from leveret.broker.management.http.responses import accepts_gzip
 
@@ -84,7 +82,7 @@ class Metrics:
         counted = await self._totals.count()
         for common in self._common(exposition, counted):
             yield common
-        for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES, *LIMIT_FAMILIES):
+        for family in (*OBJECT_FAMILIES, *OWN_FAMILIES):
             async for piece in exposition.objects(family, self._context.broker, None, family.prefix):
                 yield piece
         for single in self._totals.of_messages(counted):
@@ -95,7 +93,7 @@ class Metrics:
         for group, single in node_families(self._context, f"{_PREFIX}detailed_"):
             if group in wanted:
                 yield exposition.text([single])
-        families = [family for family in (*OBJECT_FAMILIES, *LOSS_FAMILIES, *LIMIT_FAMILIES) if family.name in wanted]
+        families = [family for family in (*OBJECT_FAMILIES, *OWN_FAMILIES) if family.name in wanted]
         if CONSUMER_COUNT.name in wanted and "queue_metrics" not in wanted:
             families.append(CONSUMER_COUNT)
         for family in families:

@@ -7,7 +7,7 @@ from typing import Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
+from leveret.broker.core.stats.totals import VirtualHostStatistics
 
 #: Queue types, named as in the HTTP API.
 QUEUE_TYPES: Final = ("classic", "quorum")
@@ -33,18 +33,13 @@ class Counted:
     """
 
     def __init__(self, broker: Broker) -> None:
-        self.channels = ChannelCounters()
-        self.connections = ConnectionCounters()
-        self.queues = {queue_type: QueueCounters() for queue_type in QUEUE_TYPES}
+        ended = ended_totals(broker)
+        self.channels = ended.channels
+        self.connections = ended.connections
+        self.queues = {queue_type: ended.queues.get(queue_type, QueueCounters()) for queue_type in QUEUE_TYPES}
+        self.disk_reads = ended.disk_reads
+        self.disk_writes = ended.disk_writes
         self.publishers = self.consumers = 0
-        self.disk_reads = self.disk_writes = 0
-        for ended in (broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())):
-            self.channels.absorb(ended.channels)
-            self.connections.absorb(ended.connections)
-            for queue_type, counters in ended.queues.items():
-                self.queues[queue_type].absorb(counters)
-            self.disk_reads += ended.disk_reads
-            self.disk_writes += ended.disk_writes
         self._queues = [
             (queue.queue_type, queue.counters, queue.consumers)
             for vhost in broker.vhosts.values()
@@ -75,3 +70,11 @@ class Counted:
         for counters in self.queues.values():
             total.absorb(counters)
         return total
+
+
+def ended_totals(broker: Broker) -> VirtualHostStatistics:
+    """Return the sums of what virtual hosts keep, existing and deleted ones: those of ended objects, and churn."""
+    totals = VirtualHostStatistics()
+    for statistics in (broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())):
+        totals.absorb(statistics)
+    return totals

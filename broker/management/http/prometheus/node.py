@@ -19,7 +19,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import used_memory
 from leveret.broker.core.stats.node import open_files, open_files_max
 from leveret.broker.management.http.controller import RequestContext
-from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.management.http.prometheus.counted import Counted, ended_totals
 from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
 from leveret.broker.version import RABBITMQ_VERSION
 
@@ -153,16 +153,15 @@ def identity_families(context: RequestContext, endpoint: str) -> Iterator[Metric
 
 
 def _churn(broker: Broker) -> tuple[float, ...]:
-    statistics = broker.statistics
-    vhosts = [statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())]
+    statistics, ended = broker.statistics, ended_totals(broker)
     return (
         statistics.connection_created,
         statistics.connection_closed,
         statistics.channel_created,
         statistics.channel_closed,
-        sum(vhost.queue_declared for vhost in vhosts),
-        sum(vhost.queue_created for vhost in vhosts),
-        sum(vhost.queue_deleted for vhost in vhosts),
+        ended.queue_declared,
+        ended.queue_created,
+        ended.queue_deleted,
     )
 
 
@@ -181,8 +180,7 @@ def _use(broker: Broker, node: Node) -> tuple[float, ...]:
 
 def _files(broker: Broker) -> tuple[float, ...]:
     """Return the counts of file operations, and of messages that stores have read and written."""
-    counts = broker.file_counts
-    vhosts = [broker.statistics.ended, *(vhost.statistics for vhost in broker.vhosts.values())]
+    counts, ended = broker.file_counts, ended_totals(broker)
     return (
         counts.reads,
         counts.read_bytes,
@@ -192,8 +190,8 @@ def _files(broker: Broker) -> tuple[float, ...]:
         counts.write_seconds,
         counts.syncs,
         counts.sync_seconds,
-        sum(vhost.disk_reads for vhost in vhosts),
-        sum(vhost.disk_writes for vhost in vhosts),
+        ended.disk_reads,
+        ended.disk_writes,
     )
 
 

@@ -1,13 +1,19 @@
-"""Metrics of queues."""
+"""Metrics of queues: RabbitMQ's, and those of limits and lost messages, which it does not have."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from prometheus_client.metrics_core import Metric as MetricFamily
+
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.management.http.prometheus.families import Family, Vhosts, counter, gauge
+from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.management.http.prometheus.families import Family, Metric, Vhosts, add, counter, gauge
+from leveret.policies.dead_letter import REASONS
 from leveret.protocol.properties import Properties
 
 _LABELS: Final = ("vhost", "queue")
@@ -41,9 +47,26 @@ _DISK: Final = (
     counter("queue_disk_writes_total", "Total number of times queue wrote messages to disk"),
 )
 _PUBLISHED: Final = (counter("queue_messages_published_total", "Total number of messages published to queues"),)
+_DROPPED: Final = counter(
+    "queue_dropped_total", "Total number of messages that left a queue without being acknowledged, by reason"
+)
+_REFUSED: Final = counter("queue_refused_total", "Total number of messages refused by a full queue")
+_DEAD_LETTERED: Final = counter(
+    "queue_dead_lettered_total", "Total number of messages published to the dead-letter exchange of a queue, by reason"
+)
+_DEAD_LETTERS_LOST: Final = counter(
+    "queue_dead_letters_lost_total", "Total number of dead letters of a queue that no queue accepted, by reason"
+)
+_DROP_REASONS: Final = (*REASONS, "purged")
+_OWN_PREFIX: Final = "leveret_"
+_LOSSES: Final = "queue_losses"
+_LIMITS: Final = (
+    gauge("queue_max_length", "Maximum number of ready messages in a queue, for queues with this limit"),
+    gauge("queue_max_length_bytes", "Maximum size in bytes of ready messages in a queue, for queues with this limit"),
+)
 
 
-def queues_in(broker: Broker, vhosts: Vhosts) -> list[Queue]:
+def _queues_in(broker: Broker, vhosts: Vhosts) -> list[Queue]:
     """Return the queues of some virtual hosts."""
     return [
         queue
@@ -53,12 +76,12 @@ def queues_in(broker: Broker, vhosts: Vhosts) -> list[Queue]:
     ]
 
 
-def queue_labels(queue: Queue) -> tuple[str, ...]:
+def _labels(queue: Queue) -> tuple[str, ...]:
     """Return the labels of a queue: its virtual host and its name."""
     return queue.vhost_name, queue.name
 
 
-def exists(queue: Queue) -> bool:
+def _exists(queue: Queue) -> bool:
     """Check whether a queue has not been deleted."""
     return not queue.deleted
 
@@ -104,7 +127,7 @@ def _disk(queue: Queue) -> tuple[float, ...]:
 
 
 def _family(name: str, metrics: Any, measure: Any, **extra: Any) -> Family[Queue]:
-    return Family(name, metrics, _LABELS, queues_in, queue_labels, measure, exists, **extra)
+    return Family(name, metrics, _LABELS, _queues_in, _labels, measure, _exists, **extra)
 
 
 #: queue_consumer_count is the part of queue_metrics that is cheap to measure.
@@ -120,9 +143,64 @@ QUEUE_FAMILIES: Final[tuple[Family[Queue], ...]] = (
         "channel_queue_exchange_metrics",
         _PUBLISHED,
         ("queue_vhost", "queue"),
-        queues_in,
-        queue_labels,
+        _queues_in,
+        _labels,
         lambda queue: (queue.counters.published,),
         total=lambda counted: (counted.all_queues.published,),
     ),
+)
+
+
+def loss_totals(counted: Counted) -> Iterator[MetricFamily]:
+    """Yield the sums of lost messages over all queues."""
+    total = counted.all_queues
+    metrics = _DROPPED, _DEAD_LETTERED, _DEAD_LETTERS_LOST
+    dropped, dead_lettered, lost = (metric.family(_OWN_PREFIX, ("reason",)) for metric in metrics)
+    for reason in _DROP_REASONS:
+        add(dropped, (reason,), total.dropped[reason])
+    for reason in REASONS:
+        add(dead_lettered, (reason,), total.dead_lettered[reason])
+        add(lost, (reason,), total.dead_letters_lost[reason])
+    yield dropped
+    yield _REFUSED.single(_OWN_PREFIX, total.refused)
+    yield dead_lettered
+    yield lost
+
+
+def _losses(metric: Metric, reasons: Sequence[str], lost: Callable[[QueueCounters], Mapping[str, int]]) -> Family[Any]:
+    """Return a metric of losses by queue and reason."""
+
+    def by_reason(broker: Broker, vhosts: Vhosts) -> list[tuple[Queue, str]]:
+        return [(queue, reason) for queue in _queues_in(broker, vhosts) for reason in reasons]
+
+    return Family(
+        _LOSSES,
+        (metric,),
+        (*_LABELS, "reason"),
+        by_reason,
+        lambda item: (*_labels(item[0]), item[1]),
+        lambda item: (lost(item[0].counters)[item[1]],),
+        prefix=_OWN_PREFIX,
+    )
+
+
+def _limits(queue: Queue) -> tuple[int | None, int | None]:
+    return queue.settings.max_length, queue.settings.max_length_bytes
+
+
+#: Metrics that RabbitMQ does not have, only per queue: a sum over the queues with a limit would be meaningless.
+OWN_FAMILIES: Final[tuple[Family[Any], ...]] = (
+    _losses(_DROPPED, _DROP_REASONS, lambda counters: counters.dropped),
+    Family(
+        _LOSSES,
+        (_REFUSED,),
+        _LABELS,
+        _queues_in,
+        _labels,
+        lambda queue: (queue.counters.refused,),
+        prefix=_OWN_PREFIX,
+    ),
+    _losses(_DEAD_LETTERED, REASONS, lambda counters: counters.dead_lettered),
+    _losses(_DEAD_LETTERS_LOST, REASONS, lambda counters: counters.dead_letters_lost),
+    _family("queue_limits", _LIMITS, _limits, prefix=_OWN_PREFIX),
 )

@@ -15,8 +15,7 @@ from leveret.broker.management.http.prometheus.clients import CHANNEL_FAMILIES, 
 from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.families import Family, add
 from leveret.broker.management.http.prometheus.global_messages import global_families
-from leveret.broker.management.http.prometheus.losses import loss_totals
-from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES
+from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES, loss_totals
 
 #: Metrics of objects that both endpoints show.
 OBJECT_FAMILIES: Final[tuple[Family[Any], ...]] = (*QUEUE_FAMILIES, *CHANNEL_FAMILIES, *CONNECTION_FAMILIES)

@@ -1,17 +1,12 @@
-"""Constant fields that tools of RabbitMQ expect but that have no meaning in Leveret."""
+"""Fields that documents of several kinds share: figures of Erlang processes, and times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
-#: Retention of histories in seconds.
-RETENTION: Final[Mapping[str, list[int]]] = {
-    "global": [600, 3600, 28800, 86400],
-    "basic": [600, 3600],
-    "detailed": [600],
-}
-#: Figures of Erlang processes.
+#: Figures of Erlang processes, which tools of RabbitMQ expect.
 GARBAGE_COLLECTION: Final[Mapping[str, int]] = {
     "fullsweep_after": 0,
     "max_heap_size": 0,
@@ -24,5 +19,8 @@ PROCESS: Final[Mapping[str, Any]] = {
     "reductions": 0,
     "reductions_details": {"rate": 0.0},
 }
-#: Rates are per object, not per pair of objects (for example channel and queue).
-RATES_MODE: Final = "basic"
+
+
+def iso_time(seconds: int) -> str:
+    """Format a time in seconds since 1970, for example ``2026-11-21T02:30:16.000+00:00``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
