@@ -1,34 +1,52 @@
-"""Clock for timestamps in the data directory. It never goes back, even if the system clock does."""
+"""The clock of a broker: wall-clock and monotonic time in microseconds.
+
+Only this module reads the clock for messages, queues, files and statistics. Sockets (heartbeats, handshakes, deadlines)
+and pauses of threads use real time: that of the event loop or of the module ``time``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import monotonic_ns, time_ns
 
 
 class Clock:
-    """Microseconds since 1970, for one thread.
+    """The system's clock plus an offset. Only tests advance the offset, to let hours pass in no time."""
+
+    __slots__ = ("_offset",)
+
+    def __init__(self) -> None:
+        self._offset = 0
+
+    def now(self) -> int:
+        """Return the microseconds since 1970. It goes back when the system clock is set back."""
+        return time_ns() // 1000 + self._offset
+
+    def monotonic(self) -> int:
+        """Return monotonic time in microseconds, for durations."""
+        return monotonic_ns() // 1000 + self._offset
+
+
+class AscendingClock:
+    """Timestamps for one data directory, in microseconds since 1970. They never go back. For one thread.
 
     After the system clock has been set back, this clock runs at half speed until the system clock has caught up.
     It does not stop, so that timeouts still expire.
 
     Args:
-        wall: Wall clock in microseconds since 1970; the system's by default.
-        ticks: Monotonic clock in microseconds; the system's by default.
+        clock: The broker's clock.
     """
 
-    __slots__ = ("_behind_since", "_last", "_ticks", "_wall")
+    __slots__ = ("_behind_since", "_clock", "_last")
 
-    def __init__(self, wall: Callable[[], int] | None = None, ticks: Callable[[], int] | None = None) -> None:
-        self._wall = wall or _system_time
-        self._ticks = ticks or _system_ticks
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._last = 0
         #: Monotonic time up to which `_last` has advanced while the wall clock was behind; -1 if it is not behind.
         self._behind_since = -1
 
     def __call__(self) -> int:
         """Return the current time; at least the last returned time."""
-        now = self._wall()
+        now = self._clock.now()
         if now >= self._last:
             self._last = now
             self._behind_since = -1
@@ -37,10 +55,10 @@ class Clock:
         return self._last
 
     def _advance_slowly(self) -> None:
-        ticks = self._ticks()
+        monotonic = self._clock.monotonic()
         if self._behind_since < 0:
-            self._behind_since = ticks
-        half = (ticks - self._behind_since) // 2
+            self._behind_since = monotonic
+        half = (monotonic - self._behind_since) // 2
         self._last += half
         self._behind_since += 2 * half
 
@@ -51,11 +69,3 @@ class Clock:
             time: Microseconds since 1970; the last returned time by default.
         """
         self._last = max(self._last, (self._last if time is None else time) + 1)
-
-
-def _system_time() -> int:
-    return time_ns() // 1000
-
-
-def _system_ticks() -> int:
-    return monotonic_ns() // 1000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from leveret.storage.clock import Clock
+from leveret.storage.clock import AscendingClock, Clock
 from leveret.storage.commit.committer import Committer, SyncMode
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.commit.redo_log import RedoLog, remove_redo
@@ -51,7 +51,7 @@ class StorageEngine:
         deliver: Schedules a function in the thread that owns the engine; None to commit synchronously in that thread.
         on_failure: Called with the error of a failed sync; see Committer.
         files: The file system interface.
-        clock: Microseconds since 1970.
+        clock: The clock of the broker.
         options: Options of the engine.
         on_disk_alarm: Called with the monitor of the free disk space when its alarm is set or cleared.
     Raises:
@@ -72,12 +72,12 @@ class StorageEngine:
         deliver: Callable[[Callable[[], None]], object] | None = None,
         on_failure: Callable[[OSError], None] | None = None,
         files: Files | None = None,
-        clock: Callable[[], int] | None = None,
+        clock: Clock | None = None,
         options: EngineOptions | None = None,
         on_disk_alarm: Callable[[DiskSpace], None] | None = None,
     ) -> None:
         self._files = files or DiskFiles()
-        self._clock = Clock(clock)
+        self._clock = AscendingClock(clock or Clock())
         self._options = options or EngineOptions()
         self._directory = DataDirectory(self._files, path, self._clock)
         self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)

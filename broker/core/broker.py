@@ -62,7 +62,7 @@ class Broker:
         self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = Alarms()
-        self.gate = DefinitionsGate(timers, self.alarms)
+        self.gate = DefinitionsGate(timers.real_call_later, self.alarms)
         self.global_parameters = GlobalParameters()
         self.default_cluster_name = f"leveret@{socket.gethostname()}"
         self.connections: set[ClientConnection] = set()

@@ -176,7 +176,7 @@ def test_a_reader_of_the_old_file_goes_on() -> None:
     assert job.copy in sparse.store.log.segments
     sparse.end_turn()
     found += sparse.store.take(2, ALL)[0]
-    sparse.clock.now += 100_000_000
+    sparse.clock.time += 100_000_000
     sparse.engine.housekeeping()
     found += sparse.store.take(ALL, ALL)[0]
     assert [entry[1].body for entry in found] == [body(entry[0]) for entry in sparse.left[1:]]

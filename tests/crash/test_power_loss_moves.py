@@ -65,7 +65,7 @@ class MovingLoad:
         self._loop = ManualLoop()
         turn = Turn(self._loop.call_soon, lambda: self._stores.write())
         timers = ManualTimers(self._loop)
-        self._stores = DiskMessageStores(self.engine, turn.end_later, timers)
+        self._stores = DiskMessageStores(self.engine, turn.end_later, timers.real_call_later)
         vhost = VirtualHost("v", turn, timers, stores=self._stores)
         self._queues = {name: declare(vhost, name, arguments=arguments) for name, arguments in QUEUES.items()}
         self._published: set[bytes] = set()

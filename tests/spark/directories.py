@@ -11,6 +11,7 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.spark.messages import content_header
+from tests.support.segment_stores import Clock
 
 #: 2023-11-14 22:13:20 UTC
 START = 1_700_000_000_000_000
@@ -27,14 +28,10 @@ class DirectoryBuilder:
 
     def __init__(self, path: Path, options: EngineOptions | None = None, start: int = START) -> None:
         self.path = str(path)
-        self.now = start
+        self.clock = Clock(start, 10)
         self.engine = StorageEngine(
-            self.path, clock=self._clock, options=options or EngineOptions(segment_bytes=4000, ballast_bytes=0)
+            self.path, clock=self.clock, options=options or EngineOptions(segment_bytes=4000, ballast_bytes=0)
         )
-
-    def _clock(self) -> int:
-        self.now += 10
-        return self.now
 
     def queue(self, name: str, vhost: str = "/", durable: bool = True) -> StoredQueue:
         """Make a queue."""
@@ -67,11 +64,11 @@ class DirectoryBuilder:
         self.engine.flush()
         self.engine.commit(events=True)
         self.engine.housekeeping()
-        return self.now
+        return self.clock.time
 
     def wait(self, seconds: float) -> None:
         """Let the clock go on."""
-        self.now += int(seconds * 1_000_000)
+        self.clock.time += int(seconds * 1_000_000)
 
     def close(self) -> None:
         """Stop in order."""

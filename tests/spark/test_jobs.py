@@ -35,7 +35,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
     builder = DirectoryBuilder(tmp_path_factory.mktemp("data"))
     a, b, dead = (builder.store(builder.queue(name)) for name in ("a", "b", "dead"))
     for second in range(120):
-        builder.now = START + second * 1_000_000
+        builder.clock.time = START + second * 1_000_000
         builder.publish(a, [b"a%d" % second], f"key.{second % 2}", message_id=f"id{second % 100}")
         if a.ready_count > 20:
             builder.settle(a, 1, EventKind.MAXLEN)
@@ -144,7 +144,7 @@ def test_what_queues_that_are_gone_have_held(spark: SparkSession, tmp_path: Path
     builder.tick()
     builder.engine.delete_queue(gone)
     builder.tick()
-    options = JobOptions(builder.path, as_of=str(builder.now / 1e6 + 3600))
+    options = JobOptions(builder.path, as_of=str(builder.clock.time / 1e6 + 3600))
     sums: Counter[tuple[str, str]] = Counter()
     for row in rows_of(throughput.run(spark, options)["throughput"]):
         for name in ("messages_in", "messages_out", "body_bytes_in", "body_bytes_out"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from leveret.storage.clock import Clock as SystemClock
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.interface import Entry
@@ -17,15 +18,26 @@ from tests.support.simulated_files import ROOT, SimulatedFiles
 SMALL: Final = EngineOptions(segment_bytes=600, disk_free_limit=0, ballast_bytes=0)
 
 
-class Clock:
-    """Clock that advances one millisecond per reading."""
+class Clock(SystemClock):
+    """Clock that advances with each reading.
 
-    def __init__(self, start: int = 1_700_000_000_000_000) -> None:
-        self.now = start
+    Args:
+        start: Its first time, in microseconds since 1970.
+        step: Microseconds per reading.
 
-    def __call__(self) -> int:
-        self.now += 1000
-        return self.now
+    Attributes:
+        time: The last returned time.
+    """
+
+    def __init__(self, start: int = 1_700_000_000_000_000, step: int = 1000) -> None:
+        super().__init__()
+        self.time = start
+        self._step = step
+
+    def now(self) -> int:
+        """Return the next time."""
+        self.time += self._step
+        return self.time
 
 
 def open_engine(files: SimulatedFiles, clock: Clock | None = None, options: EngineOptions = SMALL) -> StorageEngine:

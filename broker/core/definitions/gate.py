@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from leveret.broker.core.resources.alarms import Alarms
-from leveret.broker.core.scheduling.timers import Timer, Timers
+from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.definitions import Changes, DefinitionsDatabase, Key
 
@@ -41,7 +41,7 @@ class DefinitionsGate:
     Without a database nothing is delayed.
 
     Args:
-        timers: Clock and timers.
+        call_later: The event loop's call_later, for retries.
         alarms: Where the disk alarm is set when definitions cannot be written for 30 s.
 
     Attributes:
@@ -49,8 +49,8 @@ class DefinitionsGate:
         is_failing: Whether definitions could not be written for 30 s, so that new ones are refused.
     """
 
-    def __init__(self, timers: Timers | None = None, alarms: Alarms | None = None) -> None:
-        self._timers = timers
+    def __init__(self, call_later: RealCallLater | None = None, alarms: Alarms | None = None) -> None:
+        self._call_later = call_later
         self._alarms = alarms or Alarms()
         self._database: DefinitionsDatabase | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -64,8 +64,8 @@ class DefinitionsGate:
         self._unwritten: dict[tuple[str, Key], int] = {}
         self._held: dict[HoldableOutput, int] = {}
         self._waiting: list[tuple[int, Callable[[], None]]] = []
-        self._retry: Timer | None = None
-        self._alarm: Timer | None = None
+        self._retry: RealTimer | None = None
+        self._alarm: RealTimer | None = None
         self.changes = 0
         self.is_failing = False
 
@@ -223,11 +223,11 @@ class DefinitionsGate:
         assert self._database is not None
         # It is retried together with the changes made since.
         self._database.put_back(self._batch)
-        assert self._timers is not None
-        self._retry = self._timers.call_later(_RETRY_SECONDS, self._try_again)
+        assert self._call_later is not None
+        self._retry = self._call_later(_RETRY_SECONDS, self._try_again)
         if self._alarm is None:
             log.error("cannot save definitions: %s; replies that depend on them wait, trying again", error)
-            self._alarm = self._timers.call_later(ALARM_SECONDS, self._set_alarm)
+            self._alarm = self._call_later(ALARM_SECONDS, self._set_alarm)
 
     def _try_again(self) -> None:
         self._retry = None
@@ -263,7 +263,7 @@ class DefinitionsGate:
             else:
                 callback()
 
-    def _cancel(self, *timers: Timer | None) -> None:
+    def _cancel(self, *timers: RealTimer | None) -> None:
         for timer in timers:
             if timer is not None:
                 timer.cancel()

@@ -18,7 +18,7 @@ from leveret.broker.core.message_stores.disk_backing import DiskBacking
 from leveret.broker.core.message_stores.registry import Backed, MessageStores, SyncWaiter
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import available_memory
-from leveret.broker.core.scheduling.timers import Timer, Timers
+from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
@@ -58,7 +58,7 @@ class DiskMessageStores(MessageStores):
     Args:
         engine: The stores of the data directory.
         end_turn: Schedules the end of the turn, which calls write().
-        timers: For periodic work.
+        call_later: The event loop's call_later, for periodic work.
         preload_messages: Number of messages that are loaded into memory when a queue is no longer lazy.
         embed_bodies_below: Bytes of a body below which a message is preloaded.
         gate: Tells when definitions are written; None if they are never pending.
@@ -71,7 +71,7 @@ class DiskMessageStores(MessageStores):
         self,
         engine: StorageEngine,
         end_turn: Callable[[], None],
-        timers: Timers,
+        call_later: RealCallLater,
         preload_messages: int = 0,
         embed_bodies_below: int = 0,
         gate: DefinitionsGate | None = None,
@@ -90,9 +90,9 @@ class DiskMessageStores(MessageStores):
         self._unrestored: dict[tuple[str, str], list[int]] = {}
         self._keeps_all_unclaimed = False
         engine.on_work = end_turn
-        self._timers = timers
-        self._housekeeping_timer: Timer = timers.call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
-        self._space_timer: Timer = timers.call_later(0, self._check_space)
+        self._call_later = call_later
+        self._housekeeping_timer: RealTimer = call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
+        self._space_timer: RealTimer = call_later(0, self._check_space)
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
@@ -200,12 +200,12 @@ class DiskMessageStores(MessageStores):
         return self.engine.close()
 
     def _housekeep(self) -> None:
-        self._housekeeping_timer = self._timers.call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
+        self._housekeeping_timer = self._call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
         self.write()
         self.engine.housekeeping()
 
     def _check_space(self) -> None:
-        self._space_timer = self._timers.call_later(self.engine.watch_disk(), self._check_space)
+        self._space_timer = self._call_later(self.engine.watch_disk(), self._check_space)
 
 
 def open_stores(
@@ -227,6 +227,7 @@ def open_stores(
             call_soon_threadsafe,
             _exit_after_failed_sync,
             files,
+            broker.timers,
             options=_engine_options(settings, broker.gate),
             on_disk_alarm=partial(_update_alarm, broker.alarms),
         )
@@ -239,7 +240,7 @@ def open_stores(
     stores = DiskMessageStores(
         engine,
         broker.turn.end_later,
-        broker.timers,
+        broker.timers.real_call_later,
         options.preload_messages,
         options.embed_bodies_below,
         broker.gate,

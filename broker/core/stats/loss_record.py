@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +27,7 @@ from leveret.storage.event_log import EventPosition
 
 if TYPE_CHECKING:
     from leveret.broker.core.broker import Broker
-    from leveret.broker.core.scheduling.timers import Timer
+    from leveret.broker.core.scheduling.timers import RealTimer
     from leveret.broker.core.vhost import VirtualHost
 
 log = logging.getLogger("leveret.statistics")
@@ -69,7 +68,7 @@ class LossRecord:
         self._data_dir = data_dir
         self._pool = ThreadPoolExecutor(1, "losses")
         self._writing: Future[float] | None = None
-        self._timer: Timer | None = None
+        self._timer: RealTimer | None = None
         self._work: Iterator[None] = iter(())
         #: End of the event log when the current step began.
         self._position: EventPosition | None = None
@@ -136,7 +135,7 @@ class LossRecord:
             exchange = vhost.topology.exchanges.get(name)
             target = exchange.counters if exchange is not None else None
         if target is None:
-            deleted.restore(name, counters, entry["deleted_at"] or int(time.time()))
+            deleted.restore(name, counters, entry["deleted_at"] or self._broker.timers.now() // 1_000_000)
         else:
             _merge_earlier(target, counters)
 
@@ -176,7 +175,7 @@ class LossRecord:
             pass
 
     def _schedule(self, seconds: float) -> None:
-        self._timer = self._broker.timers.call_later(seconds, self._run_step)
+        self._timer = self._broker.timers.real_call_later(seconds, self._run_step)
 
     def _run_step(self) -> None:
         try:
@@ -247,13 +246,14 @@ class LossRecord:
 
     def _write(self, fields: dict[str, Any]) -> float:
         """Write the file; return the duration in seconds."""
-        started = time.perf_counter()
+        clock = self._broker.timers
+        started = clock.monotonic()
         try:
             replace_file(DiskFiles(), str(self._data_dir), FILE, pack_checked(fields))
         except OSError as error:
             self._written = None
             log.warning("%s cannot be written: %s", self._data_dir / FILE, error.strerror or error)
-        return time.perf_counter() - started
+        return (clock.monotonic() - started) / 1_000_000
 
 
 def _entry(kind: str, vhost: str, state: str, name: str | None, counters: LossCounters, retained: int = 0) -> _Entry:

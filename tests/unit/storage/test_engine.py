@@ -160,7 +160,7 @@ def test_settlements_become_runs(files: SimulatedFiles) -> None:
     store = new_queue(engine)
     add(store, *[b"xx"] * 10)
     engine.flush()
-    clock.now += 5_000_000
+    clock.time += 5_000_000
     entries = store.take(10, ALL)[0]
     store.requeue([entries[4]])
     again = store.take(1, 1)[0]
@@ -421,7 +421,7 @@ def test_events_behind_both_checkpoints_go_after_their_time(files: SimulatedFile
         entries = store.take(ALL, ALL)[0]
         store.settle([entry for entry in entries if entry[1].body == b"gone"])
         finish(engine)
-        clock.now += 2_000_000
+        clock.time += 2_000_000
         engine.checkpoint()
         engine.checkpoint()
         files.stop()
@@ -457,7 +457,7 @@ def test_dropped_segments_are_kept_for_readers_for_a_while(files: SimulatedFiles
     store.purge()
     finish(engine)
     assert sum("/trash/" in path for path in files.snapshot()) == 3
-    clock.now += 61_000_000
+    clock.time += 61_000_000
     engine.housekeeping()
     assert not any("/trash/" in path for path in files.snapshot())
 

@@ -158,7 +158,7 @@ def test_as_of_a_moment_in_the_past(builder: DirectoryBuilder, tmp_path: Path) -
     # Their segments are in the trash.
     assert seqs(first + 10) == list(range(1, 31))
     assert seqs(second + 10) == list(range(21, 31))
-    assert seqs(builder.now) == list(range(21, 32))
+    assert seqs(builder.clock.time) == list(range(21, 32))
 
 
 def test_events_of_a_file_that_began_after_them(builder: DirectoryBuilder, tmp_path: Path) -> None:

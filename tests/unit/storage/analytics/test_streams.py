@@ -186,7 +186,7 @@ def test_events_come_once(tmp_path: Path) -> None:
         if step % 7 == 0:
             # A new file begins.
             builder.close()
-            builder = DirectoryBuilder(tmp_path, start=builder.now)
+            builder = DirectoryBuilder(tmp_path, start=builder.clock.time)
             store = builder.engine.store(next(iter(builder.engine.queues.values())))
         end = source.advance(offset, step % 3)
         found += read(source, offset, end, "events")

@@ -66,7 +66,7 @@ class Workload:
         if self.rng.random() < 0.2:
             self.engine.commit()
         if self.rng.random() < 0.01:
-            self.clock.now += 1_000_000
+            self.clock.time += 1_000_000
             self.engine.housekeeping()
         self.check()
 
@@ -164,7 +164,7 @@ def test_what_is_left_alone_is_given_back_slowly() -> None:
     load.acknowledge([seq for seq in load.living if seq % 3 == 0])
     load.acknowledge([seq for seq in load.living if seq % 100])
     for _ in range(60):
-        load.clock.now += 1_000_000
+        load.clock.time += 1_000_000
         load.engine.flush()
         load.engine.housekeeping()
     load.engine.housekeeping()

@@ -33,7 +33,7 @@ def run_empty(engine: StorageEngine, store: SegmentStore, clock: Clock, times: i
         publish(engine, store, b"x")
         store.settle(store.take(1, ALL)[0])
         for _ in range(2):
-            clock.now += MINUTE // 2
+            clock.time += MINUTE // 2
             engine.housekeeping()
 
 
@@ -47,7 +47,7 @@ def test_segments_that_have_gone_are_forgotten_after_a_while() -> None:
     for seed in range(4):
         left = copy.deepcopy(files)
         left.crash(random.Random(seed))
-        again = open_engine(left, Clock(clock.now))
+        again = open_engine(left, Clock(clock.time))
         assert [entry[1].body for entry in again.store(again.queues[1]).take(ALL, ALL)[0]] == [b"kept"]
         assert [*again.report.lines()] == []
 
@@ -80,7 +80,7 @@ def test_power_goes_while_it_is_written_anew() -> None:
         run_empty(engine, store, clock, 1)
         left = copy.deepcopy(files)
         left.crash(random.Random(seed))
-        again = open_engine(left, Clock(clock.now))
+        again = open_engine(left, Clock(clock.time))
         assert again.report.messages == 0
         assert [*again.report.lines()] == []
         lengths.append(files.size(PATH))

@@ -58,7 +58,7 @@ def test_a_stop_in_order_is_a_tick(builder: DirectoryBuilder) -> None:
 
 def test_messages_as_they_were_published(builder: DirectoryBuilder) -> None:
     store = builder.store(builder.queue("q", "v"))
-    builder.publish(store, [b"body"], "key", builder.now + 10**9, priority=3)
+    builder.publish(store, [b"body"], "key", builder.clock.time + 10**9, priority=3)
     store.requeue(store.take(1, 100)[0])
     builder.engine.checkpoint()
     builder.tick()
@@ -187,7 +187,7 @@ def test_after_a_crash_and_recovery(builder: DirectoryBuilder, tmp_path: Path) -
     # As if the process had ended here.
     shutil.copytree(builder.path, tmp_path / "crashed")
     assert read(tmp_path / "crashed") == list(range(8, 21))
-    again = DirectoryBuilder(tmp_path / "crashed", TINY, start=builder.now)
+    again = DirectoryBuilder(tmp_path / "crashed", TINY, start=builder.clock.time)
     again.tick()
     assert read(tmp_path / "crashed") == list(range(8, 26))
 

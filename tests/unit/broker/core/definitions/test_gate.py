@@ -12,7 +12,6 @@ from leveret.broker.core.resources.alarms import Alarms
 from leveret.protocol.faults import ConnectionFault
 from leveret.storage.definitions import Changes, DefinitionsDamagedError, DefinitionsDatabase
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers
 
 
 class FailingDatabase(DefinitionsDatabase):
@@ -58,7 +57,7 @@ class Gate:
         self.calls: queue.Queue[Callable[[], None]] = queue.Queue()
         self.turns = 0
         self.log: list[str] = []
-        self.gate = DefinitionsGate(ManualTimers(self.clock), self.alarms)
+        self.gate = DefinitionsGate(self.clock.call_later, self.alarms)
         self.gate.attach(self.database, self.calls.put, self.end_turn)
 
     def end_turn(self) -> None:

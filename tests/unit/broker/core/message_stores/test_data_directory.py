@@ -9,7 +9,6 @@ from leveret.broker.core.message_stores.data_directory import DiskMessageStores
 from leveret.storage.engine import StorageEngine
 from leveret.storage.message import Envelope, Message
 from tests.support.manual_loop import ManualLoop
-from tests.support.queues import ManualTimers
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import SimulatedFiles
 
@@ -29,7 +28,7 @@ def left() -> StorageEngine:
 
 
 def opened(engine: StorageEngine, qid: int | None) -> QueueBacking:
-    return DiskMessageStores(engine, lambda: None, ManualTimers(ManualLoop())).open(REQUEST, qid)
+    return DiskMessageStores(engine, lambda: None, ManualLoop().call_later).open(REQUEST, qid)
 
 
 def test_it_is_the_one_that_definitions_name(left: StorageEngine) -> None:
