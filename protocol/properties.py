@@ -7,6 +7,7 @@ flagged properties. The broker relays it unchanged and decodes only the properti
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -96,7 +97,7 @@ class Properties:
                     read[name] = self.timestamp() if name == "timestamp" else self.text(flag)
         return read
 
-    def replaced(self, changes: dict[int, bytes | None]) -> bytes:
+    def replaced(self, changes: Mapping[int, bytes | None]) -> bytes:
         """Return the content-header payload with some properties replaced; the other properties are unchanged.
 
         Args:

@@ -84,6 +84,16 @@ class Topology:
         """
         default.refuse_default(name)
 
+    def refuse_deletion(self, name: str) -> None:
+        """Refuse to delete the default exchange, and exchanges with reserved names.
+
+        Raises:
+            ChannelFault: ACCESS_REFUSED (403).
+        """
+        self.refuse_default(name)
+        if name.startswith(_RESERVED_PREFIX):
+            raise access_refused(f"deletion of system exchange '{name}' in vhost '{self.vhost_name}' not allowed")
+
     def declare_exchange(
         self,
         name: str,
@@ -138,9 +148,7 @@ class Topology:
             ChannelFault: ACCESS_REFUSED (403) for the default exchange and reserved names;
                 PRECONDITION_FAILED (406) if if_unused is set and it is used.
         """
-        self.refuse_default(name)
-        if name.startswith(_RESERVED_PREFIX):
-            raise access_refused(f"deletion of system exchange '{name}' in vhost '{self.vhost_name}' not allowed")
+        self.refuse_deletion(name)
         exchange = self.exchanges.get(name)
         if exchange is None:
             return

@@ -133,7 +133,9 @@ class TestPublish:
     )
     def test_exchanges_that_take_none(self, api: HttpApi, own_vhost: str, exchange: str, reason: str) -> None:
         below = path("exchanges", own_vhost, exchange, "publish")
-        api.check("POST", below, MESSAGE, 400, bad_request(reason.replace("{vhost}", own_vhost)))
+        for properties in ({}, {"user_id": "x"}, {"delivery_mode": 3}):
+            message = {**MESSAGE, "properties": properties}
+            api.check("POST", below, message, 400, bad_request(reason.replace("{vhost}", own_vhost)))
 
 
 class TestGet:

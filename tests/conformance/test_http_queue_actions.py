@@ -131,6 +131,16 @@ def test_reserved_names(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", q(own_vhost, "amq.foo"), {}, 401, REFUSED)
 
 
+def test_reserved_names_of_existing_queues(api: HttpApi, connect: Connect, vhost: str) -> None:
+    name = connect().channel().queue_declare(exclusive=True).queue
+    api.check("PUT", q(vhost, name), {}, 401, REFUSED)
+
+
+def test_a_name_of_line_ends_is_generated(api: HttpApi, own_vhost: str) -> None:
+    api.check("PUT", path("queues", own_vhost, "\r\n"), {}, 201)
+    assert api.get(f"{path('queues', own_vhost)}?columns=name")[0]["name"].startswith("amq.gen-")
+
+
 def test_values_come_back_as_they_were_sent(api: HttpApi, own_vhost: str) -> None:
     arguments = {"x-f": 1.5, "x-b": True, "x-i": 1 << 40, "x-l": [1, "a", {"b": 2}], "x-m": {"c": {"d": "e"}}}
     api.check("PUT", q(own_vhost), {"arguments": arguments}, 201)
@@ -179,15 +189,22 @@ class TestDeleting:
         )
         api.check("DELETE", f"{q(own_vhost)}?{flag}=true", None, 400, bad_request(reason))
 
+    def test_quorum_queues_name_one_of_two_conditions(self, api: HttpApi, own_vhost: str) -> None:
+        api.check("PUT", q(own_vhost), {"durable": True, "arguments": {"x-queue-type": "quorum"}}, 201)
+        reply = api.ask("DELETE", f"{q(own_vhost)}?if-empty=true&if-unused=true")
+        assert "queue.delete operations with if-unused flag set" in reply.document["reason"]
+
     def test_exclusive_queues_are_locked(self, api: HttpApi, connect: Connect, vhost: str, unique: Any) -> None:
         channel, name = connect().channel(), unique()
         channel.queue_declare(name, exclusive=True)
+        channel.queue_bind(name, "amq.direct", "k")
         reason = (
             f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be originally"
             " declared on another connection or the exclusive property value does not match that of the original"
             " declaration."
         )
-        for below in (q(vhost, name), f"{q(vhost, name)}/contents"):
+        binding = path("bindings", vhost, "e", "amq.direct", "q", name, "k")
+        for below in (q(vhost, name), f"{q(vhost, name)}/contents", binding):
             api.check("DELETE", below, None, 400, bad_request(reason))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection
-from typing import Final, Literal
+from typing import Final
 
 from aiohttp import web
 
@@ -28,6 +28,7 @@ from leveret.broker.management.http.errors import (
 from leveret.broker.management.http.logins import FAILED_LOGIN, BrowserSessions, session_token
 from leveret.broker.management.http.origins import check_host
 from leveret.broker.management.http.responses import require_json_accepted
+from leveret.broker.operations.principal import Principal
 
 #: The tags whose rights each tag includes.
 _INCLUDED: Final = {
@@ -134,21 +135,6 @@ class Access:
         require_json_accepted(request)
         return user
 
-    def check(
-        self,
-        user: User,
-        vhost: str,
-        kind: Literal["configure", "write", "read"],
-        resource: Literal["queue", "exchange"],
-        name: str,
-    ) -> None:
-        """Refuse an operation on a queue or exchange.
-
-        Raises:
-            ChannelFault: ACCESS_REFUSED (403).
-        """
-        self._accounts.check(user, vhost, kind, resource, name)
-
     # -- virtual hosts ------------------------------------------------------------------------------------
 
     def require_vhost(self, request: web.Request, tag: str = "management") -> tuple[User, VirtualHost]:
@@ -168,10 +154,8 @@ class Access:
             raise not_authorised(_VHOST_REFUSAL)
         return user, vhost
 
-    def require_vhost_for_change(self, request: web.Request, tag: str = "management") -> tuple[User, VirtualHost]:
-        """Return the user of a request and the virtual host in its path, for changes.
-
-        The caller checks the user's permissions for each object.
+    def require_vhost_for_change(self, request: web.Request, tag: str = "management") -> Principal:
+        """Return the user of a request in the virtual host in its path, for operations.
 
         Raises:
             HTTPUnauthorized: The user may not see the virtual host.
@@ -183,10 +167,10 @@ class Access:
             raise missing("vhost_not_found") if request.method in ("PUT", "POST") else not_found()
         if not self.can_see(user, vhost.name):
             raise not_authorised(_VHOST_REFUSAL)
-        return user, vhost
+        return Principal(self._accounts, user, vhost)
 
-    def require_connect(self, request: web.Request) -> tuple[User, VirtualHost]:
-        """Return user and virtual host for an operation that RabbitMQ does through a connection of the user.
+    def require_connect(self, request: web.Request) -> Principal:
+        """Like require_vhost_for_change(), for operations that RabbitMQ does through a connection of the user.
 
         Raises:
             HTTPUnauthorized: The user has no permissions in the virtual host, or it does not exist.
@@ -197,7 +181,7 @@ class Access:
             raise not_authorised("Access refused.")
         if self._accounts.permissions(user.name, vhost.name) is None:
             raise not_authorised("Access refused." if self.can_see(user, vhost.name) else _VHOST_REFUSAL)
-        return user, vhost
+        return Principal(self._accounts, user, vhost)
 
     def listed_vhosts(self, request: web.Request, tag: str = "management") -> tuple[User, list[VirtualHost]]:
         """Return the user of a request and the virtual hosts to list, of those that the user may see.

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.users import User
-from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES, unknown_type_text
-from leveret.broker.core.messages.publisher import publish
-from leveret.broker.core.names import strip_line_ends
-from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.durability import wait_until_stored
@@ -28,9 +22,10 @@ from leveret.broker.management.http.json_fields import (
 )
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
+from leveret.broker.operations import exchanges
+from leveret.broker.operations.publishing import publish
 from leveret.policies.permissions import DEFAULT_EXCHANGE
-from leveret.protocol.faults import AmqpFault, precondition_failed
-from leveret.protocol.field_table import FieldTable, as_text, find
+from leveret.protocol.faults import AmqpFault
 from leveret.protocol.properties import FLAGS, encode_content_header, encode_headers, encode_text
 
 #: Numeric properties with their size in bytes.
@@ -46,7 +41,6 @@ class ExchangeActions:
 
     def __init__(self, context: RequestContext) -> None:
         self._broker = context.broker
-        self._accounts = context.accounts
         self._access = context.access
 
     def routes(self) -> list[web.RouteDef]:
@@ -59,37 +53,28 @@ class ExchangeActions:
 
     async def declare(self, request: web.Request) -> web.Response:
         """Declare an exchange. The body has type, durable, auto_delete, internal and arguments."""
-        user, vhost = self._access.require_vhost_for_change(request)
-        name = strip_line_ends(check_length(exchange_name(request.match_info["name"]), "exchange"))
+        principal = self._access.require_vhost_for_change(request)
+        name = check_length(exchange_name(request.match_info["name"]), "exchange")
         document = await read_object(request)
         flags = [read_flag(document, key) for key in ("durable", "auto_delete", "internal")]
         arguments = read_arguments(document)
         type_name = read_as_text(document.get("type", "direct"))
-        if type_name not in EXCHANGE_TYPES:
-            raise bad_request(unknown_type_text(type_name))
-        vhost.topology.refuse_default(name)
-        self._access.check(user, vhost.name, "configure", "exchange", name)
-        existed = name in vhost.topology.exchanges
-        if not existed:
-            self._check_alternate(user, vhost, name, arguments)
-        vhost.declare_exchange(name, type_name, flags[0], flags[1], flags[2], arguments)
+        existed = name in principal.vhost.topology.exchanges
+        exchanges.declare(principal, name, type_name, flags[0], flags[1], flags[2], arguments)
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an exchange; with if-unused only if no binding has it as its source."""
-        user, vhost = self._access.require_vhost_for_change(request)
-        name = exchange_name(request.match_info["name"])
+        principal = self._access.require_vhost_for_change(request)
+        name, vhost = exchange_name(request.match_info["name"]), principal.vhost
         if name not in vhost.topology.exchanges and not vhost.unrestored.has("exchange", name):
             raise not_found()
-        vhost.topology.refuse_default(name)
-        self._access.check(user, vhost.name, "configure", "exchange", name)
-        vhost.unrestored.delete("exchange", name)
-        vhost.topology.delete_exchange(name, request.query.get("if-unused") == "true")
+        exchanges.delete(principal, name, request.query.get("if-unused") == "true")
         return web.Response(status=204)
 
     async def publish(self, request: web.Request) -> web.Response:
         """Publish a message; respond whether it was routed to a queue."""
-        user, vhost = self._access.require_connect(request)
+        principal = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "routing_key", "properties", "payload", "payload_encoding")
         body, properties = _read_payload(document), document["properties"] or {}
@@ -97,28 +82,13 @@ class ExchangeActions:
             raise bad_request("properties must be an object")
         header = _encode_properties(properties, len(body))
         routing_key = check_length(read_as_text(document["routing_key"]), "routing_key")
+        name = exchange_name(request.match_info["name"])
         try:
-            routed = self._publish(user, vhost, exchange_name(request.match_info["name"]), routing_key, header, body)
+            routed = publish(principal, name, routing_key, header, body, http_origin(principal.user))
         except AmqpFault as fault:
             raise bad_request(str(fault)) from None
         await wait_until_stored(self._broker)
         return json_response({"routed": routed})
-
-    def _publish(
-        self, user: User, vhost: VirtualHost, name: str, routing_key: str, header: tuple[bytes, str | None], body: bytes
-    ) -> bool:
-        payload, user_id = header
-        self._access.check(user, vhost.name, "write", "exchange", name)
-        if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
-            raise precondition_failed(f"user_id property set to '{user_id}' but authenticated user was '{user.name}'")
-        check_topic = partial(self._accounts.check_topic, user, vhost.name, "write", name, routing_key)
-        return publish(vhost, name, routing_key, payload, body, http_origin(user), check_topic)
-
-    def _check_alternate(self, user: User, vhost: VirtualHost, name: str, arguments: FieldTable) -> None:
-        alternate = find(arguments, "alternate-exchange")
-        if alternate is not None and alternate.kind == "S" and not name.startswith("amq."):
-            self._access.check(user, vhost.name, "read", "exchange", name)
-            self._access.check(user, vhost.name, "write", "exchange", as_text(alternate))
 
 
 def exchange_name(segment: str) -> str:
@@ -137,8 +107,8 @@ def _read_payload(document: Mapping[str, Any]) -> bytes:
     return read_base64(payload)
 
 
-def _encode_properties(properties: Mapping[str, Any], body_size: int) -> tuple[bytes, str | None]:
-    """Return the content header of properties given as JSON, and their user-id. Unknown properties are ignored."""
+def _encode_properties(properties: Mapping[str, Any], body_size: int) -> bytes:
+    """Return the content header of properties given as JSON. Unknown properties are ignored."""
     values: dict[int, bytes] = {}
     for flag, name in FLAGS:
         if name not in properties:
@@ -152,15 +122,13 @@ def _encode_properties(properties: Mapping[str, Any], body_size: int) -> tuple[b
             raise bad_request(["not_string", name])
         else:
             values[flag] = encode_text(check_length(value, name))
-    return encode_content_header(body_size, values), properties.get("user_id")
+    return encode_content_header(body_size, values)
 
 
 def _encode_number(name: str, value: Any) -> bytes:
     size = _NUMBERS[name]
     if not isinstance(value, int) or isinstance(value, bool):
         raise bad_request(["not_int", name])
-    if name == "delivery_mode" and value not in (1, 2):
-        raise bad_request(f"406 PRECONDITION_FAILED - invalid message: {{delivery_mode_unknown,{value}}}")
     if not 0 <= value < 1 << (8 * size):
         raise bad_request(f"{name} must be between 0 and {(1 << (8 * size)) - 1}, is {value}")
     return value.to_bytes(size, "big")

@@ -9,15 +9,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.users import User
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.consumers import Holder
-from leveret.broker.core.queues.declaration import check_locked
 from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
-from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.durability import wait_until_stored
@@ -25,8 +22,10 @@ from leveret.broker.management.http.errors import bad_request, missing, not_auth
 from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_response, json_text_response
+from leveret.broker.operations import queues
+from leveret.broker.operations.principal import Principal
 from leveret.policies.message_filter import FilterError, read_filter
-from leveret.protocol.faults import AmqpFault, ReplyCode, resource_locked
+from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
 
@@ -52,7 +51,7 @@ class QueueMessages:
 
     async def get(self, request: web.Request) -> web.Response:
         """Get messages. The body has count, ackmode and encoding, optionally truncate."""
-        user, vhost = self._access.require_connect(request)
+        principal = self._access.require_connect(request)
         document = await read_object(request)
         mode = document.get("ackmode", document.get("ack_mode"))
         require_keys({**document, **({} if mode is None else {"ackmode": mode})}, "ackmode", "count", "encoding")
@@ -63,19 +62,18 @@ class QueueMessages:
         if mode not in _ACK_MODES:
             raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(_ACK_MODES)}.")
         try:
-            self._access.check(user, vhost.name, "read", "queue", request.match_info["name"])
-            queue = _find_queue(vhost, request.match_info["name"])
+            queue = queues.open_for_get(principal, request.match_info["name"])
         except AmqpFault as fault:
             raise _get_error(fault) from None
         if truncate is not None and truncate < 0:
             raise bad_request(f"truncate must be 0 or more, is {truncate}")
-        record = partial(_record, vhost, user, queue, mode == "ack_requeue_false")
-        messages = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, record)
+        take = partial(_take, principal, queue)
+        messages = await _get(queue, count, str(mode), document["encoding"] == "base64", truncate, take)
         return json_text_response(f"[{','.join(messages)}]")
 
     async def move(self, request: web.Request) -> web.Response:
         """Move messages to another queue. The body has to, optionally limit and filter."""
-        user, vhost = self._access.require_connect(request)
+        principal = self._access.require_connect(request)
         document = await read_object(request)
         require_keys(document, "to")
         target_name, source_name = read_text(document, "to"), request.match_info["name"]
@@ -86,9 +84,7 @@ class QueueMessages:
             wanted = read_filter(document.get("filter"))
         except FilterError as error:
             raise bad_request(str(error)) from None
-        self._access.check(user, vhost.name, "read", "queue", source_name)
-        self._access.check(user, vhost.name, "write", "queue", target_name)
-        source, target = _find_queue(vhost, source_name), _find_queue(vhost, target_name)
+        source, target = queues.open_for_move(principal, source_name, target_name)
         if source is target:
             raise bad_request(f"queue '{target_name}' is source and target")
         move = Move(source, target, wanted, limit)
@@ -114,17 +110,6 @@ class QueueMessages:
             move.finish()
 
 
-def _find_queue(vhost: VirtualHost, name: str) -> Queue:
-    queue = vhost.queue(name, None)
-    check_locked(queue, None)
-    if queue.consumers.single_active and not queue.allows_get_with_single_active:
-        raise resource_locked(
-            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
-            f" are not supported by {queue.queue_type} queues with single active consumer"
-        )
-    return queue
-
-
 def _get_error(fault: AmqpFault) -> web.HTTPException:
     """Return the error of a refused get. RabbitMQ uses a connection for it, so its texts differ from others."""
     if fault.code is ReplyCode.ACCESS_REFUSED:
@@ -132,23 +117,22 @@ def _get_error(fault: AmqpFault) -> web.HTTPException:
     return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
 
 
-def _record(vhost: VirtualHost, user: User, queue: Queue, no_ack: bool, entry: Entry | None) -> None:
-    """Count and trace a message that was got; with None, count that the queue was empty."""
-    counters = vhost.statistics.channels
-    if entry is None:
-        counters.get_empty += 1
-        return
-    if no_ack:
-        counters.get_no_ack += 1
-    else:
-        counters.get += 1
-    counters.redeliver += entry[2]
-    if vhost.tracer is not None:
-        vhost.tracer.delivered(http_origin(user), queue.name, [entry])
+def _take(principal: Principal, queue: Queue, holder: Holder | None) -> Entry | None:
+    """Take the message at the head of a queue, count and trace it."""
+    vhost = principal.vhost
+    entry = queues.get(queue, holder, vhost.statistics.channels)
+    if entry is not None and vhost.tracer is not None:
+        vhost.tracer.delivered(http_origin(principal.user), queue.name, [entry])
+    return entry
 
 
 async def _get(
-    queue: Queue, count: int, mode: str, as_base64: bool, truncate: int | None, record: Callable[[Entry | None], None]
+    queue: Queue,
+    count: int,
+    mode: str,
+    as_base64: bool,
+    truncate: int | None,
+    take: Callable[[Holder | None], Entry | None],
 ) -> list[str]:
     """Take messages, then settle all of them; return them as JSON."""
     holder = None if mode == "ack_requeue_false" else Holder(queue)
@@ -157,8 +141,7 @@ async def _get(
 
     def steps() -> Iterator[None]:
         while (count < 0 or len(shown) < count) and not queue.deleted:
-            entry = queue.get(holder)
-            record(entry)
+            entry = take(holder)
             if entry is None:
                 break
             taken.append(entry)

@@ -111,7 +111,7 @@ def test_reading_needs_a_permission_or_the_administrator_tag(access: Access) -> 
 
 
 def test_changing_a_missing_virtual_host(access: Access) -> None:
-    assert access.require_vhost_for_change(request("administrator", vhost="/"))[1].name == "/"
+    assert access.require_vhost_for_change(request("administrator", vhost="/")).vhost.name == "/"
     with pytest.raises(web.HTTPUnauthorized):
         access.require_vhost_for_change(request("management", vhost="/"))
     for sent, said in (("PUT", "vhost_not_found"), ("DELETE", "Not Found")):

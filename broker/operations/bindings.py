@@ -1,0 +1,105 @@
+"""Creates and deletes bindings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leveret.broker.core.exchanges.bindings import Binding, Destination
+from leveret.broker.core.queues.declaration import check_locked
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.operations.principal import Principal
+from leveret.protocol.field_table import FieldTable
+
+
+class Ends(NamedTuple):
+    """The ends of a binding, by name.
+
+    Args:
+        source: Name of the source exchange.
+        destination: Name of the destination.
+        to_queue: Whether the destination is a queue; if not, it is an exchange.
+    """
+
+    source: str
+    destination: str
+    to_queue: bool
+
+
+def bind(
+    principal: Principal, ends: Ends, routing_key: str, arguments: FieldTable, owner: object | None = None
+) -> Binding:
+    """Create a binding; an existing one is accepted.
+
+    Args:
+        principal: Who asks.
+        ends: The ends.
+        routing_key: The routing key or pattern.
+        arguments: The arguments as received.
+        owner: The connection, which may use its exclusive queues; None over HTTP.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+    """
+    vhost = principal.vhost
+    _check(principal, ends, routing_key)
+    source = vhost.topology.exchange(ends.source)
+    destination = find_destination(vhost, ends, owner)
+    vhost.topology.bind(source, destination, routing_key, arguments)
+    return Binding(source, destination, routing_key, arguments)
+
+
+def unbind(
+    principal: Principal, ends: Ends, routing_key: str, arguments: FieldTable, owner: object | None = None
+) -> None:
+    """Delete a binding; an unknown one is accepted.
+
+    Args:
+        principal: Who asks.
+        ends: The ends.
+        routing_key: The routing key or pattern.
+        arguments: The arguments in any order.
+        owner: The connection; None over HTTP.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405).
+    """
+    vhost = principal.vhost
+    _check(principal, ends, routing_key)
+    source = vhost.topology.exchanges.get(ends.source)
+    queue = vhost.queues.get(ends.destination) if ends.to_queue else None
+    destination = queue if ends.to_queue else vhost.topology.exchanges.get(ends.destination)
+    if source is None or destination is None:
+        return
+    # As in RabbitMQ, an exclusive queue is locked only for existing bindings.
+    if queue is not None and Binding(source, queue, routing_key, arguments).identity in source.bindings:
+        check_locked(queue, owner)
+    vhost.topology.unbind(source, destination, routing_key, arguments)
+
+
+def find_destination(vhost: VirtualHost, ends: Ends, owner: object | None = None) -> Destination:
+    """Find the destination of a binding.
+
+    Raises:
+        ChannelFault: NOT_FOUND (404), RESOURCE_LOCKED (405).
+    """
+    return vhost.queue(ends.destination, owner) if ends.to_queue else vhost.topology.exchange(ends.destination)
+
+
+def refuse_default(vhost: VirtualHost, ends: Ends) -> None:
+    """Refuse bindings from and to the default exchange.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403).
+    """
+    if not ends.to_queue:
+        vhost.topology.refuse_default(ends.destination)
+    vhost.topology.refuse_default(ends.source)
+
+
+def _check(principal: Principal, ends: Ends, routing_key: str) -> None:
+    """Require write on the destination, read on the source, and the topic permission; in RabbitMQ's order."""
+    topology = principal.vhost.topology
+    if not ends.to_queue:
+        topology.refuse_default(ends.destination)
+    principal.check("write", "queue" if ends.to_queue else "exchange", ends.destination)
+    topology.refuse_default(ends.source)
+    principal.check("read", "exchange", ends.source)
+    principal.check_topic("read", ends.source, routing_key)

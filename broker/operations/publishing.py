@@ -1,0 +1,123 @@
+"""Publishes messages, and reads what their content headers say to the broker.
+
+AMQP calls the checks with the first message of a route and enqueues by itself; HTTP calls publish().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import cast
+
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.messages.published import read_expiration, read_extra_keys
+from leveret.broker.core.messages.routing import route
+from leveret.broker.core.messages.tracing import Origin
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.operations.principal import Principal
+from leveret.protocol import properties
+from leveret.protocol.faults import access_refused, precondition_failed
+from leveret.protocol.field_table import FieldTable, find, normalize
+from leveret.protocol.properties import Properties, encode_headers
+from leveret.protocol.short_strings import encode_shortstr
+from leveret.storage.message import Envelope, Message
+
+
+def open_exchange(principal: Principal, name: str, routing_key: str) -> Exchange:
+    """Find an exchange to which the principal may publish with a routing key.
+
+    Args:
+        principal: Who asks.
+        name: Name of the exchange; "" is the default exchange.
+        routing_key: The routing key.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404).
+    """
+    principal.check("write", "exchange", name)
+    exchange = principal.vhost.topology.exchange(name)
+    if exchange.internal:
+        raise access_refused(f"cannot publish to internal exchange '{name}' in vhost '{principal.vhost.name}'")
+    principal.check_topic("write", name, routing_key)
+    return exchange
+
+
+def read_content(
+    principal: Principal,
+    published_to: bytes,
+    read: Properties,
+    headers: FieldTable,
+    changes: Mapping[int, bytes | None] = MappingProxyType({}),
+) -> tuple[Envelope, list[str]]:
+    """Read user-id, expiration, CC, BCC, delivery mode and priority of a message.
+
+    Args:
+        principal: The publisher.
+        published_to: Exchange and routing key as encoded short strings.
+        read: The properties.
+        headers: The headers.
+        changes: Properties to replace, by flag; see Properties.replaced().
+    Returns:
+        The envelope, without the header BCC, and the routing keys of CC and BCC.
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406). The order of the checks is RabbitMQ's.
+    """
+    principal.check_user_id(read.text(properties.USER_ID))
+    expiration = read_expiration(read)
+    copies, blind = read_extra_keys(headers, "CC"), read_extra_keys(headers, "BCC")
+    mode = read.octet(properties.DELIVERY_MODE, 1)
+    if mode not in (1, 2):
+        raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
+    if find(headers, "BCC") is not None:
+        kept = tuple(entry for entry in headers if entry[0] != "BCC")
+        changes = {**changes, properties.HEADERS: encode_headers(normalize(kept))}
+    header = read.replaced(changes) if changes else read.payload
+    priority = read.octet(properties.PRIORITY, 0)
+    envelope = Envelope(published_to, header, mode == 2, priority, expiration, blind_keys=tuple(blind))
+    return envelope, copies + blind
+
+
+def publish(
+    principal: Principal, exchange_name: str, routing_key: str, header: bytes, body: bytes, origin: Origin
+) -> bool:
+    """Publish one message.
+
+    Args:
+        principal: The publisher.
+        exchange_name: Name of the exchange; "" is the default exchange.
+        routing_key: The routing key.
+        header: The content header.
+        body: The body.
+        origin: The publisher, for tracing.
+    Returns:
+        Whether it was routed, and all its queues have accepted it.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
+    """
+    vhost = principal.vhost
+    exchange = open_exchange(principal, exchange_name, routing_key)
+    published_to = encode_shortstr(exchange_name) + encode_shortstr(routing_key)
+    read = Properties(header)
+    headers = read.headers()
+    envelope, extra_keys = read_content(principal, published_to, read, headers)
+    found = route(vhost.topology, exchange, [routing_key, *extra_keys], headers)
+    message = Message(envelope, body)
+    queues = cast("tuple[Queue, ...]", found.queues)
+    if vhost.tracer is not None:
+        vhost.tracer.published(origin, [message], queues)
+    taken = [queue.publish([message], len(body)) for queue in queues]
+    _count(vhost, exchange, taken)
+    return bool(taken) and all(taken)
+
+
+def _count(vhost: VirtualHost, exchange: Exchange, taken: Sequence[int]) -> None:
+    """Update counters as in RabbitMQ, which publishes it as mandatory on a channel in confirm mode."""
+    counters = vhost.statistics.channels
+    counters.publish += 1
+    counters.publish_confirm += 1
+    counters.confirm += all(taken)
+    exchange.counters.publish_in += 1
+    exchange.counters.publish_out += len(taken)
+    if not taken:
+        counters.return_unroutable += 1
+        exchange.counters.count_unroutable(1, returned=True)

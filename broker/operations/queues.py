@@ -1,0 +1,199 @@
+"""Declares, deletes and purges queues, and opens them for reading.
+
+In all functions ``owner`` is the connection, which may use its exclusive queues; it is None over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from leveret.broker.core.names import generate_name, strip_line_ends
+from leveret.broker.core.queues.consumers import Holder
+from leveret.broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.operations.principal import Principal
+from leveret.protocol.faults import not_implemented, precondition_failed, resource_locked
+from leveret.protocol.field_table import FieldTable
+from leveret.storage.interface import Entry
+
+# -- declaring --------------------------------------------------------------------------------------------
+
+
+def declare(
+    principal: Principal,
+    name: str,
+    durable: bool,
+    auto_delete: bool,
+    arguments: FieldTable,
+    owner: object | None = None,
+) -> Queue:
+    """Declare a queue. Without a name it gets a generated one.
+
+    Args:
+        principal: Who asks.
+        name: The name as received.
+        durable: The durable bit.
+        auto_delete: The auto-delete bit.
+        arguments: The arguments as received.
+        owner: The connection if the queue is exclusive, else None.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
+        ConnectionFault: NOT_IMPLEMENTED (540) for unsupported queue types.
+    """
+    name = strip_line_ends(name)
+    server_named = not name
+    if server_named:
+        name = generate_name("amq.gen")
+    else:
+        check_unreserved(name)
+    principal.check("configure", "queue", name)
+    declaration = QueueDeclaration(name, durable, auto_delete, owner, owner, arguments, server_named)
+    return principal.vhost.declare_queue(declaration, partial(_check_dead_letters, principal, name))
+
+
+def _check_dead_letters(principal: Principal, name: str, exchange: str) -> None:
+    """Require the permissions for a dead-letter exchange: read on the queue, write on the exchange."""
+    principal.check("read", "queue", name)
+    principal.check("write", "exchange", exchange)
+
+
+def find(principal: Principal, name: str, owner: object | None = None) -> Queue:
+    """Find a queue on which the principal has any permission (passive declaration).
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+    """
+    principal.check_any("queue", name)
+    return principal.vhost.queue(name, owner)
+
+
+# -- deleting ---------------------------------------------------------------------------------------------
+
+
+def delete(
+    principal: Principal,
+    name: str,
+    if_unused: bool,
+    if_empty: bool,
+    owner: object | None = None,
+    accepted: Callable[[int], None] = lambda ready: None,
+) -> None:
+    """Delete a queue; an unknown name is accepted. One that could not be restored is deleted with its messages.
+
+    Args:
+        principal: Who asks.
+        name: Name of the queue.
+        if_unused: Refuse a queue with consumers.
+        if_empty: Refuse a queue with ready messages, and one that could not be restored.
+        owner: The connection; None over HTTP.
+        accepted: Called before the deletion, which cancels consumers, with the number of ready messages.
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406) for a condition.
+        ConnectionFault: NOT_IMPLEMENTED (540) for a condition that the queue type does not support.
+    """
+    vhost = principal.vhost
+    principal.check("configure", "queue", name)
+    queue = vhost.queues.get(name)
+    if queue is None:
+        if if_empty and vhost.unrestored.has("queue", name):
+            raise _not_deleted(principal, name, "not empty")
+        vhost.unrestored.delete("queue", name)
+        accepted(0)
+        return
+    check_locked(queue, owner)
+    if (if_unused or if_empty) and not queue.supports_conditional_delete:
+        raise not_implemented(
+            f"cannot delete queue '{name}' in vhost '{vhost.name}'. queue.delete operations with"
+            f" {'if-unused' if if_unused else 'if-empty'} flag set are not supported by {queue.queue_type} queues"
+        )
+    ready = queue.ready_count()
+    if if_empty and ready:
+        raise _not_deleted(principal, name, "not empty")
+    if if_unused and len(queue.consumers):
+        raise _not_deleted(principal, name, "in use")
+    accepted(ready)
+    vhost.delete_queue(queue)
+
+
+def _not_deleted(principal: Principal, name: str, state: str) -> Exception:
+    return precondition_failed(f"queue '{name}' in vhost '{principal.vhost.name}' {state}")
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+def open_for_reading(principal: Principal, name: str, owner: object | None = None) -> Queue:
+    """Find a queue that the principal may read from.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+    """
+    principal.check("read", "queue", name)
+    return principal.vhost.queue(name, owner)
+
+
+def open_for_get(principal: Principal, name: str, owner: object | None = None) -> Queue:
+    """Find a queue whose messages the principal may get.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405) for an exclusive queue, and for a
+            type of queue that keeps its messages for the single active consumer.
+    """
+    queue = open_for_reading(principal, name, owner)
+    _refuse_single_active(queue)
+    return queue
+
+
+def open_for_move(principal: Principal, source_name: str, target_name: str) -> tuple[Queue, Queue]:
+    """Find two queues between which the principal may move messages.
+
+    Raises:
+        ChannelFault: As open_for_get(), for either queue.
+    """
+    principal.check("read", "queue", source_name)
+    principal.check("write", "queue", target_name)
+    source = open_for_get(principal, source_name)
+    target = principal.vhost.queue(target_name, None)
+    _refuse_single_active(target)
+    return source, target
+
+
+def _refuse_single_active(queue: Queue) -> None:
+    if queue.consumers.single_active and not queue.allows_get_with_single_active:
+        raise resource_locked(
+            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
+            f" are not supported by {queue.queue_type} queues with single active consumer"
+        )
+
+
+def get(queue: Queue, holder: Holder | None, counters: ChannelCounters) -> Entry | None:
+    """Take the message at the head of a queue, and count it.
+
+    Args:
+        queue: The queue; see open_for_get().
+        holder: Holds the message until it is settled; None if it needs no acknowledgement.
+        counters: The counters to update.
+    Returns:
+        The message; None if the queue is empty.
+    """
+    entry = queue.get(holder)
+    if entry is None:
+        counters.get_empty += 1
+        return None
+    if holder is None:
+        counters.get_no_ack += 1
+    else:
+        counters.get += 1
+    counters.redeliver += entry[2]
+    return entry
+
+
+def purge(principal: Principal, name: str, owner: object | None = None) -> int:
+    """Drop the ready messages of a queue; return their number.
+
+    Raises:
+        ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
+    """
+    return open_for_reading(principal, name, owner).purge()
