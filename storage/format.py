@@ -41,10 +41,11 @@ A reader skips unknown elements: longer headers, further flags, kinds of events,
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from leveret.storage.message import Envelope
@@ -433,3 +434,13 @@ def _items(octets: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         at += _ITEM.size
         yield tag, octets[at : at + length]
         at += length
+
+
+def pack_checked(fields: Mapping[str, Any]) -> bytes:
+    """Return the contents of a file: a JSON object with a checksum of its other fields in the field `crc`."""
+    return json.dumps({**fields, "crc": crc_of(fields)}).encode() + b"\n"
+
+
+def crc_of(fields: Mapping[str, Any]) -> int:
+    """Return the checksum of fields, without `crc`."""
+    return crc32(json.dumps(fields, sort_keys=True).encode())

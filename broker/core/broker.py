@@ -22,7 +22,7 @@ from leveret.broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_
 from leveret.broker.core.vhost_policies.slow_patterns import log_slow_pattern
 from leveret.policies.patterns import report_to
 from leveret.storage.definitions import Journal, Key, NoJournal
-from leveret.storage.disk.file_counts import FileCounts
+from leveret.storage.disk.files import FileCounts
 
 
 class Broker:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from leveret.storage.commit.group import CommitGroup
-from leveret.storage.directory.checked_json import crc_of, pack_checked
 from leveret.storage.directory.deleted_queues import note_deleted
 from leveret.storage.directory.directory_format import (
     FORMAT_FILE,
@@ -21,7 +20,7 @@ from leveret.storage.directory.directory_format import (
 )
 from leveret.storage.directory.upgrade import UpgradeError, complete_upgrade, upgrade
 from leveret.storage.disk.files import Files, replace_file, write_file
-from leveret.storage.format import FORMAT_VERSION
+from leveret.storage.format import FORMAT_VERSION, crc_of, pack_checked
 
 _LOG: Final = logging.getLogger("leveret.storage")
 

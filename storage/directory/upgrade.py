@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from leveret.storage.directory.checked_json import crc_of, pack_checked
 from leveret.storage.directory.directory_format import FORMAT_FILE, DirectoryFormat, pack_format
 from leveret.storage.disk.files import Files, replace_file
+from leveret.storage.format import crc_of, pack_checked
 
 _LOG: Final = logging.getLogger("leveret.storage")
 

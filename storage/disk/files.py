@@ -5,10 +5,51 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
-from leveret.storage.disk.file_counts import FileCounts
+
+@dataclass(slots=True, eq=False)
+class FileCounts:
+    """Monotonic counters. Not locked: a concurrent increment may be lost.
+
+    Attributes:
+        reads: Number of reads.
+        read_bytes: Bytes read.
+        read_seconds: Time spent reading.
+        writes: Number of writes.
+        written_bytes: Bytes written.
+        write_seconds: Time spent writing.
+        syncs: Number of syncs.
+        sync_seconds: Time spent syncing.
+    """
+
+    reads: int = 0
+    read_bytes: int = 0
+    read_seconds: float = 0.0
+    writes: int = 0
+    written_bytes: int = 0
+    write_seconds: float = 0.0
+    syncs: int = 0
+    sync_seconds: float = 0.0
+
+    def read(self, octets: int, seconds: float) -> None:
+        """Count a read."""
+        self.reads += 1
+        self.read_bytes += octets
+        self.read_seconds += seconds
+
+    def written(self, octets: int, seconds: float) -> None:
+        """Count a write."""
+        self.writes += 1
+        self.written_bytes += octets
+        self.write_seconds += seconds
+
+    def synced(self, seconds: float) -> None:
+        """Count a sync."""
+        self.syncs += 1
+        self.sync_seconds += seconds
 
 
 class DirectoryInUseError(Exception):

@@ -24,10 +24,9 @@ from leveret.storage.format import (
     unpack_footer,
 )
 from leveret.storage.interface import Entry
-from leveret.storage.message import Envelope
+from leveret.storage.message import Envelope, StoredMessage
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.segment import Segment, StorePlace
-from leveret.storage.stored_message import StoredMessage
 
 #: Minimum and maximum bytes per read; a longer record is read with one call.
 _CHUNK_MIN: Final = 4 << 10

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
@@ -16,7 +19,41 @@ from leveret.storage.segments.segment import Segment, segment_of_name
 from leveret.storage.seq_ranges import SeqRanges
 from leveret.storage.snapshots.cut import read_tail
 from leveret.storage.snapshots.dead import ENDLESS, StoreDead, bounds_of
-from leveret.storage.snapshots.links import link
+
+#: Errors if the file system or its permissions do not allow hard links.
+_REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.EXDEV, errno.EMLINK, errno.ENOTSUP})
+
+
+class LinkRefusedError(Exception):
+    """Hard links are not possible here."""
+
+
+@contextmanager
+def link_errors() -> Iterator[None]:
+    """Convert errors of refused operations to LinkRefusedError.
+
+    Raises:
+        LinkRefusedError: The operation in the block is not allowed here.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _REFUSALS:
+            raise LinkRefusedError(str(error)) from error
+        raise
+
+
+def link(source: str, target: str) -> str:
+    """Create a hard link; return its path.
+
+    Raises:
+        FileNotFoundError: The source does not exist.
+        LinkRefusedError: Hard links are not possible here.
+    """
+    with link_errors():
+        os.link(source, target)
+    return target
+
 
 #: Stream, first sequence number, generation.
 Key: TypeAlias = tuple[int, int, int]

@@ -25,15 +25,17 @@ from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
 from leveret.storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
 from leveret.storage.snapshots.dead import DeadAtCut, bounds_of, dead_at
 from leveret.storage.snapshots.lease import TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
-from leveret.storage.snapshots.links import LinkRefusedError, link, link_errors
 from leveret.storage.snapshots.segments import (
     Key,
     Known,
+    LinkRefusedError,
     SegmentView,
     StaleCutError,
     StoreId,
     StorePaths,
     count_missing,
+    link,
+    link_errors,
     link_segments,
     read_manifest,
     remove_deleted,

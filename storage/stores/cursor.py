@@ -15,9 +15,8 @@ from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import StorePlace
 from leveret.storage.seq_ranges import SeqRanges
-from leveret.storage.stores.leaving import Leaving, lives_on
 from leveret.storage.stores.ram_messages import RamMessages
-from leveret.storage.stores.settlement import SettledRun, settled_runs
+from leveret.storage.stores.settlement import Leaving, SettledRun, lives_on, settled_runs
 from leveret.storage.stores.state import StoreState
 from leveret.storage.stores.unwritten import Unwritten
 

@@ -11,8 +11,7 @@ from itertools import islice
 from typing import Final
 
 from leveret.storage.interface import Entry
-from leveret.storage.message import Message
-from leveret.storage.stored_message import StoredMessage
+from leveret.storage.message import Message, StoredMessage
 
 #: Maximum number of arrival times; beyond that they become coarser.
 _ARRIVALS_MAX: Final = 8192

@@ -11,10 +11,9 @@ from leveret.storage.event_format import EventKind
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import Stream
 from leveret.storage.interface import Entry
-from leveret.storage.message import Message
+from leveret.storage.message import Message, StoredMessage
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
-from leveret.storage.stored_message import StoredMessage
 from leveret.storage.stores.cursor import StoreCursor
 from leveret.storage.stores.paging import page_out, page_out_kept, preload
 from leveret.storage.stores.state import StoreState

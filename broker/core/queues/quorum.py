@@ -23,8 +23,7 @@ from leveret.protocol.field_table import FieldValue, normalize, sort_table
 from leveret.protocol.properties import Properties, encode_headers
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.interface import Entry
-from leveret.storage.message import Envelope, Message, TimedMessage
-from leveret.storage.stored_message import StoredMessage
+from leveret.storage.message import Envelope, Message, StoredMessage, TimedMessage
 from leveret.storage.stores.returns_store import ReturnsStore
 
 #: Default of delivery-limit: RabbitMQ's since 4.0.

@@ -20,10 +20,10 @@ from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
 from leveret.broker.core.stats.losses import LossCounters
-from leveret.storage.directory.checked_json import crc_of, pack_checked
 from leveret.storage.disk.files import DiskFiles, replace_file
 from leveret.storage.engine import StorageEngine, events_since
 from leveret.storage.event_log import EventPosition
+from leveret.storage.format import crc_of, pack_checked
 
 if TYPE_CHECKING:
     from leveret.broker.core.broker import Broker
