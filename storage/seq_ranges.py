@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 
 class SeqRanges:
@@ -68,3 +68,20 @@ class SeqRanges:
         """Remove all numbers."""
         self._starts.clear()
         self._ends.clear()
+
+
+def runs_of(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Group ascending numbers into runs, as (first, end), ends excluded."""
+    if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):
+        yield numbers[0], numbers[-1] + 1
+        return
+    first = end = 0
+    for seq in numbers:
+        if seq == end:
+            end = seq + 1
+        else:
+            if end:
+                yield first, end
+            first, end = seq, seq + 1
+    if end:
+        yield first, end

@@ -6,13 +6,18 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.commit.redo_log import Tail
 from leveret.storage.format import Edit, EditOp, Stream
+from leveret.storage.interface import Entry
+from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.reader import SegmentReader
 from leveret.storage.segments.segment import Arrival, Segment, StorePlace
 from leveret.storage.segments.writer import SegmentWriter
+from leveret.storage.seq_ranges import SeqRanges, runs_of
 
 
 class SegmentChain:
@@ -23,11 +28,14 @@ class SegmentChain:
         stream: The stream.
         manifest: Manifest of the store.
         segments: Recovered segments in order; those sealed by recovery are synced by the first commit group.
+        is_further: Whether the stream has other chains before; see MessageLog.
 
     Attributes:
         stream: The stream.
         segments: All segments in order.
         has_dead: Whether there may be segments for drop_dead().
+        members: The numbers written to a further chain; None for the first chain of a stream.
+        readers: A reader for messages that are read in order, and one for messages that have been taken before.
     """
 
     __slots__ = (
@@ -45,16 +53,27 @@ class SegmentChain:
         "_unsynced",
         "_writer",
         "has_dead",
+        "members",
+        "readers",
         "segments",
         "stream",
     )
 
-    def __init__(self, place: StorePlace, stream: Stream, manifest: Manifest, segments: Sequence[Segment] = ()) -> None:
+    def __init__(
+        self,
+        place: StorePlace,
+        stream: Stream,
+        manifest: Manifest,
+        segments: Sequence[Segment] = (),
+        is_further: bool = False,
+    ) -> None:
         self._place = place
         self.stream = stream
         self._manifest = manifest
         self.segments = list(segments)
         self.has_dead = any(segment.live <= 0 for segment in segments)
+        self.members = SeqRanges() if is_further else None
+        self.readers: Final = SegmentReader(place), SegmentReader(place)
         self._firsts = [segment.first_seq for segment in segments]
         self._writer: SegmentWriter | None = None
         #: Bytes of the active segment that are already in commit groups.
@@ -81,6 +100,15 @@ class SegmentChain:
         Raises:
             OSError: Only messages up to last_seq were written.
         """
+        try:
+            self._write(batch)
+        finally:
+            if self.members is not None:
+                last = self.last_seq
+                for first, end in runs_of([seq for seq, _, _ in batch if seq <= last]):
+                    self.members.add(first, end)
+
+    def _write(self, batch: Sequence[Arrival]) -> None:
         at = 0
         self._place.descriptors.note_append(self)
         while at < len(batch):
@@ -122,6 +150,48 @@ class SegmentChain:
         at = max(0, bisect_right(self._firsts, first) - 1)
         stop = bisect_right(self._firsts, end - 1)
         return self.segments[at:stop]
+
+    def bury(self, first: int, end: int, body_bytes: int, entries: Sequence[Entry]) -> int:
+        """Count messages as dead in their segments; return the approximate number of bytes that this frees.
+
+        Args:
+            first: Sequence number of the first message.
+            end: Sequence number after the last message.
+            body_bytes: Sum of their body lengths.
+            entries: Entries that include the messages; empty if their single lengths are unknown.
+        """
+        active = self.active
+        if active is not None and active.first_seq <= first:
+            # All are in the active segment: they were settled soon after their arrival.
+            freed = active.bury(end - first, body_bytes)
+            self.has_dead = self.has_dead or active.live <= 0
+            return freed
+        freed = 0
+        for segment in self.overlapping(first, end):
+            low, high = max(first, segment.first_seq), min(end, segment.last_seq + 1)
+            if high > low:
+                freed += segment.bury(high - low, bytes_of_part(low, high, first, end, body_bytes, entries))
+                self.has_dead = self.has_dead or segment.live <= 0
+        return freed
+
+    def recount(self, first: int, end: int, dead: DeadSet) -> int:
+        """Count the live messages of the segments of a range again; return the bytes that the dead ones free.
+
+        Args:
+            first: Sequence number of the first message.
+            end: Sequence number after the last message.
+            dead: All dead messages.
+        """
+        freed = 0
+        for segment in self.overlapping(first, end):
+            before = segment.live_size
+            try:
+                segment.set_live(self.readers[1].count_live(segment, dead))
+            except FileNotFoundError:
+                segment.set_live(0)
+            freed += max(0, before - segment.live_size)
+            self.has_dead = self.has_dead or segment.live <= 0
+        return freed
 
     def drop_dead(self, keep_active: bool) -> bool:
         """Drop segments without live messages.
@@ -218,18 +288,18 @@ class SegmentChain:
                 group.paths |= dict.fromkeys(self._to_sync)
             for segment in self._just_sealed:
                 group.paths[f"{self._place.directory}/{segment.name}"] = None
-                group.callbacks.append(partial(self.note_sealed, segment))
+                group.callbacks.append(partial(self._note_sealed, segment))
             if self._new_names or self._just_sealed:
                 group.directories[self._place.directory] = None
                 if self._place.priority:
                     group.directories[os.path.dirname(self._place.directory)] = None
             self._just_sealed = []
-        for sealed in self._sealed:
-            group.callbacks.append(_OnSealSynced(self, sealed))
-        for retired in self._retired:
-            group.callbacks.append(_Close(retired))
+        group.callbacks += [partial(self._seal_synced, writer) for writer in self._sealed]
+        group.callbacks += [writer.close for writer in self._retired]
         for segment in self._dropped:
-            group.file_actions.append(_MoveToTrash(self._place, segment, self._place.clock()))
+            # Readers find it there for a while.
+            move = partial(self._place.trash.put, self._place.directory, segment.name, self._place.clock())
+            group.file_actions.append(move)
         self._unsynced = self._new_names = False
         self._sealed, self._retired, self._dropped, self._to_sync = [], [], [], []
 
@@ -257,7 +327,11 @@ class SegmentChain:
         self._in_flight += 1
         group.callbacks.append(self._group_committed)
 
-    def note_sealed(self, segment: Segment) -> None:
+    def _seal_synced(self, writer: SegmentWriter) -> None:
+        writer.close()
+        self._note_sealed(writer.segment)
+
+    def _note_sealed(self, segment: Segment) -> None:
         """Record in the manifest that a segment is sealed and synced."""
         segment.synced = True
         if self.stream is Stream.DURABLE and self.find(segment.first_seq) is segment:
@@ -273,6 +347,8 @@ class SegmentChain:
             if writer is not None:
                 writer.close()
         self._sealed, self._retired, self._writer = [], [], None
+        for reader in self.readers:
+            reader.release()
 
     def _begin(self, seq: int) -> SegmentWriter:
         """Start a segment and seal the previous one."""
@@ -311,42 +387,17 @@ class SegmentChain:
             self._sealed.append(writer)
 
 
-class _Close:
-    """Callback that closes a segment's file."""
+def bytes_of_part(low: int, high: int, first: int, end: int, body_bytes: int, entries: Sequence[Entry]) -> int:
+    """Return the body bytes of a part of some messages: exact if there are entries, otherwise in proportion.
 
-    __slots__ = ("_writer",)
-
-    def __init__(self, writer: SegmentWriter) -> None:
-        self._writer = writer
-
-    def __call__(self) -> None:
-        self._writer.close()
-
-
-class _OnSealSynced:
-    """Callback after the sync of a sealed segment: updates the manifest and closes the file."""
-
-    __slots__ = ("_chain", "_writer")
-
-    def __init__(self, chain: SegmentChain, writer: SegmentWriter) -> None:
-        self._chain = chain
-        self._writer = writer
-
-    def __call__(self) -> None:
-        self._writer.close()
-        self._chain.note_sealed(self._writer.segment)
-
-
-class _MoveToTrash:
-    """File action that moves a dropped segment to the trash, where readers find it for a while."""
-
-    __slots__ = ("_now", "_place", "_segment")
-
-    def __init__(self, place: StorePlace, segment: Segment, now: int) -> None:
-        self._place = place
-        self._segment = segment
-        self._now = now
-
-    def __call__(self) -> None:
-        place, segment = self._place, self._segment
-        place.trash.put(place.directory, segment.name, self._now)
+    Args:
+        low: Sequence number of the first message of the part.
+        high: Sequence number after its last message.
+        first: Sequence number of the first message.
+        end: Sequence number after the last message.
+        body_bytes: Sum of the body lengths of all messages.
+        entries: Entries that include the messages; empty if their single lengths are unknown.
+    """
+    if entries and high - low < end - first:
+        return sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
+    return body_bytes * (high - low) // (end - first)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.format import Stream
 from leveret.storage.interface import Entry
-from leveret.storage.segments.chain import SegmentChain
-from leveret.storage.segments.chains import Chains
+from leveret.storage.segments.chain import SegmentChain, bytes_of_part
 from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
-from leveret.storage.segments.reader import SegmentReader
 from leveret.storage.segments.segment import Arrival, Segment, StorePlace
 
 
@@ -37,6 +35,10 @@ class Measured(NamedTuple):
 class MessageLog:
     """A durable stream, a spill stream if needed, and the set of their dead messages.
 
+    A chain takes ascending numbers only. Messages that have returned before they were written may have lower numbers
+    than messages that were, so the spill stream has further chains as long as such messages live. Ranges alone do not
+    say then which chain has which messages of a range: further chains remember their numbers.
+
     Args:
         place: Paths and shared services of the store.
         durable: Whether persistent messages must survive a restart.
@@ -50,19 +52,16 @@ class MessageLog:
         disk_writes: Number of messages written.
         dead: Set of all numbers below the next one without a live message.
         place: Where the files are.
-        chains: The segments of the durable stream, and those of the spill stream if there is one. It has further
-            chains while messages live that were written to it after others with higher numbers.
+        chains: That of the durable stream, that of the spill stream if there is one, and further ones.
         freed: Bytes of files that became useless since a compactor last looked, about.
         look_at: Value of `freed` at which the compactor checks again.
     """
 
     __slots__ = (
-        "_all",
         "_appended_to",
         "_durable",
-        "_persists_transient",
         "_manifest",
-        "_readers",
+        "_persists_transient",
         "chains",
         "dead",
         "disk_reads",
@@ -88,9 +87,7 @@ class MessageLog:
         self.place = place
         self._durable = durable
         self._manifest = manifest
-        self._all = Chains(place, manifest, segments)
-        self.chains = self._all.chains
-        self._readers = self._all.readers
+        self.chains: Final = [SegmentChain(place, Stream.DURABLE, manifest, segments)]
         #: That of the last append().
         self._appended_to = self.chains[0]
 
@@ -107,16 +104,25 @@ class MessageLog:
         Returns:
             The error if not all were written, see was_written(); None otherwise.
         """
-        chain = self._appended_to = self._all.for_append(stream, batch[0][0])
-        failure: OSError | None = None
+        chain = self._appended_to = self._chain_for(stream, batch[0][0])
         try:
             chain.append(batch)
         except OSError as error:
-            failure = error
-        else:
-            self.disk_writes += len(batch)
-        self._all.note_written(chain, batch)
-        return failure
+            return error
+        self.disk_writes += len(batch)
+        return None
+
+    def _chain_for(self, stream: Stream, seq: int) -> SegmentChain:
+        """Return a chain of a stream that a message, and those after it, can be written to; create it if necessary."""
+        if stream is Stream.DURABLE:
+            return self.chains[0]
+        for chain in self.chains[Stream.SPILL :]:
+            if chain.last_seq < seq:
+                return chain
+        is_further = len(self.chains) > Stream.SPILL
+        chain = SegmentChain(self.place, Stream.SPILL, self._manifest, is_further=is_further)
+        self.chains.append(chain)
+        return chain
 
     def was_written(self, arrival: Arrival) -> bool:
         """Return whether a message of the last append() was written."""
@@ -135,11 +141,11 @@ class MessageLog:
             redelivered: Redelivered flag of the entries.
             again: The messages have been taken before. They use a separate reader, so that both readers read in order.
         """
-        for chain, readers in zip(self.chains, self._readers, strict=True):
+        for chain in self.chains:
             segment = chain.find(seq)
             if segment is not None:
                 try:
-                    entries = readers[again].read_run(segment, seq, count, body_bytes, expired_at, redelivered)
+                    entries = chain.readers[again].read_run(segment, seq, count, body_bytes, expired_at, redelivered)
                 except FileNotFoundError:
                     continue
                 if entries:
@@ -162,7 +168,7 @@ class MessageLog:
         Returns:
             None if the first message is missing or damaged.
         """
-        for chain, readers in zip(self.chains, self._readers, strict=True):
+        for chain in self.chains:
             segment = chain.find(seq)
             if segment is None:
                 continue
@@ -176,7 +182,7 @@ class MessageLog:
             ):
                 return Measured(chain.stream, segment.count, segment.body_bytes, segment.min_arrived, True)
             try:
-                found = readers[again].measure_run(segment, seq, min(count, looks), body_bytes, expired_at)
+                found = chain.readers[again].measure_run(segment, seq, min(count, looks), body_bytes, expired_at)
             except FileNotFoundError:
                 continue
             if found[0]:
@@ -185,10 +191,10 @@ class MessageLog:
 
     def next_seq(self, seq: int, end: int, again: bool) -> int:
         """Return the lowest readable number from `seq` on; `end` if there is none below it."""
-        for chain, readers in zip(self.chains, self._readers, strict=True):
+        for chain in self.chains:
             for segment in chain.overlapping(seq, end):
                 try:
-                    found = readers[again].next_seq(segment, seq)
+                    found = chain.readers[again].next_seq(segment, seq)
                 except FileNotFoundError:
                     continue
                 if found is not None:
@@ -207,31 +213,11 @@ class MessageLog:
             entries: Entries that include the messages; empty if their single lengths are unknown.
         """
         self.dead.add(first, end - first)
-        if not self._all.has_further:
-            self._bury_in(self._all.of(stream), first, end, body_bytes, entries)
+        if len(self.chains) <= Stream.SPILL + 1:
+            self.freed += self.chains[stream].bury(first, end, body_bytes, entries)
             return
-        for chain, low, high in self._all.divide(stream, first, end):
-            part = body_bytes * (high - low) // (end - first)
-            if entries and high - low < end - first:
-                part = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
-            self._bury_in(chain, low, high, part, entries)
-
-    def _bury_in(self, chain: SegmentChain, first: int, end: int, body_bytes: int, entries: Sequence[Entry]) -> None:
-        """Count messages out of the segments of a chain, which has all of them."""
-        active = chain.active
-        if active is not None and active.first_seq <= first:
-            # All are in the active segment: they were settled soon after their arrival.
-            self.freed += active.bury(end - first, body_bytes)
-            chain.has_dead = chain.has_dead or active.live <= 0
-            return
-        for segment in chain.overlapping(first, end):
-            low, high = max(first, segment.first_seq), min(end, segment.last_seq + 1)
-            if high > low:
-                part = body_bytes * (high - low) // (end - first)
-                if entries and high - low < end - first:
-                    part = sum([len(entry[1].body) for entry in entries if low <= entry[0] < high])
-                self.freed += segment.bury(high - low, part)
-                chain.has_dead = chain.has_dead or segment.live <= 0
+        for chain, low, high in _divide(self.chains, stream, first, end):
+            self.freed += chain.bury(low, high, bytes_of_part(low, high, first, end, body_bytes, entries), entries)
 
     def bury_all(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Mark all messages in ranges dead, written or not.
@@ -243,18 +229,8 @@ class MessageLog:
             if end > first:
                 self.dead.add(first, end - first)
         if ranges:
-            for chain, readers in zip(self.chains, self._readers, strict=True):
-                for segment in chain.overlapping(ranges[0][0], ranges[-1][1]):
-                    before = segment.live_size
-                    segment.set_live(self._count_live(segment, readers[1]))
-                    self.freed += max(0, before - segment.live_size)
-                    chain.has_dead = chain.has_dead or segment.live <= 0
-
-    def _count_live(self, segment: Segment, reader: SegmentReader) -> int:
-        try:
-            return count_live(segment, reader, self.dead)
-        except FileNotFoundError:
-            return 0
+            for chain in self.chains:
+                self.freed += chain.recount(ranges[0][0], ranges[-1][1], self.dead)
 
     def mean_body(self, seq: int) -> int:
         """Return the estimated body length of an unreadable message in bytes."""
@@ -327,25 +303,54 @@ class MessageLog:
             chain.collect(group)
         self._manifest.collect(group)
         self._manifest.shorten_if_long(group, self.place.clock())
-        if self._all.has_further:
-            self._all.forget_empty()
+        if len(self.chains) > Stream.SPILL + 1:
+            self._forget_empty()
+
+    def _forget_empty(self) -> None:
+        """Forget the further chains without a segment, whose files have all been given to a commit group."""
+        for chain in self.chains[Stream.SPILL + 1 :]:
+            if not chain.segments:
+                chain.close()
+                self.chains.remove(chain)
 
     def release(self) -> None:
         """Release files and buffers of the readers."""
-        for readers in self._readers:
-            for reader in readers:
+        for chain in self.chains:
+            for reader in chain.readers:
                 reader.release()
 
     def close(self) -> None:
         """Close all files."""
-        self.release()
         for chain in self.chains:
             chain.close()
 
 
-def count_live(segment: Segment, reader: SegmentReader, dead: DeadSet) -> int:
-    """Count the live messages of a segment; records are read only if numbers are missing in it."""
-    live = dead.count_live(segment.first_seq, segment.last_seq + 1)
-    if segment.gapless or segment.settled or not live:
-        return live
-    return sum(header.seq not in dead for header in reader.headers(segment))
+def _divide(
+    chains: Sequence[SegmentChain], stream: Stream, first: int, end: int
+) -> Iterator[tuple[SegmentChain, int, int]]:
+    """Divide a range of messages of one stream by chain.
+
+    Args:
+        chains: All chains of a log.
+        stream: The stream.
+        first: Number of the first message.
+        end: Number after the last message.
+    Returns:
+        Chain, first number, and number after the last one, of each part.
+    """
+    parts: list[tuple[int, int, SegmentChain]] = []
+    if stream is Stream.SPILL:
+        for chain in chains:
+            if chain.members is not None:
+                parts += [(max(first, low), min(end, high), chain) for low, high in chain.members.between(first, end)]
+    parts.sort(key=lambda part: part[0])
+    # The first chain has all that is in no other.
+    main = chains[stream]
+    for low, high, chain in parts:
+        if low > first:
+            yield main, first, low
+        if high > low:
+            yield chain, low, high
+        first = max(low, high)
+    if end > first:
+        yield main, first, end

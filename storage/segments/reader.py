@@ -164,6 +164,13 @@ class SegmentReader:
                 return header.seq
         return None
 
+    def count_live(self, segment: Segment, dead: DeadSet) -> int:
+        """Count the live messages of a segment; records are read only if numbers are missing in it."""
+        live = dead.count_live(segment.first_seq, segment.last_seq + 1)
+        if segment.gapless or segment.settled or not live:
+            return live
+        return sum(header.seq not in dead for header in self.headers(segment))
+
     def live_bytes(self, segment: Segment, dead: DeadSet) -> int:
         """Return the sum of the body lengths of a segment's live messages.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, groupby
 from typing import Final
 
@@ -14,6 +14,7 @@ from leveret.storage.interface import Entry
 from leveret.storage.message import Message, StoredMessage
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import StorePlace
+from leveret.storage.seq_ranges import runs_of
 from leveret.storage.stores.cursor import StoreCursor
 from leveret.storage.stores.paging import page_out, page_out_kept, preload
 from leveret.storage.stores.state import StoreState
@@ -94,7 +95,7 @@ class SegmentStore(StoreCursor):
 
     def requeue(self, entries: Sequence[Entry]) -> None:
         """Return taken messages to their positions, marked as redelivered."""
-        for first, end in _runs(sorted([entry[0] for entry in entries])):
+        for first, end in runs_of(sorted([entry[0] for entry in entries])):
             self._requeued.add(first, end)
             self._add_event(first, end - first, EventKind.REQUEUE, 0, 0)
         self._note_dirty()
@@ -325,20 +326,3 @@ class SegmentStore(StoreCursor):
 
 def _body_length(message: Message) -> int:
     return len(message.body)
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Group ascending numbers into runs, as (first, end), ends excluded."""
-    if numbers and numbers[-1] - numbers[0] + 1 == len(numbers):
-        yield numbers[0], numbers[-1] + 1
-        return
-    first = end = 0
-    for seq in numbers:
-        if seq == end:
-            end = seq + 1
-        else:
-            if end:
-                yield first, end
-            first, end = seq, seq + 1
-    if end:
-        yield first, end
