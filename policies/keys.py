@@ -5,7 +5,6 @@ Source: RabbitMQ 3.10.8, observed, and https://www.rabbitmq.com/docs/parameters#
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from leveret.policies.mirroring import MIRRORING_KEYS, refuse_locator, refuse_mirroring
 from leveret.policies.values import Values, integer, one_of
+from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
 
 class Merge(Enum):
@@ -68,14 +68,6 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 _MILLISECONDS: Final = "milliseconds"
 _STRING: Final = Values("string")
-
-#: Escapes that Erlang prints in strings.
-_ESCAPES: Final = {
-    "\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t",
-    "\v": "\\v", "\b": "\\b", "\f": "\\f", "\x1b": "\\e",
-}  # fmt: skip
-_ESCAPED: Final = str.maketrans(_ESCAPES)
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _ROWS: Final = (
     PolicyKey(
@@ -258,9 +250,9 @@ def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | No
     mirroring = {} if operator else {name: value for name, value in definition.items() if name in MIRRORING_KEYS}
     others = {name: value for name, value in sorted(definition.items()) if name not in mirroring}
     return (
-        refuse_locator(mirroring, format_json_term)
+        refuse_locator(mirroring)
         or _refuse_value(others, operator)
-        or refuse_mirroring(mirroring, format_json_term)
+        or refuse_mirroring(mirroring)
         or _refuse_unknown(others, operator)
     )
 
@@ -272,40 +264,17 @@ def _is_known(name: str, operator: bool) -> bool:
 def _refuse_value(definition: Mapping[str, Any], operator: bool) -> str | None:
     for name, value in definition.items():
         if _is_known(name, operator) and not KEYS[name].valid(value):
-            return f"{format_json_term(value)} is not a valid {KEYS[name].refusal}"
+            return f"{format_json(value)} is not a valid {KEYS[name].refusal}"
     return None
 
 
 def _refuse_unknown(definition: Mapping[str, Any], operator: bool) -> str | None:
     unknown = [
-        f"{{{format_json_term(name)},{format_json_term(value)}}}"
+        format_tuple(format_json(name), format_json(value))
         for name, value in definition.items()
         if not _is_known(name, operator)
     ]
-    return f"[{','.join(unknown)}] are not recognised policy settings" if unknown else None
-
-
-def format_json_term(value: Any) -> str:
-    """Return a JSON value as Erlang prints it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return _format_binary(value)
-    if isinstance(value, Mapping):
-        return "#{" + ",".join(f"{format_json_term(k)} => {format_json_term(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(format_json_term, value)) + "]"
-    return str(value)
-
-
-def _format_binary(text: str) -> str:
-    """Return a string as Erlang prints it: in quotes if all its octets are printable in Latin-1."""
-    octets = text.encode("utf-8", "surrogateescape")
-    if not text or any(char not in _ESCAPES and _CONTROL.match(char) for char in octets.decode("latin-1")):
-        return f"<<{','.join(map(str, octets))}>>"
-    return f'<<"{text.translate(_ESCAPED)}">>'
+    return f"{format_list(unknown)} are not recognised policy settings" if unknown else None
 
 
 def fits(definition: Mapping[str, Any], queue_type: str) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from leveret.policies.invalid_pattern import InvalidPattern
-from leveret.policies.keys import fits, format_json_term, refuse_definition
+from leveret.policies.keys import fits, refuse_definition
 from leveret.policies.patterns import Pattern
+from leveret.protocol.erlang_terms import format_json
 
 #: Values of apply-to, and the resources that each covers.
 APPLY_TO: Final[Mapping[str, frozenset[str]]] = {
@@ -98,9 +99,9 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
         raise PolicyError(f"[{','.join(missing)}]")
     priority, pattern = document.get("priority", 0), document["pattern"]
     if isinstance(priority, bool) or not isinstance(priority, int | float):
-        raise invalid(f"priority should be a number, actually was {format_json_term(priority)}")
+        raise invalid(f"priority should be a number, actually was {format_json(priority)}")
     if not isinstance(pattern, str):
-        raise invalid(f"pattern should be a binary but was {format_json_term(pattern)}")
+        raise invalid(f"pattern should be a binary but was {format_json(pattern)}")
     apply_to = document.get("apply-to", "all")
     if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
         raise invalid(f"apply-to {_quoted(apply_to)} unrecognised; should be one of: {_APPLY_TO_TEXT}")
@@ -123,4 +124,4 @@ def invalid(reason: str) -> PolicyError:
 
 
 def _quoted(value: Any) -> str:
-    return f"'{value}'" if isinstance(value, str) else format_json_term(value)
+    return f"'{value}'" if isinstance(value, str) else format_json(value)

@@ -1,11 +1,16 @@
-"""Descriptions of the values that a policy key or queue argument takes, for validation and forms."""
+"""Values that policy keys, queue arguments, and limits of virtual hosts and users take, and their validation."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
 ValueType: TypeAlias = Literal["integer", "string", "boolean", "age"]
+VHOST_LIMITS: Final = ("max-connections", "max-queues")
+USER_LIMITS: Final = ("max-connections", "max-channels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +61,20 @@ def _is_age(value: str) -> bool:
         return False
     number = value[:-1]
     return number.isascii() and number.isdigit() and number.strip("0") != ""
+
+
+def refuse_limits(limits: Mapping[str, Any], known: Collection[str], name: str) -> str | None:
+    """Return why limits are refused; None if they are valid. A negative number means no limit.
+
+    Args:
+        limits: Number by name.
+        known: Existing names of limits.
+        name: Name of the set of limits in error texts: ``limits`` or ``user-limits``.
+    """
+    unknown = [format_tuple(format_json(key), format_json(value)) for key, value in limits.items() if key not in known]
+    if unknown:
+        return f"Unrecognised terms {format_list(unknown)} in {name}"
+    for key, value in limits.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            return f"{key} should be a number, actually was {format_json(value)}"
+    return None

@@ -1,15 +1,20 @@
-"""Formats values as Erlang prints them, as they appear in RabbitMQ's error texts."""
+"""Formats values as Erlang prints them, for RabbitMQ's error texts and the output of leveretctl."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 _ESCAPES: Final = {
     0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0B: "\\v", 0x0C: "\\f", 0x0D: "\\r", 0x1B: "\\e",
     0x22: '\\"', 0x5C: "\\\\",
 }  # fmt: skip
+_STRING_ESCAPES: Final = {**_ESCAPES, 0x7F: "\\d"}
+_ATOM_ESCAPES: Final = {**_STRING_ESCAPES, ord('"'): '"', ord("'"): "\\'"}
+#: An atom needs no quotes if it is a lowercase letter followed by these.
+_ATOM_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@")
 
 #: From here on floats cannot represent every integer, and Erlang prints them with an exponent.
 _EXACT: Final = float(1 << 53)
@@ -43,6 +48,61 @@ def format_binary(octets: bytes) -> str:
 def format_octets(octets: bytes) -> str:
     """Return a binary as Erlang's ``~w`` prints it: always as numbers."""
     return "<<" + ",".join(map(str, octets)) + ">>"
+
+
+def format_text(text: str) -> str:
+    """Return a text as ``~p`` prints the binary of its UTF-8 bytes, decoded again: ``<<"é">>``, ``<<195,132>>``."""
+    octets = text.encode("utf-8", "surrogateescape")
+    return format_binary(octets).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
+def format_unicode(text: str) -> str:
+    """Return a text as ``~tp`` prints its binary: one that is not ASCII is marked, as in ``<<"é"/utf8>>``."""
+    if not text:
+        return "<<>>"
+    return f"<<{format_string(text)}{'' if text.isascii() else '/utf8'}>>"
+
+
+def format_string(text: str) -> str:
+    """Return a text in double quotes."""
+    return f'"{text.translate(_STRING_ESCAPES)}"'
+
+
+def format_atom(name: str) -> str:
+    """Return a name as an atom, in single quotes if it needs them."""
+    if name[:1].isascii() and name[:1].islower() and _ATOM_LETTERS.issuperset(name):
+        return name
+    return f"'{name.translate(_ATOM_ESCAPES)}'"
+
+
+def format_list(terms: Iterable[str]) -> str:
+    """Return a list of formatted terms."""
+    return f"[{','.join(terms)}]"
+
+
+def format_tuple(*terms: str) -> str:
+    """Return a tuple of formatted terms."""
+    return f"{{{','.join(terms)}}}"
+
+
+def format_json(value: Any) -> str:
+    """Return a decoded JSON value as ``~p`` prints it, but always on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return format_text(value)
+    if isinstance(value, Mapping):
+        return f"#{{{','.join(f'{format_json(key)} => {format_json(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return format_list(map(format_json, value))
+    return format_number(value)
+
+
+def format_number(number: float) -> str:
+    """Return an integer or a float."""
+    return str(number) if isinstance(number, int) else format_float(number)
 
 
 def format_float(number: float) -> str:

@@ -7,9 +7,9 @@ its term, but the types of the values inside an array or a table are.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
-from leveret.protocol.erlang_terms import format_binary, format_float
+from leveret.protocol.erlang_terms import format_binary, format_float, format_list, format_tuple
 from leveret.protocol.field_table import FLOAT_KINDS, TYPE_NAMES, FieldTable, FieldValue, as_text, fold_value
 
 Term: TypeAlias = "int | float | bytes | str | tuple[Term, ...]"
@@ -32,7 +32,9 @@ def to_term(field: FieldValue) -> Term:
 
 def table_to_term(table: FieldTable) -> tuple[Term, ...]:
     """Convert a table to a term: key, type name and value of each entry, in the table's order."""
-    return cast("tuple[Term, ...]", to_term(FieldValue("F", table)))
+    term = to_term(FieldValue("F", table))
+    assert isinstance(term, tuple)
+    return term
 
 
 def format_value(field: FieldValue) -> str:
@@ -77,7 +79,8 @@ def _array_term(values: list[tuple[str, Term]]) -> tuple[str, Term]:
 def _add(flat: list[Term], name: str, term: Term) -> None:
     flat.append(name)
     if name in (TYPE_NAMES["F"], TYPE_NAMES["A"]):
-        flat += (_BEGIN, *cast("tuple[Term, ...]", term), _END)
+        assert isinstance(term, tuple)
+        flat += (_BEGIN, *term, _END)
     else:
         flat.append(term)
 
@@ -90,7 +93,7 @@ def _format_single(field: FieldValue) -> tuple[str, str]:
     elif kind in "Sx":
         text = format_binary(value)
     elif kind == "D":
-        text = f"{{{value[0]},{value[1]}}}"
+        text = format_tuple(str(value[0]), str(value[1]))
     else:
         text = str(_single_term(field)[1])
     return TYPE_NAMES[kind], text
@@ -98,13 +101,13 @@ def _format_single(field: FieldValue) -> tuple[str, str]:
 
 def _format_table(entries: list[tuple[str, tuple[str, str]]]) -> tuple[str, str]:
     shown = [
-        f"{{{format_binary(key.encode('utf-8', 'surrogateescape'))},{name},{text}}}" for key, (name, text) in entries
+        format_tuple(format_binary(key.encode("utf-8", "surrogateescape")), name, text) for key, (name, text) in entries
     ]
-    return TYPE_NAMES["F"], f"[{','.join(shown)}]"
+    return TYPE_NAMES["F"], format_list(shown)
 
 
 def _format_array(values: list[tuple[str, str]]) -> tuple[str, str]:
-    return TYPE_NAMES["A"], f"[{','.join([f'{{{name},{text}}}' for name, text in values])}]"
+    return TYPE_NAMES["A"], format_list(format_tuple(name, text) for name, text in values)
 
 
 def _signed(number: int) -> int:

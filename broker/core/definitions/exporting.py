@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leveret.broker.core.json_values.tables import table_to_json
-from leveret.policies.limits import VHOST_LIMITS
+from leveret.policies.values import VHOST_LIMITS
 
 if TYPE_CHECKING:
     from leveret.broker.core.broker import Broker

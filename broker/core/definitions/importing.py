@@ -15,8 +15,8 @@ from leveret.broker.core.json_values.text import refuse_deep
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
-from leveret.policies.limits import VHOST_LIMITS, refuse_limits
 from leveret.policies.policy import PolicyError, read_policy
+from leveret.policies.values import VHOST_LIMITS, refuse_limits
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.management.cli import registry
-from leveret.broker.management.cli.formatters.registry import FORMATTERS
+from leveret.broker.management.cli.formatters import FORMATTERS
 from leveret.broker.management.cli.options import FLAG, GENERAL_OPTIONS, OPTION_TYPES
 
 # Options without effect are not completed.

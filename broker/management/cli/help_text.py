@@ -6,7 +6,7 @@ from typing import Final
 
 from leveret.broker.management.cli import registry
 from leveret.broker.management.cli.command import Command
-from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.formatters import Style
 
 PROGRAM: Final = "leveretctl"
 SECTIONS: Final = (

@@ -22,8 +22,7 @@ from leveret.broker.management.cli.faults import (
     RequestTimeout,
     UsageFault,
 )
-from leveret.broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
-from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.formatters import DEFAULT, FORMATTERS, Style
 from leveret.broker.management.cli.options import ParsedOptions, scan
 from leveret.broker.printable import escape_multiline
 
@@ -180,7 +179,7 @@ def _context(command: Command, parsed: ParsedOptions, environment: Mapping[str, 
 
 def _print_banner(command: Command, context: CommandContext, name: str, streams: Streams) -> None:
     options = context.options
-    if command.banner is None or options.get("quiet") or options.get("silent") or name in WITHOUT_BANNER:
+    if command.banner is None or options.get("quiet") or options.get("silent") or FORMATTERS[name].for_programs:
         return
     banner = command.banner(context)
     if banner:
@@ -189,7 +188,7 @@ def _print_banner(command: Command, context: CommandContext, name: str, streams:
 
 
 def _print_result(result: Result, name: str, style: Style, out: TextIO) -> None:
-    shown = formatter(name)
+    shown = FORMATTERS[name]
     lines = shown.outcome(result, style) if isinstance(result, Outcome) else shown.rows(result, style)
     for line in lines:
         out.write(f"{line}\n")
@@ -212,9 +211,9 @@ def _to_fault(error: Exception, command: Command, context: CommandContext) -> Co
 
 def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -> int:
     if parsed.options.get("formatter") == "json" and fault.json is not None:
-        from leveret.broker.management.cli.formatters.json_rows import encoded
+        from leveret.broker.management.cli.formatters import to_json
 
-        streams.error(encoded(fault.json))
+        streams.error(to_json(fault.json))
         return fault.json_status
     streams.error(escape_multiline(fault.text))
     return fault.status

@@ -1,4 +1,4 @@
-"""Prints values as Erlang terms, so that scripts that parse rabbitmqctl's output work.
+"""Values of the API as Erlang terms, so that scripts that parse rabbitmqctl's output work.
 
 JSON does not keep the AMQP integer type of an argument. Integers are shown as `long`, the type that RabbitMQ gives
 to integers received over HTTP.
@@ -7,14 +7,19 @@ to integers received over HTTP.
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any, Final
 
-_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\b": "\\b"}
-_ESCAPES_MORE: Final = {"\f": "\\f", "\x1b": "\\e", "\x7f": "\\d"}
-_TRANSLATION: Final = str.maketrans(_ESCAPES | _ESCAPES_MORE)
-_ATOM_TRANSLATION: Final = _TRANSLATION | {ord('"'): '"', ord("'"): "\\'"}
-# An atom needs no quotes if it is a lowercase letter followed by letters, digits, `_` and `@`.
-_ATOM_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@")
+from leveret.protocol.erlang_terms import (
+    format_atom,
+    format_list,
+    format_number,
+    format_string,
+    format_tuple,
+    format_unicode,
+)
+
+_ARROW: Final = " -> "
 
 
 class Arguments(dict[str, Any]):
@@ -22,35 +27,40 @@ class Arguments(dict[str, Any]):
 
 
 class Identifier(str):
-    """Identifier that takes the place of RabbitMQ's process identifier."""
+    """Identifier that takes the place of RabbitMQ's process identifier.
+
+    It is opaque, has no spaces, and is accepted by close_connection.
+    """
 
     __slots__ = ()
+
+
+def connection_identifier(name: str) -> Identifier:
+    """Return the identifier of a connection: `<127.0.0.1:39330->127.0.0.1:5672>`."""
+    return Identifier(f"<{name.replace(_ARROW, '->')}>")
+
+
+def channel_identifier(name: str) -> Identifier:
+    """Return the identifier of a channel. Its name is the connection's name and a number in parentheses."""
+    connection, _, number = name.rpartition(" (")
+    return Identifier(f"<{connection.replace(_ARROW, '->')}.{number.rstrip(')')}>")
+
+
+def queue_identifier(node: str, vhost: str, name: str) -> Identifier:
+    """Return the identifier of a queue. It depends only on the node, the virtual host and the name."""
+    return Identifier(f"<{node}.{zlib.crc32(vhost.encode())}.{zlib.crc32(name.encode())}.0>")
+
+
+def connection_name(identifier: str) -> str | None:
+    """Return the name of a connection from its identifier or name, None if the text is neither."""
+    if identifier.startswith("<") and identifier.endswith(">"):
+        return identifier[1:-1].replace("->", _ARROW)
+    return identifier if _ARROW in identifier else None
 
 
 def compact_json(value: Any) -> str:
     """Return JSON without whitespace and with sorted keys, as in lists of policies and limits."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def quoted(text: str) -> str:
-    """Return a string in quotes."""
-    return f'"{text.translate(_TRANSLATION)}"'
-
-
-def atom(text: str) -> str:
-    """Return a name as an atom."""
-    if text[:1].isascii() and text[:1].islower() and _ATOM_LETTERS.issuperset(text):
-        return text
-    return "'" + text.translate(_ATOM_TRANSLATION) + "'"
-
-
-def number(value: float) -> str:
-    """Return a number. Erlang needs a decimal point before an exponent, as in 1.0e20."""
-    text = repr(value)
-    mantissa, exponent, power = text.partition("e")
-    if not exponent:
-        return text
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(power)}"
 
 
 def untyped(value: Any) -> str:
@@ -63,19 +73,12 @@ def untyped(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
-        return number(value)
+        return format_number(value)
     if isinstance(value, dict):
-        return f"[{','.join(f'{{{quoted(key)},{untyped(each)}}}' for key, each in value.items())}]"
+        return format_list(format_tuple(format_string(key), untyped(each)) for key, each in value.items())
     if isinstance(value, list):
-        return f"[{','.join(untyped(each) for each in value)}]"
-    return quoted(str(value)) if value else "[]"
-
-
-def binary(text: str) -> str:
-    """Return a string as a binary. One that is not ASCII is marked as UTF-8."""
-    if not text:
-        return "<<>>"
-    return f"<<{quoted(text)}{'' if text.isascii() else '/utf8'}>>"
+        return format_list(map(untyped, value))
+    return format_string(str(value)) if value else "[]"
 
 
 def type_name(value: Any) -> str:
@@ -91,17 +94,17 @@ def type_name(value: Any) -> str:
 def typed(value: Any) -> str:
     """Return a value of an AMQP table with the types of nested values."""
     if isinstance(value, dict):
-        return f"[{','.join(table_entries(value))}]"
+        return format_list(table_entries(value))
     if isinstance(value, list):
-        return f"[{','.join(f'{{{type_name(each)},{typed(each)}}}' for each in value)}]"
+        return format_list(format_tuple(type_name(each), typed(each)) for each in value)
     if isinstance(value, str):
-        return binary(value)
+        return format_unicode(value)
     return untyped(value)
 
 
 def table_entries(table: dict[str, Any]) -> list[str]:
     """Return the entries of an AMQP table as triples of name, type and value."""
-    return [f"{{{binary(key)},{type_name(value)},{typed(value)}}}" for key, value in table.items()]
+    return [format_tuple(format_unicode(key), type_name(value), typed(value)) for key, value in table.items()]
 
 
 def json_triples(value: Any) -> Any:
@@ -122,11 +125,11 @@ def term(value: Any) -> str:
     if isinstance(value, Arguments):
         return typed(value)
     if isinstance(value, str):
-        return binary(value)
+        return format_unicode(value)
     if isinstance(value, tuple):
-        return f"{{{','.join(term(each) for each in value)}}}"
+        return format_tuple(*map(term, value))
     if isinstance(value, list):
-        return f"[{','.join(term(each) for each in value)}]"
+        return format_list(map(term, value))
     if isinstance(value, dict):
-        return f"[{','.join(f'{{{atom(key)},{term(each)}}}' for key, each in value.items())}]"
+        return format_list(format_tuple(format_atom(key), term(each)) for key, each in value.items())
     return untyped(value)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.policies.keys import KEYS, Merge, fits, format_json_term, merge_operator, refuse_definition
+from leveret.policies.keys import KEYS, Merge, fits, merge_operator, refuse_definition
+from leveret.protocol.erlang_terms import format_json
 
 #: Values that no key takes, whatever it is for.
 NEVER: Final[tuple[Any, ...]] = (None, True, False, [], {}, ["a"], {"a": 1}, 1.5)
@@ -77,7 +78,7 @@ def test_a_value_is_taken(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [(row[0], value) for row in ROWS for value in (*row[2], *NEVER)])
 def test_a_value_is_refused_with_the_text_of_its_key(name: str, value: Any) -> None:
-    text = f"{format_json_term(value)} is not a valid {BY_NAME[name][3]}"
+    text = f"{format_json(value)} is not a valid {BY_NAME[name][3]}"
     assert refuse_definition({name: value}, operator=False) == text
 
 
@@ -126,9 +127,7 @@ def test_what_is_no_policy_key(name: str) -> None:
 @pytest.mark.parametrize("name", [row[0] for row in ROWS])
 def test_operator_policies_hold_fewer_keys(name: str) -> None:
     value = BY_NAME[name][1][0]
-    text = (
-        None if name in OPERATOR else f'[{{<<"{name}">>,{format_json_term(value)}}}] are not recognised policy settings'
-    )
+    text = None if name in OPERATOR else f'[{{<<"{name}">>,{format_json(value)}}}] are not recognised policy settings'
     assert refuse_definition({name: value}, operator=True) == text
 
 
@@ -163,7 +162,7 @@ def test_unknown_keys_fit_everywhere() -> None:
     ],
 )
 def test_values_are_shown_as_erlang_shows_them(value: Any, text: str) -> None:
-    assert format_json_term(value) == text
+    assert format_json(value) == text
 
 
 class TestMergingWithAnOperatorPolicy:

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.policies.arguments import ARGUMENTS
 from leveret.policies.keys import KEYS
-from leveret.policies.values import Values, integer, one_of
+from leveret.policies.values import USER_LIMITS, VHOST_LIMITS, Values, integer, one_of, refuse_limits
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,20 @@ def test_what_forms_offer_is_what_declarations_take(name: str) -> None:
         assert not is_taken(values.least - 1)
     if values.most is not None:
         assert not is_taken(values.most + 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "known", "expected"),
+    [
+        ({}, VHOST_LIMITS, None),
+        ({"max-connections": 0, "max-queues": -1}, VHOST_LIMITS, None),
+        ({"max-channels": 5}, USER_LIMITS, None),
+        ({"max-channels": 5}, VHOST_LIMITS, 'Unrecognised terms [{<<"max-channels">>,5}] in limits'),
+        ({"a": 1, "b": "x"}, VHOST_LIMITS, 'Unrecognised terms [{<<"a">>,1},{<<"b">>,<<"x">>}] in limits'),
+        ({"max-queues": "5"}, VHOST_LIMITS, 'max-queues should be a number, actually was <<"5">>'),
+        ({"max-queues": 7.5}, VHOST_LIMITS, "max-queues should be a number, actually was 7.5"),
+        ({"max-queues": True}, VHOST_LIMITS, "max-queues should be a number, actually was true"),
+    ],
+)
+def test_which_limits_are_refused(limits: dict[str, Any], known: tuple[str, ...], expected: str | None) -> None:
+    assert refuse_limits(limits, known, "limits") == expected

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.protocol.erlang_terms import format_binary, format_float, format_octets
+from leveret.protocol.erlang_terms import (
+    format_atom,
+    format_binary,
+    format_float,
+    format_json,
+    format_number,
+    format_octets,
+    format_string,
+    format_tuple,
+    format_unicode,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +53,65 @@ def test_a_binary_is_printed_as_text_or_as_numbers(octets: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "0"),
+        (-5, "-5"),
+        (1.0, "1.0"),
+        (0.1, "0.1"),
+        (1e20, "1.0e20"),
+        (1.5e300, "1.5e300"),
+        (1e-7, "1.0e-7"),
+        (1000.0, "1.0e3"),
+    ],
+)
+def test_numbers(value: float, expected: str) -> None:
+    assert format_number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a", '"a"'), ('a"b', '"a\\"b"'), ("a\\b", '"a\\\\b"'), ("a\nb\t", '"a\\nb\\t"'), ("ж", '"ж"'), ("\x1b", '"\\e"')],
+)
+def test_strings(text: str, expected: str) -> None:
+    assert format_string(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("abc", "abc"), ("a@b_1", "a@b_1"), ("Abc", "'Abc'"), ("a-b", "'a-b'"), ("", "''")]
+)
+def test_atoms(text: str, expected: str) -> None:
+    assert format_atom(text) == expected
+
+
+def test_unicode_binaries() -> None:
+    assert (format_unicode("é"), format_unicode("ж"), format_unicode("")) == ('<<"é"/utf8>>', '<<"ж"/utf8>>', "<<>>")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "null"),
+        (False, "false"),
+        (-3, "-3"),
+        (1e20, "1.0e20"),
+        ("é", '<<"é">>'),
+        ("Ä", "<<195,132>>"),
+        ("", "<<>>"),
+        ([1, "a"], '[1,<<"a">>]'),
+        ({"a": {"b": []}}, '#{<<"a">> => #{<<"b">> => []}}'),
+    ],
+)
+def test_json_values(value: object, expected: str) -> None:
+    assert format_json(value) == expected
+
+
+def test_tuples() -> None:
+    assert format_tuple("a", "1") == "{a,1}"
+    assert format_tuple() == "{}"
+
+
+@pytest.mark.parametrize(
     ("number", "printed"),
     [
         (0.0, "0.0"),
@@ -67,3 +136,9 @@ def test_floats_come_back_and_have_a_fraction(number: float) -> None:
     assert struct.pack(">d", float(printed)) == struct.pack(">d", number)
     assert "." in printed
     assert "+" not in printed
+
+
+@given(st.text())
+def test_quotes_cannot_be_left(text: str) -> None:
+    inner = format_string(text)[1:-1]
+    assert '"' not in inner.replace("\\\\", "").replace('\\"', "")

@@ -14,7 +14,7 @@ from leveret.broker.management.cli.columns import (
     to_rows,
 )
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
-from leveret.broker.management.cli.identifiers import channel_identifier, connection_identifier
+from leveret.broker.management.cli.terms import channel_identifier, connection_identifier
 
 COLUMNS: Final[dict[str, Column]] = {
     "pid": field("name", channel_identifier),

@@ -9,7 +9,7 @@ from leveret.broker.management.cli.columns import Column, check_columns, fields,
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.commands.health import wait_until_up
 from leveret.broker.management.cli.faults import SOFTWARE, USAGE, bad_argument, failed
-from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.formatters import Style
 from leveret.broker.management.cli.node_info import (
     alarms,
     listener_line,

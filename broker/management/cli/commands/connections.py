@@ -14,8 +14,7 @@ from leveret.broker.management.cli.columns import (
     to_rows,
 )
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
-from leveret.broker.management.cli.identifiers import connection_identifier
-from leveret.broker.management.cli.terms import Arguments
+from leveret.broker.management.cli.terms import Arguments, connection_identifier
 
 
 def _protocol(text: str) -> Any:

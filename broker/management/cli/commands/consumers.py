@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.columns import Column, check_columns, field, fields, selected_columns, to_rows
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
-from leveret.broker.management.cli.identifiers import channel_identifier
-from leveret.broker.management.cli.terms import Arguments
+from leveret.broker.management.cli.terms import Arguments, channel_identifier
 
 COLUMNS: Final[dict[str, Column]] = {
     "queue_name": field("queue.name"),

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import failed
-from leveret.broker.management.cli.formatters.json_rows import encoded
+from leveret.broker.management.cli.formatters import to_json
 from leveret.broker.management.cli.memory import check_unit, format_size, memory_parts, unit
 from leveret.broker.management.cli.node_info import alarms, node_object, product_and_version, runtime_version
-from leveret.broker.management.cli.terms import atom, untyped
+from leveret.broker.management.cli.terms import untyped
+from leveret.protocol.erlang_terms import format_atom, format_tuple
 
 SECTION: Final = "Monitoring, observability and health checks"
 CONFIGURATION: Final = "Configuration and Environment"
@@ -30,7 +31,7 @@ def _environment(context: CommandContext) -> Result:
         return Outcome(json=found)
     if isinstance(found, list):
         found = {each["name"]: each["value"] for each in found}
-    lines = [f"{{{atom(name)},{untyped(value)}}}" for name, value in found.items()]
+    lines = [format_tuple(format_atom(name), untyped(value)) for name, value in found.items()]
     return Outcome("[{leveret,\n     [" + ",\n      ".join(lines) + "]}]")
 
 
@@ -94,7 +95,7 @@ def _report(context: CommandContext) -> Result:
         return Outcome(json=found)
     sections = []
     for name, objects in found.items():
-        lines = [encoded(each) for each in objects] if isinstance(objects, list) else [encoded(objects)]
+        lines = [to_json(each) for each in objects] if isinstance(objects, list) else [to_json(objects)]
         sections.append("\n".join([f"{name}:", *lines]))
     return Outcome("\n\n".join(sections))
 

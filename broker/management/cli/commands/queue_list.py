@@ -15,8 +15,13 @@ from leveret.broker.management.cli.columns import (
     to_rows,
 )
 from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, ResultRows
-from leveret.broker.management.cli.identifiers import channel_identifier, connection_identifier, queue_identifier
-from leveret.broker.management.cli.terms import Arguments, compact_json
+from leveret.broker.management.cli.terms import (
+    Arguments,
+    channel_identifier,
+    compact_json,
+    connection_identifier,
+    queue_identifier,
+)
 
 DEFAULT: Final = ("name", "messages")
 # Fields that the API returns without statistics: cheap to request, and in RabbitMQ always up to date.

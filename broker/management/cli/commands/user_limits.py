@@ -9,6 +9,7 @@ from leveret.broker.management.cli.faults import CommandFault, failed
 from leveret.broker.management.cli.json_arguments import parse_object
 from leveret.broker.management.cli.permission_errors import no_such_user
 from leveret.broker.management.cli.terms import compact_json, typed
+from leveret.protocol.erlang_terms import format_list, format_tuple, format_unicode
 
 SECTION: Final = "Users"
 LIMITS: Final = ("max-connections", "max-channels")
@@ -44,10 +45,9 @@ def _set(context: CommandContext) -> Result:
 
 def _check(limits: dict[str, Any]) -> None:
     """Check all limits before the first one is set, because the API sets them one by one."""
-    unknown = {name: value for name, value in limits.items() if name not in LIMITS}
+    unknown = [format_tuple(format_unicode(name), typed(value)) for name, value in limits.items() if name not in LIMITS]
     if unknown:
-        pairs = ",".join(f'{{<<"{name}">>,{typed(value)}}}' for name, value in unknown.items())
-        raise failed(f"Unrecognised terms [{pairs}] in user-limits")
+        raise failed(f"Unrecognised terms {format_list(unknown)} in user-limits")
     for name, value in limits.items():
         fault = _value_fault(name, value)
         if fault is not None:

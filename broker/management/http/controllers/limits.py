@@ -13,7 +13,7 @@ from leveret.broker.management.http.errors import bad_request, missing, not_foun
 from leveret.broker.management.http.json_fields import require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
-from leveret.policies.limits import USER_LIMITS, VHOST_LIMITS, refuse_limits
+from leveret.policies.values import USER_LIMITS, VHOST_LIMITS, refuse_limits
 
 
 class Limits:

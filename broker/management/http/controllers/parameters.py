@@ -21,9 +21,9 @@ from leveret.broker.management.http.json_fields import check_depth, check_length
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
-from leveret.policies.keys import format_json_term
-from leveret.policies.limits import VHOST_LIMITS, refuse_limits
 from leveret.policies.policy import Policy, PolicyError, read_policy
+from leveret.policies.values import VHOST_LIMITS, refuse_limits
+from leveret.protocol.erlang_terms import format_json
 
 _REFUSAL: Final = "User not authorised to access object"
 #: Required keys of an operator policy in its raw form.
@@ -187,9 +187,9 @@ def _entries(vhost: VirtualHost, component: str | None) -> Sequence[dict[str, An
 def _read_operator_policy(name: str, value: Any) -> Policy:
     """Return an operator policy given in its raw form, in which all keys are required."""
     if not isinstance(value, Mapping):
-        raise bad_request(_escaped(f"Validation failed\n\n{name} not a list {format_json_term(value)}\n"))
+        raise bad_request(_escaped(f"Validation failed\n\n{name} not a list {format_json(value)}\n"))
     unknown = [
-        f"{{{format_json_term(key)},{format_json_term(each)}}}"
+        f"{{{format_json(key)},{format_json(each)}}}"
         for key, each in sorted(value.items())
         if key not in ("apply-to", *_REQUIRED)
     ]

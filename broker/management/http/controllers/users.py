@@ -17,7 +17,7 @@ from leveret.broker.management.http.json_fields import check_length, read_flag, 
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
-from leveret.policies.limits import USER_LIMITS, refuse_limits
+from leveret.policies.values import USER_LIMITS, refuse_limits
 
 #: Any name except those of the other resources below.
 _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=.)[^/]*}"

@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.broker.management.cli.command import Outcome, ResultRows
-from leveret.broker.management.cli.formatters.pretty_table import width
-from leveret.broker.management.cli.formatters.registry import DEFAULT, FORMATTERS, WITHOUT_BANNER, formatter
-from leveret.broker.management.cli.formatters.style import Style
+from leveret.broker.management.cli.formatters import DEFAULT, FORMATTERS, Style, width
 from leveret.broker.management.cli.terms import Arguments, Identifier
 
 COLUMNS = ("name", "count", "arguments", "tags", "nodes")
@@ -28,7 +26,7 @@ ROW = {
 
 
 def shown(name: str, listing: ResultRows, look: Style = Style()) -> str:  # noqa: B008
-    return "".join(f"{line}\n" for line in formatter(name).rows(listing, look))
+    return "".join(f"{line}\n" for line in FORMATTERS[name].rows(listing, look))
 
 
 def listing(*rows: dict[str, Any], **more: Any) -> ResultRows:
@@ -130,16 +128,14 @@ def test_a_footer_is_for_people(name: str) -> None:
     ],
 )
 def test_outcome(name: str, expected: str) -> None:
-    found = formatter(name).outcome(Outcome("done", {"result": "ok"}), Style())
+    found = FORMATTERS[name].outcome(Outcome("done", {"result": "ok"}), Style())
     assert "\n".join(found) == expected
-    assert list(formatter(name).outcome(Outcome(), Style())) == []
+    assert list(FORMATTERS[name].outcome(Outcome(), Style())) == []
 
 
 def test_all_formatters_are_there() -> None:
     assert DEFAULT in FORMATTERS
-    assert set(FORMATTERS) >= WITHOUT_BANNER
-    for name in FORMATTERS:
-        assert callable(formatter(name).rows)
+    assert {name for name, each in FORMATTERS.items() if each.for_programs} == {"csv", "json"}
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

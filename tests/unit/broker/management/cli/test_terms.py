@@ -1,4 +1,4 @@
-"""Values in the notation of Erlang."""
+"""Values in the notation of Erlang, and identifiers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from leveret.broker.management.cli.terms import (
     Arguments,
     Identifier,
-    atom,
-    binary,
+    channel_identifier,
     compact_json,
+    connection_identifier,
+    connection_name,
     json_triples,
-    number,
-    quoted,
+    queue_identifier,
     table_entries,
     term,
     type_name,
@@ -51,33 +51,6 @@ def test_triples() -> None:
         ["l", "array", [["long", 1], ["longstr", "a"]]],
         ["t", "table", [["k", "long", 2]]],
     ]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(0, "0"), (-5, "-5"), (1.0, "1.0"), (0.1, "0.1"), (1e20, "1.0e20"), (1.5e300, "1.5e300"), (1e-7, "1.0e-7")],
-)
-def test_number(value: float, expected: str) -> None:
-    assert number(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("a", '"a"'), ('a"b', '"a\\"b"'), ("a\\b", '"a\\\\b"'), ("a\nb\t", '"a\\nb\\t"'), ("ж", '"ж"'), ("\x1b", '"\\e"')],
-)
-def test_quoted(text: str, expected: str) -> None:
-    assert quoted(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("abc", "abc"), ("a@b_1", "a@b_1"), ("Abc", "'Abc'"), ("a-b", "'a-b'"), ("", "''")]
-)
-def test_atom(text: str, expected: str) -> None:
-    assert atom(text) == expected
-
-
-def test_binary() -> None:
-    assert (binary("é"), binary("ж"), binary("")) == ('<<"é"/utf8>>', '<<"ж"/utf8>>', "<<>>")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +91,25 @@ def test_anything_that_json_holds_can_be_shown(value: Any) -> None:
     assert json.loads(json.dumps(json_triples(value))) == json_triples(value)
 
 
-@given(st.text())
-def test_quotes_cannot_be_left(text: str) -> None:
-    inner = quoted(text)[1:-1]
-    assert '"' not in inner.replace("\\\\", "").replace('\\"', "")
+@pytest.mark.parametrize("name", ["127.0.0.1:39330 -> 127.0.0.1:5672", "[::1]:39330 -> [::1]:5672"])
+def test_connection(name: str) -> None:
+    identifier = connection_identifier(name)
+    assert " " not in identifier
+    assert connection_name(identifier) == name
+    assert connection_name(name) == name
+    assert channel_identifier(f"{name} (12)") == f"{identifier[:-1]}.12>"
+
+
+def test_what_is_none() -> None:
+    assert connection_name("nope") is None
+    assert connection_name("") is None
+    # One of RabbitMQ's is one of a connection that is not there.
+    assert connection_name("<peer@localhost.1.2.0>") == "peer@localhost.1.2.0"
+
+
+def test_queue() -> None:
+    identifier = queue_identifier("n@h", "/", "q w\t")
+    assert identifier.startswith("<n@h.")
+    assert identifier == queue_identifier("n@h", "/", "q w\t")
+    assert identifier != queue_identifier("n@h", "v", "q w\t")
+    assert not set(identifier) & set(" \t\n")

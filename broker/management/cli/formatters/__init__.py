@@ -1,1 +1,0 @@
-"""Output formatters, one module each."""
