@@ -12,6 +12,24 @@ from leveret.protocol.faults import AmqpFault
 from leveret.protocol.field_table import FieldTable
 
 
+class ClientIdentity(Protocol):
+    """What identifies an open connection, and its user.
+
+    Attributes:
+        username: Name of the user.
+        vhost_name: Name of the virtual host.
+        name: ``CLIENT -> BROKER``, each with address and port.
+        peer: Address and port of the client.
+        client_properties: Client properties as received.
+    """
+
+    username: str
+    vhost_name: str
+    name: str
+    peer: tuple[str, int]
+    client_properties: FieldTable
+
+
 class ClientConsumer(Protocol):
     """A consumer of a client.
 
@@ -53,8 +71,8 @@ class ClientChannel(Protocol):
     tracer: Tracer | None
 
     @property
-    def connection(self) -> ClientConnection:
-        """The connection of the channel."""
+    def client(self) -> ClientIdentity:
+        """The connection of the channel, and its user."""
 
     @property
     def prefetch(self) -> int:
@@ -129,16 +147,11 @@ class ClientTls(Protocol):
         """Validity period of the client's certificate."""
 
 
-class ClientConnection(Protocol):
+class ClientConnection(ClientIdentity, Protocol):
     """An open connection.
 
     Attributes:
-        username: Name of the user.
-        vhost_name: Name of the virtual host.
-        name: ``CLIENT -> BROKER``, each with address and port.
-        peer: Address and port of the client.
         local: Address and port of the broker.
-        client_properties: Client properties as received.
         auth_mechanism: SASL mechanism of the login.
         connected_at: Time of the connect, in milliseconds since 1970.
         heartbeat: Negotiated heartbeat timeout in seconds; 0 for none.
@@ -146,12 +159,7 @@ class ClientConnection(Protocol):
         frame_max: Maximum frame size in bytes.
     """
 
-    username: str
-    vhost_name: str
-    name: str
-    peer: tuple[str, int]
     local: tuple[str, int]
-    client_properties: FieldTable
     auth_mechanism: str
     connected_at: int
     heartbeat: int

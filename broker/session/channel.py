@@ -1,50 +1,48 @@
-"""Channels: consumers, unacknowledged messages, and confirm and transaction mode."""
+"""Channels and their consumers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
+from leveret.broker.core.message_stores.registry import HasFailed
 from leveret.broker.core.messages.tracing import Origin, Tracer
-from leveret.broker.core.queues.consumers import Holder
+from leveret.broker.core.queues.consumers import Consumer
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.confirms import Confirms
-from leveret.broker.session.delivery import ChannelConsumer
-from leveret.broker.session.shared_prefetch import SharedPrefetch
+from leveret.broker.session.delivery import DeliveryFrames
+from leveret.broker.session.direct_reply import ReplyConsumer
+from leveret.broker.session.shared_prefetch import UNLIMITED, SharedPrefetch
 from leveret.broker.session.transaction import Transaction
-from leveret.broker.session.unacked import Held, Unacked
+from leveret.broker.session.unacked import Unacked
 from leveret.protocol.faults import AmqpFault, encode_reply_text, not_found
+from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.states import ChannelState
 from leveret.storage.interface import Entry
 
-if TYPE_CHECKING:
-    from leveret.broker.core.message_stores.registry import HasFailed
-    from leveret.broker.core.vhost import VirtualHost
-    from leveret.broker.session.connection import Connection
-    from leveret.broker.session.direct_reply import ReplyConsumer
-
-#: How a client settles messages; each is a method of Queue.
-Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
-
 _CHANNEL_CLOSE: Final = INDEX["channel.close"]
+_CANCEL: Final = INDEX["basic.cancel"]
+
+#: Approximate size of frame headers, method and content header of a delivery, in bytes.
+_DELIVERY_OVERHEAD: Final = 100
 
 
 class Channel:
     """One open channel.
 
     Args:
-        connection: The connection of the channel.
+        host: What the channels of the connection share.
         number: Channel number, 1..65535.
+        state: OPEN, or CLOSING for a channel that will be refused.
 
     Attributes:
         output: Output buffer of the connection.
+        vhost: The virtual host of the connection.
         state: OPEN, or CLOSING until the client's channel.close-ok.
-        next_tag: Delivery tag of the next delivery or get.
         unacked: Unacknowledged messages.
         consumers: Consumers by consumer tag.
         default_prefetch: Prefetch count of new consumers (basic.qos, global=false); 0 for none.
@@ -58,15 +56,12 @@ class Channel:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_get_holders",
         "confirms",
-        "connection",
         "consumers",
         "counters",
         "default_prefetch",
+        "host",
         "last_queue",
-        "next_tag",
         "number",
         "output",
         "reply_consumer",
@@ -75,30 +70,25 @@ class Channel:
         "tracer",
         "transaction",
         "unacked",
+        "vhost",
     )
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        self.connection = connection
-        self.output = connection.output
+    def __init__(self, host: ChannelHost, number: int, state: ChannelState = ChannelState.OPEN) -> None:
+        self.host = host
+        self.output = host.output
+        self.vhost = host.vhost
         self.number = number
-        self.state = ChannelState.OPEN
-        self.next_tag = 1
-        self.unacked = Unacked()
+        self.state = state
+        self.counters = ChannelCounters()
+        self.shared_prefetch = SharedPrefetch()
+        self.unacked = Unacked(self.counters, self.shared_prefetch)
         self.consumers: dict[str, ChannelConsumer] = {}
         self.default_prefetch = 0
-        self.shared_prefetch = SharedPrefetch()
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
         self.reply_consumer: ReplyConsumer | None = None
         self.last_queue: str | None = None
-        self.counters = ChannelCounters()
-        self.tracer: Tracer | None = None
-        self._get_holders: dict[Queue, Holder] = {}
-
-    @property
-    def vhost(self) -> VirtualHost:
-        """The virtual host of the connection."""
-        return self.connection.vhost
+        self.tracer: Tracer | None = host.vhost.tracer
 
     def send(self, method: int, *arguments: Any) -> None:
         """Send a method to the client."""
@@ -119,6 +109,11 @@ class Channel:
     # -- statistics ---------------------------------------------------------------------------------------
 
     @property
+    def client(self) -> ChannelHost:
+        """The connection and user of the channel."""
+        return self.host
+
+    @property
     def prefetch(self) -> int:
         """Prefetch limit of the whole channel; 0 for none."""
         return self.shared_prefetch.limit
@@ -136,7 +131,7 @@ class Channel:
     @property
     def origin(self) -> Origin:
         """Connection, channel and user, as stated in traced messages."""
-        return Origin(self.connection.name, self.number, self.connection.username)
+        return Origin(self.host.name, self.number, self.host.username)
 
     @property
     def unacked_count(self) -> int:
@@ -153,93 +148,26 @@ class Channel:
         """Numbers of publishes and acknowledgements that are not committed yet."""
         return (0, 0) if self.transaction is None else self.transaction.held_counts()
 
-    def get_holder(self, queue: Queue) -> Holder:
-        """Return the holder of messages from basic.get on a queue."""
-        holder = self._get_holders.get(queue)
-        if holder is None:
-            holder = self._get_holders[queue] = Holder(queue)
-        return holder
+    # -- consumers ----------------------------------------------------------------------------------------
 
-    def remove_get_holder(self, holder: Holder) -> None:
-        """Remove a holder without unacked messages: a channel may use basic.get on any number of queues."""
-        if not holder.unacked:
-            self._get_holders.pop(holder.queue, None)
+    def deliver_due(self) -> None:
+        """Deliver to the consumers of the channel now, instead of at the end of the turn."""
+        for consumer in self.consumers.values():
+            if consumer.queue.scheduled:
+                consumer.queue.deliver()
 
-    # -- unacknowledged messages --------------------------------------------------------------------------
+    def cancel_consumers(self) -> set[Queue]:
+        """Cancel all consumers; return their queues."""
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            consumer.queue.remove_consumer(consumer)
+        return {consumer.queue for consumer in consumers.values()}
 
-    def hold(self, holder: Holder, entry: Entry) -> int:
-        """Add an unacknowledged message; return its delivery tag."""
-        tag = self.take_tag()
-        self.unacked[tag] = (holder, entry)
-        return tag
-
-    def take_tag(self) -> int:
-        """Return the next delivery tag, and advance it."""
-        self.next_tag += 1
-        return self.next_tag - 1
-
-    def settle(self, held: Iterable[Held], outcome: Outcome, individually: bool = False) -> None:
-        """Settle messages that were removed from the unacked ones, grouped by holder.
-
-        Args:
-            held: Holder and entry of each message, in order of delivery tags.
-            outcome: How to settle them.
-            individually: Whether each message was acknowledged by its own method.
-        """
-        runs: dict[Holder, list[Entry]] = {}
-        last: Holder | None = None
-        entries: list[Entry] = []
-        for holder, entry in held:
-            if holder is not last:
-                last = holder
-                entries = runs.setdefault(holder, [])
-            entries.append(entry)
-        if outcome == "acknowledge":
-            self.counters.ack += sum([len(settled) for settled in runs.values()])
-        elif outcome == "requeue":
-            # Deliver messages of this turn first, so that requeued messages do not overtake them.
-            for holder in runs:
-                if holder.queue.scheduled:
-                    holder.queue.deliver()
-        if individually or len(runs) == 1:
-            for holder, settled in runs.items():
-                self._settle_run(holder, settled, outcome)
-            return
-        # RabbitMQ settles holder after holder, each with all its effects.
-        for holder, settled in sorted(runs.items(), key=_settling_order):
-            self._settle_run(holder, settled, outcome)
-            holder.queue.deliver()
-
-    def _settle_run(self, holder: Holder, settled: list[Entry], outcome: Outcome) -> None:
-        """Settle the messages of one holder."""
-        settle = getattr(holder.queue, outcome)
-        if type(holder) is ChannelConsumer:
-            holder.queue.release(holder, settled)
-            self._released(holder, len(settled))
-            settle(settled)
-            return
-        queue = holder.queue
-        # In RabbitMQ every basic.get is a separate consumer: limits and deliveries follow each one.
-        # Without limits and consumers, settling all at once is equivalent.
-        at_once = not queue.has_limits and not queue.consumers.ring
-        runs = [settled] if at_once else [[entry] for entry in settled]
-        for run in runs:
-            queue.release(holder, run)
-            settle(run)
-            queue.deliver()
-        self.remove_get_holder(holder)
-
-    def _released(self, holder: Holder, count: int) -> None:
-        """Restore the credit of a consumer after messages were settled."""
-        if type(holder) is not ChannelConsumer:
-            return
-        self.shared_prefetch.release(count)
-        if holder.prefetch and holder.blocked:
-            holder.queue.unblock(holder)
-
-    def requeue_all(self) -> None:
-        """Requeue all unacknowledged messages (basic.recover)."""
-        self.settle(self.unacked.take_all(), "requeue")
+    def cancel_replies(self) -> None:
+        """Cancel the consumer of direct replies, if any."""
+        if self.reply_consumer is not None:
+            self.reply_consumer.cancel()
+            self.reply_consumer = None
 
     # -- closing ------------------------------------------------------------------------------------------
 
@@ -252,17 +180,10 @@ class Channel:
         """
         blamed = method if fault.method is None else fault.method
         self.flush_confirms()
-        deliver_due(self)
+        self.deliver_due()
         self.close(keep_gets=True)
         self.state = ChannelState.CLOSING
         self.send(_CHANNEL_CLOSE, fault.code, encode_reply_text(fault.text), blamed >> 16, blamed & 0xFFFF)
-
-    def cancel_consumers(self) -> set[Queue]:
-        """Cancel all consumers; return their queues."""
-        consumers, self.consumers = self.consumers, {}
-        for consumer in consumers.values():
-            consumer.queue.remove_consumer(consumer)
-        return {consumer.queue for consumer in consumers.values()}
 
     def close(self, keep_gets: bool = False) -> None:
         """Cancel all consumers and requeue all unacknowledged messages.
@@ -272,37 +193,32 @@ class Channel:
                 they are requeued at the client's channel.close-ok, by a later call.
         """
         left = self.cancel_consumers()
-        if self.reply_consumer is not None:
-            self.reply_consumer.cancel()
+        self.cancel_replies()
         if self.transaction is not None:
             self.transaction.rollback()
-        kept = [each for each in self.unacked.items() if keep_gets and each[1][0].queue not in left]
-        for tag, _ in kept:
-            del self.unacked[tag]
-        _return_all(self.unacked.take_all())
-        self.unacked.restore(kept)
-        self.shared_prefetch.clear()
-        self._get_holders.clear()
+        self.unacked.return_all(left if keep_gets else None)
         self.confirms = self.transaction = None
+
+    # -- confirms -----------------------------------------------------------------------------------------
 
     def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
         """Prepare confirms for publishes of this turn, which were written; return the callback for the sync."""
         confirms = self.confirms
         if confirms is None:
             return None
-        gate = self.connection.server.broker.gate
+        gate = self.host.gate
         if not gate.is_open and confirms.needs_definitions(gate):
             gate.hold(self.output)
         last = confirms.written(has_failed)
         if has_failed(None):
             # Publishes may have been refused.
-            self.output.confirm(self)
+            self.output.confirm(confirms)
         return partial(self._synced, confirms, last)
 
     def _synced(self, confirms: Confirms, last: int) -> None:
         if self.confirms is confirms:
             confirms.synced(last)
-            self.output.confirm(self)
+            self.output.confirm(confirms)
 
     def flush_confirms(self) -> None:
         """Send confirms that are due."""
@@ -310,26 +226,75 @@ class Channel:
             self.output.parts += self.confirms.flush()
 
 
-def deliver_due(channel: Channel) -> None:
-    """Deliver to the consumers of a channel now, instead of at the end of the turn."""
-    for consumer in channel.consumers.values():
-        if consumer.queue.scheduled:
-            consumer.queue.deliver()
+class ChannelConsumer(Consumer):
+    """A consumer on a channel.
 
+    Args:
+        channel: The channel.
+        queue: The queue consumed from.
+        tag: The consumer tag.
+        no_ack: Whether messages are settled when they are sent.
+        exclusive: Whether the consumer is exclusive.
+        priority: The x-priority argument.
+        prefetch: Maximum number of unacked messages; 0 for no limit.
+        arguments: Arguments of basic.consume.
+    """
 
-def _settling_order(run: tuple[Holder, list[Entry]]) -> tuple[bytes, bytes]:
-    """Return the sort key for several holders settled by one method: queue name, then consumer tag (gets first)."""
-    holder = run[0]
-    tag = holder.tag if isinstance(holder, ChannelConsumer) else ""
-    return holder.queue.name.encode("utf-8", "surrogateescape"), tag.encode("utf-8", "surrogateescape")
+    __slots__ = ("_frames", "arguments", "channel")
 
+    def __init__(
+        self,
+        channel: Channel,
+        queue: Queue,
+        tag: str,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        arguments: FieldTable = (),
+    ) -> None:
+        super().__init__(queue, tag, no_ack, exclusive, priority, prefetch)
+        self.channel = channel
+        self.arguments = arguments
+        self._frames = DeliveryFrames(channel.number, tag, channel.host.frame_max)
 
-def _return_all(held: Sequence[Held]) -> None:
-    """Requeue messages of a closed channel, in one batch per queue."""
-    queues: dict[Queue, list[Entry]] = {}
-    for holder, run in groupby(held, key=itemgetter(0)):
-        entries = [entry for _, entry in run]
-        holder.queue.release(holder, entries)
-        queues.setdefault(holder.queue, []).extend(entries)
-    for queue, returned in queues.items():
-        queue.requeue_abandoned(returned)
+    def credit(self) -> int:
+        """Return how many messages can be delivered now."""
+        channel = self.channel
+        output = channel.output
+        if output.congested:
+            output.stalled.append(self)
+            return 0
+        shared = channel.shared_prefetch
+        credit = shared.credit(self) if shared.limit else UNLIMITED
+        if self.prefetch and not self.no_ack:
+            credit = min(credit, self.prefetch - self.unacked)
+        return credit
+
+    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
+        """Send messages to the client."""
+        channel = self.channel
+        output, unacked, counters = channel.output, channel.unacked, channel.counters
+        first = unacked.next_tag
+        unacked.next_tag = end = self._frames.append(output.parts, entries, first)
+        if self.queue.counters.requeued:
+            counters.redeliver += sum([entry[2] for entry in entries])
+        if self.no_ack:
+            counters.deliver_no_ack += len(entries)
+            channel.shared_prefetch.count_delivered(self, 0)
+        else:
+            counters.deliver += len(entries)
+            unacked.update(zip(range(first, end), [(self, entry) for entry in entries], strict=True))
+            self.unacked += len(entries)
+            channel.shared_prefetch.count_delivered(self, len(entries))
+        output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
+        if channel.tracer is not None:
+            channel.tracer.delivered(channel.origin, self.queue.name, entries)
+
+    def cancelled(self) -> None:
+        """Remove the consumer of a deleted queue, and notify the client if it supports consumer_cancel_notify."""
+        channel = self.channel
+        channel.consumers.pop(self.tag, None)
+        channel.shared_prefetch.remove(self)
+        if channel.host.notifies_cancel:
+            channel.send(_CANCEL, self.tag, True)

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-from weakref import ref
 
+from leveret.broker.core.broker import Broker
 from leveret.broker.core.user_counts import count_down
 from leveret.broker.session.channel import Channel
+from leveret.broker.session.channel_host import ChannelHost
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.states import ChannelState
-
-if TYPE_CHECKING:
-    from leveret.broker.session.connection import Connection
 
 
 class ChannelTable:
     """Channels by number.
 
     Args:
-        connection: The connection of the channels.
+        host: What the channels share.
+        broker: Counts the channels of all connections.
+        channel_max: Maximum number of channels of the connection.
+        node_max: Maximum number of channels of all connections; None for no limit.
+
+    Attributes:
+        host: What the channels share.
     """
 
-    __slots__ = ("_by_number", "_owner")
+    __slots__ = ("_broker", "_by_number", "_channel_max", "_node_max", "host")
 
-    def __init__(self, connection: Connection) -> None:
-        # A weak reference: a cycle would be freed by the garbage collector only.
-        self._owner = ref(connection)
+    def __init__(self, host: ChannelHost, broker: Broker, channel_max: int, node_max: int | None) -> None:
+        self.host = host
+        self._broker = broker
+        self._channel_max = channel_max
+        self._node_max = node_max
         self._by_number: dict[int, Channel] = {}
 
     def __iter__(self) -> Iterator[Channel]:
@@ -35,11 +40,8 @@ class ChannelTable:
     def __len__(self) -> int:
         return len(self._by_number)
 
-    @property
-    def _connection(self) -> Connection:
-        connection = self._owner()
-        assert connection is not None, "the connection holds its channels"
-        return connection
+    def __contains__(self, number: int) -> bool:
+        return number in self._by_number
 
     def find(self, number: int, method: int) -> Channel:
         """Return an open channel.
@@ -56,9 +58,6 @@ class ChannelTable:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", method)
         return channel
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._by_number
-
     def open(self, number: int, state: ChannelState = ChannelState.OPEN) -> Channel:
         """Open a channel.
 
@@ -71,23 +70,21 @@ class ChannelTable:
         if number in self._by_number:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
         self._check_limits()
-        channel = self._by_number[number] = Channel(self._connection, number)
-        channel.state = state
-        channel.tracer = self._connection.vhost.tracer
-        broker = self._connection.server.broker
+        channel = self._by_number[number] = Channel(self.host, number, state)
+        broker = self._broker
         broker.statistics.channel_created += 1
         broker.channel_count += 1
-        broker.user_channels[self._connection.username] += 1
+        broker.user_channels[self.host.username] += 1
         return channel
 
     def remove(self, channel: Channel) -> None:
         """Remove a closed channel; its number can be reused."""
         del self._by_number[channel.number]
-        broker = self._connection.server.broker
+        broker = self._broker
         broker.statistics.channel_closed += 1
-        self._connection.vhost.statistics.channels.absorb(channel.counters)
+        self.host.vhost.statistics.channels.absorb(channel.counters)
         broker.channel_count -= 1
-        count_down(broker.user_channels, self._connection.username)
+        count_down(broker.user_channels, self.host.username)
 
     def close_all(self) -> None:
         """Close all channels."""
@@ -100,21 +97,22 @@ class ChannelTable:
             self.remove(channel)
 
     def _check_limits(self) -> None:
-        connection = self._connection
-        server, user = connection.server, connection.user
-        limit: int | None = connection.channel_max
-        if limit is not None and len(self) >= limit:
-            raise _not_allowed(f"number of channels opened ({limit}) has reached the negotiated channel_max ({limit})")
+        broker, user = self._broker, self.host.user
+        if len(self) >= self._channel_max:
+            raise _not_allowed(
+                f"number of channels opened ({self._channel_max}) has reached the negotiated channel_max"
+                f" ({self._channel_max})"
+            )
         limit = user.limits.max_channels
-        if limit is not None and 0 <= limit <= server.broker.user_channels[user.name]:
+        if limit is not None and 0 <= limit <= broker.user_channels[user.name]:
             raise _not_allowed(
                 f"number of channels opened for user '{user.name}' has reached the maximum allowed user limit of"
                 f" ({limit})"
             )
-        limit = server.settings.channel_max_per_node
-        if limit is not None and server.broker.channel_count >= limit:
+        limit = self._node_max
+        if limit is not None and broker.channel_count >= limit:
             raise _not_allowed(
-                f"number of channels opened on node '{server.cluster_name}' has reached the maximum allowed limit of"
+                f"number of channels opened on node '{broker.cluster_name}' has reached the maximum allowed limit of"
                 f" {limit}"
             )
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from leveret.broker.core.definitions.gate import DefinitionsGate
+from leveret.broker.core.message_stores.registry import HasFailed
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.protocol.methods import INDEX, encode_method
-
-if TYPE_CHECKING:
-    from leveret.broker.core.definitions.gate import DefinitionsGate
-    from leveret.broker.core.message_stores.registry import HasFailed
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.stats.counters import ChannelCounters
 
 _ACK: Final = INDEX["basic.ack"]
 _NACK: Final = INDEX["basic.nack"]

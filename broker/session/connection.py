@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from leveret.broker.addresses import is_loopback
-from leveret.broker.session.authorization import Authorization
+from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session.capabilities import Capabilities
+from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.channel_table import ChannelTable
 from leveret.broker.session.dispatch import dispatch, method_of
 from leveret.broker.session.handshake import Handshake
@@ -19,10 +20,7 @@ from leveret.broker.session.heartbeat import Heartbeat
 from leveret.broker.session.intake import Intake
 from leveret.broker.session.output import Output
 from leveret.broker.session.peer_certificate import TlsSession, tls_session
-from leveret.broker.session.route_cache import RouteCache
-from leveret.broker.session.route_search import RouteSearch
 from leveret.broker.session.sockets import connection_name, disable_delay, endpoints, reset
-from leveret.broker.session.unfinished import Unfinished
 from leveret.protocol.events import Event, MethodReceived
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from leveret.protocol.field_table import FieldTable
@@ -40,6 +38,8 @@ log = logging.getLogger("leveret.connection")
 
 _CLOSE: Final = INDEX["connection.close"]
 _CLOSE_OK: Final = INDEX["connection.close-ok"]
+_UPDATE_SECRET: Final = INDEX["connection.update-secret"]
+_UPDATE_SECRET_OK: Final = INDEX["connection.update-secret-ok"]
 
 #: Maximum time for a client to close the socket after connection.close, in seconds.
 _CLOSING_SECONDS: Final = 30.0
@@ -66,19 +66,16 @@ class Connection(asyncio.BufferedProtocol):
         peer_is_loopback: Whether the client has a loopback address.
         tls: The TLS session; None without TLS.
         state: State of the connection.
+        is_open: Whether a virtual host is open.
         reader: Frame reader.
         intake: Input buffer; set by connection_made(), like output.
         output: Output buffer.
-        channels: The open channels.
-        routes: Cached routes of publishes.
-        route_search: Search for routes of publishes.
+        channels: The open channels; set once a virtual host is open, like host.
+        host: What the channels share.
         capabilities: Capabilities of the client.
         client_properties: Client properties as received.
         frame_max: Maximum frame size in bytes, including the frame header and end.
         channel_max: Maximum number of channels.
-        user: The authenticated user; set once a virtual host is open, like vhost and authorization.
-        vhost: The virtual host.
-        authorization: Permission checks.
     """
 
     name: str
@@ -89,9 +86,8 @@ class Connection(asyncio.BufferedProtocol):
     tls: TlsSession | None
     intake: Intake
     output: Output
-    user: User
-    vhost: VirtualHost
-    authorization: Authorization
+    channels: ChannelTable
+    host: ChannelHost
 
     def __init__(self, server: Server, proxied: ProxiedAddresses | None = None) -> None:
         self.server = server
@@ -99,9 +95,6 @@ class Connection(asyncio.BufferedProtocol):
         self.state = ConnectionState.AWAIT_HEADER
         self.reader = FrameReader(server.settings.max_message_size)
         self.reader.set_channel_frames(ChannelFrames.REFUSED)
-        self.channels = ChannelTable(self)
-        self.routes = RouteCache()
-        self.route_search = RouteSearch(server.broker.turn)
         self.capabilities = Capabilities()
         self.client_properties: FieldTable = ()
         self.frame_max = self.reader.frame_max
@@ -111,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self.username = ""
         self.vhost_name = ""
         self._handshake: Handshake | None = Handshake(self)
-        self._is_open = False
+        self.is_open = False
         self._transport: asyncio.Transport | None = None
         self._heartbeat: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -181,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle one event. Does not raise: an error closes this connection only."""
         try:
             if self.state is ConnectionState.RUNNING:
-                dispatch(self, event)
+                self._handle_running(event)
             elif self._handshake is not None:
                 self._handshake.receive(event)
             else:
@@ -196,6 +189,20 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             log.exception("AMQP connection %s: internal error", self.name)
             self.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), method_of(event))
+
+    def _handle_running(self, event: Event) -> None:
+        """Handle an event of an open connection."""
+        if isinstance(event, Exception):
+            raise event
+        if type(event) is not MethodReceived or event.channel:
+            dispatch(self.channels, event)
+        elif event.method.index == _CLOSE:
+            self.closed_by_client()
+        elif event.method.index == _UPDATE_SECRET:
+            self.output.send(encode_method(0, _UPDATE_SECRET_OK))
+        else:
+            text = "unexpected method in connection state running"
+            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, text, event.method.index)
 
     def _handle_closing(self, event: Event) -> None:
         """Handle an event after connection.close: only close-ok, the client's close and malformed input count."""
@@ -229,15 +236,29 @@ class Connection(asyncio.BufferedProtocol):
 
     def opened(self, user: User, vhost: VirtualHost) -> None:
         """Finish the handshake: the virtual host is open."""
-        self.user, self.vhost = user, vhost
-        self.authorization = Authorization(self.server.accounts, user, vhost)
+        server = self.server
+        self.host = ChannelHost(
+            server.broker,
+            server.settings,
+            server.accounts,
+            user,
+            vhost,
+            self.output,
+            self.name,
+            self.peer,
+            self.client_properties,
+            self.frame_max,
+            self.capabilities.consumer_cancel_notify,
+        )
+        node_max = server.settings.channel_max_per_node
+        self.channels = ChannelTable(self.host, server.broker, self.channel_max, node_max)
         self.username, self.vhost_name = user.name, vhost.name
-        self._is_open = True
-        self._end_handshake()
+        self.is_open = True
+        self._handshake, self.reader.stepwise = None, False
         self.reader.set_channel_frames(ChannelFrames.READ)
         if self._timer is not None:
             self._timer.cancel()
-        self.server.broker.register(self)
+        server.broker.register(self)
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
 
     @property
@@ -249,10 +270,6 @@ class Connection(asyncio.BufferedProtocol):
         """Stop or resume the check for heartbeats of the client, which are not read while reading is paused."""
         if self._heartbeat is not None:
             self._heartbeat.paused = paused
-
-    def _end_handshake(self) -> None:
-        self._handshake = None
-        self.reader.stepwise = False
 
     def _heartbeat_missed(self) -> None:
         log.error("closing AMQP connection %s: missed heartbeats from client", self.name)
@@ -280,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         level = logging.INFO if fault.code is ReplyCode.CONNECTION_FORCED else logging.ERROR
         log.log(level, "closing AMQP connection %s: %s", self.name, fault)
-        self._end_handshake()
+        self._handshake, self.reader.stepwise = None, False
         self._release()
         text = encode_reply_text(fault.text)
         self.output.send(encode_method(0, _CLOSE, fault.code, text, blamed >> 16, blamed & 0xFFFF))
@@ -298,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
         """End a handshake as RabbitMQ does: close the socket after 3 s without a reply."""
         log.error("closing AMQP connection %s: %s", self.name, reason)
         self.transition(ConnectionInput.REFUSED)
-        self._end_handshake()
+        self._handshake, self.reader.stepwise = None, False
         self.reader.discard_input()
         self.close_later(_SILENCE_SECONDS)
 
@@ -360,11 +377,11 @@ class Connection(asyncio.BufferedProtocol):
         # The client need not send heartbeats any more; the broker sends them while the socket is open.
         self.pause_heartbeat(True)
         self.reader.set_channel_frames(ChannelFrames.SKIPPED)
-        if self._is_open:
-            self._is_open = False
+        if self.is_open:
+            self.is_open = False
             self.channels.close_all()
-            self.routes.clear()
-            self.route_search.cancel()
+            self.host.routes.clear()
+            self.host.route_search.cancel()
             self.output.confirming.clear()
-            self.vhost.delete_queues_of(self)
+            self.host.vhost.delete_queues_of(self.host)
             self.server.broker.unregister(self)

@@ -1,23 +1,17 @@
-"""Sends messages to clients: deliveries, gets and returns as frames."""
+"""Frames of messages sent to clients: deliveries, gets and returns."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from leveret.broker.core.queues.consumers import Consumer
-from leveret.broker.session.shared_prefetch import UNLIMITED
+from leveret.broker.session.channel_host import ChannelHost
 from leveret.protocol.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
-from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
-
-if TYPE_CHECKING:
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.session.channel import Channel
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _NEXT_FRAME: Final = struct.Struct(">BBHI")
@@ -25,54 +19,34 @@ _METHOD_HEAD: Final = struct.Struct(">BHII")
 _TAG: Final = struct.Struct(">Q")
 _END: Final = bytes((FRAME_END,))
 _DELIVER: Final = INDEX["basic.deliver"]
-_CANCEL: Final = INDEX["basic.cancel"]
-
-#: Approximate size of frame headers, method and content header of a delivery, in bytes.
-_DELIVERY_OVERHEAD: Final = 100
 
 
-class ChannelConsumer(Consumer):
-    """A consumer on a channel.
+class DeliveryFrames:
+    """Builds the frames of the deliveries to one consumer.
 
     Args:
-        channel: The channel.
-        queue: The queue consumed from.
+        number: Channel number.
         tag: The consumer tag.
-        no_ack: Whether messages are settled when they are sent.
-        exclusive: Whether the consumer is exclusive.
-        priority: The x-priority argument.
-        prefetch: Maximum number of unacked messages; 0 for no limit.
-        arguments: Arguments of basic.consume.
+        frame_max: Maximum size of a body frame in bytes, including the frame header and end.
     """
 
     __slots__ = (
         "_after",
         "_before",
         "_envelope",
+        "_frame_max",
         "_heads",
         "_next",
+        "_number",
         "_redelivered",
         "_shape",
-        "arguments",
-        "channel",
-        "prefetch",
+        "_tag",
     )
 
-    def __init__(
-        self,
-        channel: Channel,
-        queue: Queue,
-        tag: str,
-        no_ack: bool,
-        exclusive: bool,
-        priority: int,
-        prefetch: int,
-        arguments: FieldTable = (),
-    ) -> None:
-        super().__init__(queue, tag, no_ack, exclusive, priority)
-        self.channel = channel
-        self.arguments = arguments
-        self.prefetch = prefetch
+    def __init__(self, number: int, tag: str, frame_max: int) -> None:
+        self._number = number
+        self._tag = encode_shortstr(tag)
+        self._frame_max = frame_max
         # Frame parts before and after the delivery tag, cached for messages with the same envelope.
         self._envelope: Envelope | None = None
         self._redelivered = False
@@ -82,24 +56,17 @@ class ChannelConsumer(Consumer):
         self._shape = (-1, 0, 0)
         self._heads = (b"", b"")
 
-    def credit(self) -> int:
-        """Return how many messages can be delivered now."""
-        channel = self.channel
-        output = channel.output
-        if output.congested:
-            output.stalled.append(self)
-            return 0
-        shared = channel.shared_prefetch
-        credit = shared.credit(self) if shared.limit else UNLIMITED
-        if self.prefetch and not self.no_ack:
-            credit = min(credit, self.prefetch - self.unacked)
-        return credit
+    def append(self, out: list[bytes], entries: Sequence[Entry], first: int) -> int:
+        """Append the frames of messages.
 
-    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
-        """Send messages to the client."""
-        channel = self.channel
-        out = channel.output.parts
-        tag = first = channel.next_tag
+        Args:
+            out: The output.
+            entries: The messages; at least one.
+            first: Delivery tag of the first message.
+        Returns:
+            The delivery tag after the last message.
+        """
+        tag = first
         pack = _TAG.pack
         envelope, redelivered, after = self._envelope, self._redelivered, self._after
         lead = self._before
@@ -113,33 +80,12 @@ class ChannelConsumer(Consumer):
             if after:
                 out += (lead, pack(tag), after, message.body)
             else:
-                self._send_in_chunks(out, lead, pack(tag), message, redelivered)
+                self._append_in_chunks(out, lead, pack(tag), message, redelivered)
             tag += 1
             if tag == first + 1:
                 lead = self._next
         out.append(_END)
-        channel.next_tag = tag
-        counters = channel.counters
-        if self.queue.counters.requeued:
-            counters.redeliver += sum([entry[2] for entry in entries])
-        if self.no_ack:
-            counters.deliver_no_ack += len(entries)
-            channel.shared_prefetch.count_delivered(self, 0)
-        else:
-            counters.deliver += len(entries)
-            channel.unacked.update(zip(range(first, tag), [(self, entry) for entry in entries], strict=True))
-            self.unacked += len(entries)
-            channel.shared_prefetch.count_delivered(self, len(entries))
-        channel.output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
-        if channel.tracer is not None:
-            channel.tracer.delivered(channel.origin, self.queue.name, entries)
-
-    def cancelled(self) -> None:
-        """Remove the consumer of a deleted queue, and notify the client if it supports consumer_cancel_notify."""
-        self.channel.consumers.pop(self.tag, None)
-        self.channel.shared_prefetch.remove(self)
-        if self.channel.connection.capabilities.consumer_cancel_notify:
-            self.channel.send(_CANCEL, self.tag, True)
+        return tag
 
     def _prepare(self, message: Message, redelivered: bool) -> None:
         """Cache the frame parts before and after the delivery tag for the envelope of a message."""
@@ -149,7 +95,7 @@ class ChannelConsumer(Consumer):
             self._shape = shape
             self._prepare_heads(*shape)
         self._envelope, self._redelivered = envelope, redelivered
-        if shape[2] <= self.channel.connection.frame_max - FRAME_OVERHEAD:
+        if shape[2] <= self._frame_max - FRAME_OVERHEAD:
             flag = b"\x01" if redelivered else b"\x00"
             header_head, body_head = self._heads
             self._after = b"".join((flag, envelope.route, header_head, envelope.header, body_head))
@@ -158,39 +104,45 @@ class ChannelConsumer(Consumer):
 
     def _prepare_heads(self, route_len: int, header_len: int, body_len: int) -> None:
         """Cache the frame headers for messages with these lengths."""
-        number, tag = self.channel.number, encode_shortstr(self.tag)
+        number, tag = self._number, self._tag
         size = 4 + len(tag) + 9 + route_len
         self._before = _METHOD_HEAD.pack(FRAME_METHOD, number, size, _DELIVER) + tag
         self._next = _END + self._before
-        # deliver() appends the end octet of the last frame; without a body that is the header frame.
+        # append() ends with the end octet of the last frame; without a body that is the header frame.
         body_head = _NEXT_FRAME.pack(FRAME_END, FRAME_BODY, number, body_len) if body_len else b""
         self._heads = _NEXT_FRAME.pack(FRAME_END, FRAME_HEADER, number, header_len), body_head
 
-    def _send_in_chunks(self, out: list[bytes], lead: bytes, tag: bytes, message: Message, redelivered: bool) -> None:
-        """Send a message with several body frames, without the end octet of the last one."""
+    def _append_in_chunks(self, out: list[bytes], lead: bytes, tag: bytes, message: Message, redelivered: bool) -> None:
+        """Append a message with several body frames, without the end octet of the last one."""
         flag = b"\x01" if redelivered else b"\x00"
         out += (lead, tag, flag, message.envelope.route, _END)
-        out += _frame_content(self.channel.number, message, self.channel.connection.frame_max)
+        out += _frame_content(self._number, message, self._frame_max)
         del out[-1]
 
 
 def send_message(
-    channel: Channel, method: int, before: tuple[object, ...], message: Message, after: tuple[object, ...] = ()
+    host: ChannelHost,
+    number: int,
+    method: int,
+    before: tuple[object, ...],
+    message: Message,
+    after: tuple[object, ...] = (),
 ) -> None:
     """Send basic.get-ok, basic.return or basic.deliver of a direct reply, with the message.
 
     Args:
-        channel: The channel.
+        host: What the channels of the connection share.
+        number: Channel number.
         method: Index of the method.
         before: Method arguments before exchange and routing key.
         message: The message.
         after: Method arguments after exchange and routing key.
     """
-    route, output = message.envelope.route, channel.output
+    route, output = message.envelope.route, host.output
     split = 1 + route[0]
     names = route[1:split], route[split + 1 :]
-    output.send(encode_method(channel.number, method, *before, *names, *after))
-    output.parts += _frame_content(channel.number, message, channel.connection.frame_max)
+    output.send(encode_method(number, method, *before, *names, *after))
+    output.parts += _frame_content(number, message, host.frame_max)
     output.sent(len(message.envelope.header) + len(message.body))
 
 

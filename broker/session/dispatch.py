@@ -1,26 +1,21 @@
-"""Dispatches events of a running connection to handlers."""
+"""Dispatches events of open channels to handlers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.channel_table import ChannelTable
 from leveret.broker.session.handlers.basic import acknowledge_run
 from leveret.broker.session.handlers.registry import HANDLERS
 from leveret.broker.session.publishing import publish_run, publish_varied
-from leveret.broker.session.unfinished import Unfinished
 from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH
 from leveret.protocol.events import AckRun, Event, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import ChannelFault, ConnectionFault, ReplyCode
-from leveret.protocol.methods import INDEX, encode_method
+from leveret.protocol.methods import INDEX
 from leveret.protocol.states import ChannelState
 
-if TYPE_CHECKING:
-    from leveret.broker.session.channel import Channel
-    from leveret.broker.session.connection import Connection
-
-_CONNECTION_CLOSE: Final = INDEX["connection.close"]
-_UPDATE_SECRET: Final = INDEX["connection.update-secret"]
-_UPDATE_SECRET_OK: Final = INDEX["connection.update-secret-ok"]
 _OPEN: Final = INDEX["channel.open"]
 _OPEN_OK: Final = INDEX["channel.open-ok"]
 _CLOSE: Final = INDEX["channel.close"]
@@ -37,25 +32,19 @@ _NEEDS_MESSAGE_COUNT: Final = frozenset(
 )
 
 
-def dispatch(connection: Connection, event: Event) -> None:
-    """Handle one event of a running connection.
+def dispatch(channels: ChannelTable, event: PublishRun | VariedRun | AckRun | MethodReceived) -> None:
+    """Handle one event of a channel.
 
     Raises:
         ConnectionFault: An error that closes the connection.
-        WireFault: An error that drops the connection.
         Unfinished: Handling takes long; the event must be handled again later.
     """
-    if type(event) is PublishRun or type(event) is VariedRun:
-        _publish(connection, event)
+    if type(event) is MethodReceived:
+        _handle(channels, event)
     elif type(event) is AckRun:
-        _acknowledge(connection, event)
-    elif type(event) is MethodReceived:
-        if event.channel:
-            _handle(connection, event)
-        else:
-            _handle_connection_method(connection, event.method.index)
-    elif isinstance(event, Exception):
-        raise event
+        _acknowledge(channels, event)
+    elif type(event) is PublishRun or type(event) is VariedRun:
+        _publish(channels, event)
 
 
 def method_of(event: Event) -> int:
@@ -67,8 +56,8 @@ def method_of(event: Event) -> int:
     return BASIC_ACK if isinstance(event, AckRun) else 0
 
 
-def _publish(connection: Connection, run: PublishRun | VariedRun) -> None:
-    channel = connection.channels.find(run.channel, BASIC_PUBLISH)
+def _publish(channels: ChannelTable, run: PublishRun | VariedRun) -> None:
+    channel = channels.find(run.channel, BASIC_PUBLISH)
     if channel.state is ChannelState.OPEN:
         try:
             if isinstance(run, PublishRun):
@@ -79,8 +68,8 @@ def _publish(connection: Connection, run: PublishRun | VariedRun) -> None:
             channel.fail(fault, BASIC_PUBLISH)
 
 
-def _acknowledge(connection: Connection, run: AckRun) -> None:
-    channel = connection.channels.find(run.channel, BASIC_ACK)
+def _acknowledge(channels: ChannelTable, run: AckRun) -> None:
+    channel = channels.find(run.channel, BASIC_ACK)
     if channel.state is ChannelState.OPEN:
         try:
             acknowledge_run(channel, run.tags)
@@ -88,31 +77,33 @@ def _acknowledge(connection: Connection, run: AckRun) -> None:
             channel.fail(fault, BASIC_ACK)
 
 
-def _handle(connection: Connection, event: MethodReceived) -> None:
-    """Handle a method on a channel other than 0."""
+def _handle(channels: ChannelTable, event: MethodReceived) -> None:
+    """Handle a method."""
     index = event.method.index
     if index == _OPEN:
-        connection.channels.open(event.channel).send(_OPEN_OK, b"")
+        channels.open(event.channel).send(_OPEN_OK, b"")
         return
-    channel = _find_channel(connection, event)
+    channel = _find_channel(channels, event)
     if channel.state is not ChannelState.OPEN:
-        _receive_closing(connection, channel, event)
+        _receive_closing(channels, channel, event)
         return
     handler = HANDLERS.get(index)
     if handler is None:
         raise ConnectionFault(ReplyCode.COMMAND_INVALID, "unimplemented method")
     if index in _NEEDS_MESSAGE_COUNT:
         _apply_limits(channel, event.arguments[1] or channel.last_queue)
-    gate = connection.server.broker.gate
+    gate = channels.host.gate
     changes = gate.changes
     try:
         handler(channel, *event.arguments)
+        if index == _CLOSE:
+            channels.remove(channel)
     except ChannelFault as fault:
         channel.fail(fault, index)
     # A connection fault promises nothing: its connection.close is sent at once.
     if gate.changes != changes:
         # Hold replies until the changed definitions are on disk.
-        gate.hold(connection.output)
+        gate.hold(channel.output)
 
 
 def _apply_limits(channel: Channel, name: str | None) -> None:
@@ -129,23 +120,23 @@ def _apply_limits(channel: Channel, name: str | None) -> None:
         raise Unfinished(lambda: evict_and_expire(new_slice()))
 
 
-def _find_channel(connection: Connection, event: MethodReceived) -> Channel:
+def _find_channel(channels: ChannelTable, event: MethodReceived) -> Channel:
     """Return the channel of a method. RabbitMQ resolves the queue declared last before it checks the channel."""
-    if _uses_last_queue(event) and event.channel not in connection.channels:
-        return connection.channels.open(event.channel, ChannelState.CLOSING)
-    return connection.channels.find(event.channel, event.method.index)
+    if _uses_last_queue(event) and event.channel not in channels:
+        return channels.open(event.channel, ChannelState.CLOSING)
+    return channels.find(event.channel, event.method.index)
 
 
 def _uses_last_queue(event: MethodReceived) -> bool:
     return event.method.index in _QUEUE_METHODS and not event.arguments[1]
 
 
-def _receive_closing(connection: Connection, channel: Channel, event: MethodReceived) -> None:
+def _receive_closing(channels: ChannelTable, channel: Channel, event: MethodReceived) -> None:
     """Handle a method after the broker's channel.close: all are ignored but close and close-ok."""
     index = event.method.index
     if index == _CLOSE_OK:
         channel.close()
-        connection.channels.remove(channel)
+        channels.remove(channel)
     elif index == _CLOSE:
         channel.send(_CLOSE_OK)
     elif _uses_last_queue(event):
@@ -154,13 +145,3 @@ def _receive_closing(connection: Connection, channel: Channel, event: MethodRece
         except ChannelFault as fault:
             # RabbitMQ resolves the queue first, and sends channel.close again.
             channel.fail(fault, index)
-
-
-def _handle_connection_method(connection: Connection, index: int) -> None:
-    """Handle a method on channel 0."""
-    if index == _CONNECTION_CLOSE:
-        connection.closed_by_client()
-    elif index == _UPDATE_SECRET:
-        connection.output.send(encode_method(0, _UPDATE_SECRET_OK))
-    else:
-        raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "unexpected method in connection state running", index)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from leveret.broker.core.queues.consumers import Consumer
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ConnectionCounters
-
-if TYPE_CHECKING:
-    from leveret.broker.session.channel import Channel
-    from leveret.broker.session.delivery import ChannelConsumer
+from leveret.broker.session.confirms import Confirms
 
 #: Bytes of output of one connection in one turn above which its consumers wait for the next turn. Bounds memory, and
 #: keeps the broker responsive to other connections.
@@ -38,7 +36,7 @@ class Output:
         overfull: True while requests must wait until output has drained.
         resume: Called once when output is no longer overfull; set by the code that pauses reading.
         stalled: Consumers that wait because the output is congested.
-        confirming: Channels with confirms to send.
+        confirming: Those of the channels that have confirms to send.
         counters: Bytes read and written.
         wrote: True if anything was written since the heartbeat timer last cleared it.
         scheduled: True while flush() is scheduled for the end of the turn; maintained by Turn.
@@ -71,8 +69,8 @@ class Output:
         self.counters = ConnectionCounters()
         self.congested = self.overfull = False
         self.resume: Callable[[], None] | None = None
-        self.stalled: list[ChannelConsumer] = []
-        self.confirming: set[Channel] = set()
+        self.stalled: list[Consumer] = []
+        self.confirming: set[Confirms] = set()
         self.wrote = False
         self.scheduled = False
         transport.set_write_buffer_limits(high=_HIGH_WATER)
@@ -91,9 +89,9 @@ class Output:
         if not self.scheduled:
             self._turn.flush_later(self)
 
-    def confirm(self, channel: Channel) -> None:
+    def confirm(self, confirms: Confirms) -> None:
         """Send the confirms of a channel at the end of the turn."""
-        self.confirming.add(channel)
+        self.confirming.add(confirms)
         if not self.scheduled:
             self._turn.flush_later(self)
 
@@ -125,8 +123,8 @@ class Output:
         if self._held:
             return
         if self.confirming:
-            for channel in self.confirming:
-                channel.flush_confirms()
+            for confirms in self.confirming:
+                self.parts += confirms.flush()
             self.confirming.clear()
         if self.parts:
             parts, self.parts = self.parts, []

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
+from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages.published import read_expiration, read_extra_keys
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.session.channel import Channel
+from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE
-from leveret.broker.session.unfinished import Unfinished
+from leveret.broker.session.routes import PublishRoute
 from leveret.protocol import properties
 from leveret.protocol.events import Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
@@ -24,63 +28,9 @@ from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties, encode_headers, encode_text
 from leveret.storage.message import Envelope, Message
 
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.base import Exchange
-    from leveret.broker.session.channel import Channel
-    from leveret.broker.session.connection import Connection
-
 _RETURN: Final = INDEX["basic.return"]
 _BODY_SIZE: Final = struct.Struct(">Q")
 _BARE_HEADER_SIZE: Final = 14
-
-
-class PublishRoute:
-    """Cached route of publishes with the same exchange, routing key and flags on one connection.
-
-    Args:
-        generation: Generation of topology and permissions for which the route is valid.
-        exchange: The exchange.
-        keys_replies: Direct reply-to consumers named by the routing key alone.
-
-    Attributes:
-        header: The content header for which envelope, queues, awaits_sync and replies are valid; None if they are not
-            reusable.
-        envelope: Envelope of messages with this header.
-        queues: Target queues of messages with this header.
-        awaits_sync: Whether confirms of these messages wait for the sync to disk.
-        replies: Target direct reply-to consumers, by name.
-        keys_queues: Target queues by routing key alone, for messages without CC and BCC; None if they depend on
-            headers.
-        sync_checked_queues: The queues for which `needs_sync` was computed.
-        needs_sync: Whether confirms of transient messages, and those of persistent ones, wait for the sync.
-    """
-
-    __slots__ = (
-        "awaits_sync",
-        "envelope",
-        "exchange",
-        "generation",
-        "header",
-        "keys_queues",
-        "keys_replies",
-        "queues",
-        "replies",
-        "needs_sync",
-        "sync_checked_queues",
-    )
-
-    def __init__(self, generation: int, exchange: Exchange, keys_replies: tuple[str, ...]) -> None:
-        self.generation = generation
-        self.exchange = exchange
-        self.header: bytes | None = None
-        self.envelope = Envelope(b"", b"")
-        self.queues: tuple[Queue, ...] = ()
-        self.awaits_sync = False
-        self.replies: tuple[str, ...] = ()
-        self.keys_queues: tuple[Queue, ...] | None = None
-        self.keys_replies = keys_replies
-        self.sync_checked_queues: tuple[Queue, ...] = ()
-        self.needs_sync = False, False
 
 
 def publish_run(channel: Channel, run: PublishRun) -> None:
@@ -97,7 +47,7 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     """
     publish = run.publish
     route: PublishRoute | None = publish.memo
-    if route is None or route.generation != channel.connection.authorization.generation or not run.bodies[0]:
+    if route is None or route.generation != channel.host.authorization.generation or not run.bodies[0]:
         route = _resolve(channel, publish, run.header)
     elif route.header is not run.header:
         _update_route(channel, publish, route, run.header)
@@ -159,7 +109,7 @@ def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
     route: PublishRoute | None = publish.memo
     if (
         route is None
-        or route.generation != channel.connection.authorization.generation
+        or route.generation != channel.host.authorization.generation
         or route.keys_queues is None
         or route.keys_replies
         or channel.tracer is not None
@@ -205,13 +155,13 @@ def _confirm(channel: Channel, queues: tuple[Queue, ...], awaits_sync: bool, cou
     channel.counters.publish_confirm += count
     if not awaits_sync:
         confirms.accept_next(taken)
-        channel.output.confirm(channel)
+        channel.output.confirm(confirms)
     elif confirms.hold_next(taken, queues):
-        channel.connection.server.broker.stores.await_sync(channel)
+        channel.host.stores.await_sync(channel)
     if taken < count:
         for _ in range(count - taken):
             confirms.refuse_next()
-        channel.output.confirm(channel)
+        channel.output.confirm(confirms)
 
 
 def _enqueue(
@@ -247,8 +197,7 @@ def _enqueue(
 
 def _handle_unroutable(channel: Channel, messages: list[Message], body_bytes: int, mandatory: bool) -> None:
     """Count unroutable messages, and send basic.return if they are mandatory."""
-    broker = channel.connection.server.broker
-    broker.stores.note_unroutable(len(messages), body_bytes)
+    channel.host.stores.note_unroutable(len(messages), body_bytes)
     if not mandatory:
         channel.counters.drop_unroutable += len(messages)
         return
@@ -267,7 +216,7 @@ def _reply(channel: Channel, name: str, messages: list[Message]) -> None:
 
 def _return(channel: Channel, message: Message) -> None:
     code = ReplyCode.NO_ROUTE
-    send_message(channel, _RETURN, (code, code.name), message)
+    send_message(channel.host, channel.number, _RETURN, (code, code.name), message)
 
 
 # -- cached checks and routes -------------------------------------------------------------------------------
@@ -275,35 +224,35 @@ def _return(channel: Channel, message: Message) -> None:
 
 def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
     """Check a publish and its header, and return its route."""
-    connection = channel.connection
+    host = channel.host
     if publish.immediate:
         raise not_implemented("immediate=true")
-    _check_size(connection, header)
+    _check_size(host, header)
     route: PublishRoute | None = publish.memo
-    generation = connection.authorization.generation
+    generation = host.authorization.generation
     if route is None or route.generation != generation:
-        route = PublishRoute(generation, _open_exchange(connection, publish), _reply_names(publish, []))
-        connection.routes.add(publish, route)
+        route = PublishRoute(generation, _open_exchange(host, publish), _reply_names(publish, []))
+        host.routes.add(publish, route)
     _update_route(channel, publish, route, header)
     return route
 
 
-def _check_size(connection: Connection, header: bytes) -> None:
+def _check_size(host: ChannelHost, header: bytes) -> None:
     size: int = _BODY_SIZE.unpack_from(header, 4)[0]
-    limit = connection.server.settings.max_message_size
+    limit = host.max_message_size
     if size > limit:
         raise precondition_failed(f"message size {size} is larger than configured max size {limit}")
 
 
-def _open_exchange(connection: Connection, publish: Publish) -> Exchange:
+def _open_exchange(host: ChannelHost, publish: Publish) -> Exchange:
     """Return the exchange, after checking the permission to publish to it."""
     name = publish.exchange
-    connection.authorization.check("write", "exchange", name)
-    exchange = connection.vhost.topology.exchange(name)
+    host.authorization.check("write", "exchange", name)
+    exchange = host.vhost.topology.exchange(name)
     if exchange.internal:
-        raise access_refused(f"cannot publish to internal exchange '{name}' in vhost '{connection.vhost_name}'")
+        raise access_refused(f"cannot publish to internal exchange '{name}' in vhost '{host.vhost_name}'")
     if exchange.type_name == "topic":
-        connection.authorization.check_topic("write", name, publish.routing_key)
+        host.authorization.check_topic("write", name, publish.routing_key)
     return exchange
 
 
@@ -346,7 +295,7 @@ def _update_envelope(channel: Channel, publish: Publish, route: PublishRoute, he
     mode = read.octet(properties.DELIVERY_MODE, 1)
     headers = read.headers(MAX_DEPTH)
     changes = _substitute_reply_to(channel, read)
-    _check_user_id(channel.connection, read)
+    _check_user_id(channel.host, read)
     expiration = read_expiration(read)
     copies, blind = read_extra_keys(headers, "CC"), read_extra_keys(headers, "BCC")
     extra_keys = copies + blind
@@ -391,12 +340,12 @@ def _find_queues(
     channel: Channel, route: PublishRoute, keys: list[str], headers: FieldTable
 ) -> tuple[tuple[Queue, ...], bool]:
     """Return the queues for these keys and headers, and whether they depend on the keys alone."""
-    search = channel.connection.route_search
+    search = channel.host.route_search
     found = search.find(channel.vhost.topology, route.exchange, keys, headers)
     if search.is_outdated:
         # Valid for this message, which arrived before the change, but not for the next one.
         route.generation = -1
-    channel.connection.routes.add_queues(len(found.queues))
+    channel.host.routes.add_queues(len(found.queues))
     return cast("tuple[Queue, ...]", found.queues), found.cacheable
 
 
@@ -408,9 +357,7 @@ def _substitute_reply_to(channel: Channel, read: Properties) -> dict[int, bytes 
     return {properties.REPLY_TO: encode_text(channel.reply_consumer.name)}
 
 
-def _check_user_id(connection: Connection, read: Properties) -> None:
+def _check_user_id(host: ChannelHost, read: Properties) -> None:
     user_id = read.text(properties.USER_ID)
-    if user_id is not None and user_id != connection.username and "impersonator" not in connection.user.tags:
-        raise precondition_failed(
-            f"user_id property set to '{user_id}' but authenticated user was '{connection.username}'"
-        )
+    if user_id is not None and user_id != host.username and "impersonator" not in host.user.tags:
+        raise precondition_failed(f"user_id property set to '{user_id}' but authenticated user was '{host.username}'")

@@ -6,9 +6,9 @@ from collections.abc import Generator, Sequence
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages.routing import Route, route_in_steps
+from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.topology import Topology
-from leveret.broker.session.unfinished import Unfinished
 from leveret.protocol.field_table import FieldTable
 
 

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
 
-from leveret.protocol.faults import precondition_failed
-from leveret.protocol.methods import INDEX
-
-if TYPE_CHECKING:
-    from leveret.broker.core.message_stores.registry import HasFailed
-    from leveret.broker.session.channel import Channel, Outcome
-    from leveret.broker.session.unacked import Held
-
-
-_COMMIT: Final = INDEX["tx.commit"]
-_COMMIT_OK: Final = INDEX["tx.commit-ok"]
+from leveret.broker.session.unacked import Held, Outcome, Unacked
 
 
 class Transaction:
     """Publishes and acknowledgements of a channel since the last commit or rollback.
 
     Args:
-        channel: The channel in transaction mode.
+        unacked: Unacknowledged messages of the channel.
     """
 
-    __slots__ = ("_channel", "_publishes", "_settlements")
+    __slots__ = ("_publishes", "_settlements", "_unacked")
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, unacked: Unacked) -> None:
+        self._unacked = unacked
         self._publishes: list[tuple[Callable[[], int], int]] = []
         self._settlements: list[tuple[list[tuple[int, Held]], Outcome]] = []
 
@@ -48,7 +37,7 @@ class Transaction:
             tags: Outstanding delivery tags.
             outcome: How to settle the messages at commit.
         """
-        unacked, settlements = self._channel.unacked, self._settlements
+        unacked, settlements = self._unacked, self._settlements
         held = [(tag, unacked.pop(tag)) for tag in tags]
         if settlements and outcome == "acknowledge" == settlements[-1][1]:
             settlements[-1][0].extend(held)
@@ -66,24 +55,12 @@ class Transaction:
         settlements, self._settlements = self._settlements, []
         refused = [publish() < count for publish, count in publishes]
         for held, outcome in settlements:
-            self._channel.settle([each for _, each in held], outcome)
+            self._unacked.settle([each for _, each in held], outcome)
         return not any(refused)
-
-    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
-        """Prepare tx.commit-ok after the write; return the callback for the sync."""
-        if has_failed(None):
-            self._channel.fail(precondition_failed("partial tx completion"), _COMMIT)
-            return None
-        self._channel.connection.server.broker.gate.hold(self._channel.output)
-        return self._synced
-
-    def _synced(self) -> None:
-        if self._channel.transaction is self:
-            self._channel.send(_COMMIT_OK)
 
     def rollback(self) -> None:
         """Discard held publishes, and make acknowledged messages outstanding again."""
         self._publishes.clear()
         settlements, self._settlements = self._settlements, []
         for held, _ in settlements:
-            self._channel.unacked.restore(held)
+            self._unacked.restore(held)

@@ -1,27 +1,71 @@
-"""Unacknowledged messages of one channel."""
+"""Unacknowledged messages of one channel, and how clients settle them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal, TypeAlias, final
 
-from leveret.broker.core.queues.consumers import Holder
+from leveret.broker.core.queues.consumers import Consumer, Holder
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.session.shared_prefetch import SharedPrefetch
 from leveret.protocol.faults import precondition_failed
 from leveret.storage.interface import Entry
 
+
+@final
+class GetHolder(Holder):
+    """Owner of the unacknowledged messages that a channel has taken from one queue with basic.get."""
+
+    __slots__ = ()
+
+
 #: Holder and store entry of an unacknowledged message.
-Held: TypeAlias = tuple[Holder, Entry]
+Held: TypeAlias = tuple[Consumer | GetHolder, Entry]
+
+#: How a client settles messages; each is a method of Queue.
+Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
 
 
 class Unacked(dict[int, Held]):
-    """Unacknowledged messages by delivery tag, in any order."""
+    """Unacknowledged messages by delivery tag, in any order.
 
-    __slots__ = ("_lowest",)
+    Args:
+        counters: The counters of the channel.
+        shared_prefetch: The prefetch limit of the channel.
 
-    def __init__(self) -> None:
+    Attributes:
+        next_tag: Delivery tag of the next delivery or get.
+    """
+
+    __slots__ = ("_counters", "_get_holders", "_lowest", "_marks", "_shared_prefetch", "next_tag")
+
+    def __init__(self, counters: ChannelCounters, shared_prefetch: SharedPrefetch) -> None:
         super().__init__()
+        self._counters = counters
+        self._shared_prefetch = shared_prefetch
         #: No tag below this one is outstanding.
         self._lowest = 1
+        self._get_holders: dict[Queue, GetHolder] = {}
+        #: Earlier calls of is_overdue(): time and next delivery tag; None before the first.
+        self._marks: deque[tuple[float, int]] | None = None
+        self.next_tag = 1
+
+    # -- delivery tags ------------------------------------------------------------------------------------
+
+    def hold(self, holder: Consumer | GetHolder, entry: Entry) -> int:
+        """Add an unacknowledged message; return its delivery tag."""
+        tag = self.take_tag()
+        self[tag] = (holder, entry)
+        return tag
+
+    def take_tag(self) -> int:
+        """Return the next delivery tag, and advance it."""
+        self.next_tag += 1
+        return self.next_tag - 1
 
     def resolve(self, tag: int, multiple: bool) -> list[int]:
         """Return the delivery tags of an acknowledgement, in order; the caller removes them.
@@ -54,3 +98,132 @@ class Unacked(dict[int, Held]):
         held = [self[tag] for tag in sorted(self)]
         self.clear()
         return held
+
+    def is_overdue(self, now: float, seconds: float) -> bool:
+        """Check whether a message is unacknowledged for too long. To be called periodically.
+
+        Messages have no delivery times. Each call records the next delivery tag with the time (a mark). A message is
+        overdue if its tag is below a mark that is old enough.
+
+        Args:
+            now: Monotonic time in seconds.
+            seconds: Maximum time in seconds.
+        """
+        if not self:
+            self._marks = None
+            return False
+        marks = self._marks = self._marks or deque()
+        oldest = min(self)
+        while marks and marks[0][1] <= oldest:
+            marks.popleft()
+        if marks and now - marks[0][0] >= seconds:
+            return True
+        marks.append((now, self.next_tag))
+        return False
+
+    # -- basic.get ----------------------------------------------------------------------------------------
+
+    def get_holder(self, queue: Queue) -> GetHolder:
+        """Return the holder of messages from basic.get on a queue."""
+        holder = self._get_holders.get(queue)
+        if holder is None:
+            holder = self._get_holders[queue] = GetHolder(queue)
+        return holder
+
+    def remove_get_holder(self, holder: GetHolder) -> None:
+        """Remove a holder without unacked messages: a channel may use basic.get on any number of queues."""
+        if not holder.unacked:
+            self._get_holders.pop(holder.queue, None)
+
+    # -- settling -----------------------------------------------------------------------------------------
+
+    def settle(self, held: Iterable[Held], outcome: Outcome, individually: bool = False) -> None:
+        """Settle removed messages, grouped by holder.
+
+        Args:
+            held: Holder and entry of each message, in order of delivery tags.
+            outcome: How to settle them.
+            individually: Whether each message was acknowledged by its own method.
+        """
+        runs: dict[Consumer | GetHolder, list[Entry]] = {}
+        last: Consumer | GetHolder | None = None
+        entries: list[Entry] = []
+        for holder, entry in held:
+            if holder is not last:
+                last = holder
+                entries = runs.setdefault(holder, [])
+            entries.append(entry)
+        if outcome == "acknowledge":
+            self._counters.ack += sum([len(settled) for settled in runs.values()])
+        elif outcome == "requeue":
+            # Deliver messages of this turn first, so that requeued messages do not overtake them.
+            for holder in runs:
+                if holder.queue.scheduled:
+                    holder.queue.deliver()
+        if individually or len(runs) == 1:
+            for holder, settled in runs.items():
+                self._settle_run(holder, settled, outcome)
+            return
+        # RabbitMQ settles holder after holder, each with all its effects.
+        for holder, settled in sorted(runs.items(), key=_settling_order):
+            self._settle_run(holder, settled, outcome)
+            holder.queue.deliver()
+
+    def _settle_run(self, holder: Consumer | GetHolder, settled: list[Entry], outcome: Outcome) -> None:
+        """Settle the messages of one holder."""
+        queue = holder.queue
+        if type(holder) is not GetHolder:
+            queue.release(holder, settled)
+            self._shared_prefetch.release(len(settled))
+            if holder.prefetch and holder.blocked:
+                queue.unblock(holder)
+            _settle(queue, settled, outcome)
+            return
+        # In RabbitMQ every basic.get is a separate consumer: limits and deliveries follow each one.
+        # Without limits and consumers, settling all at once is equivalent.
+        at_once = not queue.has_limits and not queue.consumers.ring
+        for run in [settled] if at_once else [[entry] for entry in settled]:
+            queue.release(holder, run)
+            _settle(queue, run, outcome)
+            queue.deliver()
+        self.remove_get_holder(holder)
+
+    def requeue_all(self) -> None:
+        """Requeue all messages (basic.recover)."""
+        self.settle(self.take_all(), "requeue")
+
+    def return_all(self, queues: set[Queue] | None = None) -> None:
+        """Requeue messages of a closed channel, in one batch per queue.
+
+        Args:
+            queues: Queues whose messages are requeued, the others stay outstanding; None for all queues.
+        """
+        kept = [] if queues is None else [each for each in self.items() if each[1][0].queue not in queues]
+        for tag, _ in kept:
+            del self[tag]
+        returned: dict[Queue, list[Entry]] = {}
+        for holder, run in groupby(self.take_all(), key=itemgetter(0)):
+            entries = [entry for _, entry in run]
+            holder.queue.release(holder, entries)
+            returned.setdefault(holder.queue, []).extend(entries)
+        for queue, entries in returned.items():
+            queue.requeue_abandoned(entries)
+        self.restore(kept)
+        self._shared_prefetch.clear()
+        self._get_holders.clear()
+
+
+def _settle(queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    if outcome == "acknowledge":
+        queue.acknowledge(entries)
+    elif outcome == "reject":
+        queue.reject(entries)
+    else:
+        queue.requeue(entries)
+
+
+def _settling_order(run: tuple[Consumer | GetHolder, list[Entry]]) -> tuple[bytes, bytes]:
+    """Return the sort key for several holders settled by one method: queue name, then consumer tag (gets first)."""
+    holder = run[0]
+    tag = "" if type(holder) is GetHolder else holder.tag
+    return holder.queue.name.encode("utf-8", "surrogateescape"), tag.encode("utf-8", "surrogateescape")

@@ -9,9 +9,8 @@ import pytest
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.embedded import LeveretThread
-from leveret.broker.session.channel import Channel
+from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.connection import Connection
-from leveret.broker.session.delivery import ChannelConsumer
 from tests.integration.waiting import wait_until
 from tests.support import wire
 

@@ -18,8 +18,7 @@ MODULES_IN_CYCLES: Final[dict[str, int]] = {
     "leveret.broker.core.messages": 2,
     "leveret.broker.core.queues": 5,
     "leveret.broker.core.vhost": 1,
-    "leveret.broker.session": 14,
-    "leveret.broker.session.handlers": 7,
+    "leveret.broker.session": 4,
 }
 
 

@@ -40,19 +40,21 @@ class Consumer(Holder, ABC):
         no_ack: Whether messages are settled once sent.
         exclusive: Whether it is the only consumer allowed on the queue.
         priority: The x-priority argument; higher ones are served first.
+        prefetch: Maximum number of unacked messages; 0 for no limit.
 
     Attributes:
         blocked: Whether it is outside the ring because it had no credit when it was to be served.
     """
 
-    __slots__ = ("blocked", "exclusive", "no_ack", "priority", "tag")
+    __slots__ = ("blocked", "exclusive", "no_ack", "prefetch", "priority", "tag")
 
-    def __init__(self, queue: Queue, tag: str, no_ack: bool, exclusive: bool, priority: int) -> None:
+    def __init__(self, queue: Queue, tag: str, no_ack: bool, exclusive: bool, priority: int, prefetch: int = 0) -> None:
         super().__init__(queue)
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority = priority
+        self.prefetch = prefetch
         self.blocked = False
 
     @abstractmethod

@@ -24,8 +24,8 @@ class QueueDeclaration:
         name: The queue name; never empty, as server-named queues already have their generated name.
         durable: The durable bit.
         auto_delete: The auto-delete bit.
-        owner: The declaring connection if the exclusive bit is set, else None.
-        user: The declaring connection.
+        owner: Stands for the declaring connection if the exclusive bit is set, else None.
+        user: Stands for the declaring connection.
         arguments: The arguments table as received.
         server_named: True if the broker has generated the name.
     """

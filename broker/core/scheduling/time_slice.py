@@ -27,3 +27,17 @@ class TimeSlice:
     def is_over(self) -> bool:
         """Check whether the remaining work has to wait for a later slice."""
         return self._clock() >= self._end
+
+
+class Unfinished(Exception):
+    """An event needs work that takes longer than a time slice; handling it has had no effect so far.
+
+    It must be handled again once the work is finished.
+
+    Args:
+        step: Runs one slice of the work; returns whether the work is finished.
+    """
+
+    def __init__(self, step: Callable[[], bool]) -> None:
+        super().__init__("handling the event is not finished")
+        self.step = step

@@ -7,9 +7,10 @@ from typing import Any, Final
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.session.channel import Channel, Outcome
-from leveret.broker.session.delivery import ChannelConsumer, send_message
+from leveret.broker.session.channel import Channel, ChannelConsumer
+from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
+from leveret.broker.session.unacked import Outcome
 from leveret.policies.arguments import refuse_consumer
 from leveret.protocol.faults import (
     ConnectionFault,
@@ -90,8 +91,8 @@ def consume(
 def _open_queue(channel: Channel, queue_name: str) -> Queue:
     """Return a queue that the user may read from."""
     name = channel.queue_name(queue_name)
-    channel.connection.authorization.check("read", "queue", name)
-    return channel.vhost.queue(name, channel.connection)
+    channel.host.authorization.check("read", "queue", name)
+    return channel.vhost.queue(name, channel.host)
 
 
 def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
@@ -99,7 +100,9 @@ def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
         raise precondition_failed("reply consumer already set")
     if not no_ack:
         raise precondition_failed("reply consumer cannot acknowledge")
-    channel.reply_consumer = ReplyConsumer(channel, tag or generate_name("amq.ctag"))
+    channel.reply_consumer = ReplyConsumer(
+        channel.host, channel.number, channel.unacked, tag or generate_name("amq.ctag")
+    )
     return channel.reply_consumer.tag
 
 
@@ -118,7 +121,7 @@ def _read_priority(queue: Queue, arguments: FieldTable) -> int:
 
 
 def _check_consumer_limit(channel: Channel) -> None:
-    limit = channel.connection.server.settings.consumer_max_per_channel
+    limit = channel.host.consumer_max
     if limit is not None and len(channel.consumers) >= limit:
         raise ConnectionFault(ReplyCode.NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
 
@@ -132,7 +135,7 @@ def cancel(channel: Channel, tag: str, nowait: bool) -> None:
         channel.shared_prefetch.remove(consumer)
         consumer.queue.remove_consumer(consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
-        channel.reply_consumer.cancel()
+        channel.cancel_replies()
 
 
 def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
@@ -147,12 +150,12 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
             f" are not supported by {queue.queue_type} queues with single active consumer"
         )
-    holder = None if no_ack else channel.get_holder(queue)
+    holder = None if no_ack else channel.unacked.get_holder(queue)
     entry = queue.get(holder)
     counters = channel.counters
     if entry is None:
         if holder is not None:
-            channel.remove_get_holder(holder)
+            channel.unacked.remove_get_holder(holder)
         counters.get_empty += 1
         channel.send(_GET_EMPTY, "")
         return
@@ -164,9 +167,9 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
         counters.get_no_ack += 1
     else:
         counters.get += 1
-    tag = channel.take_tag() if holder is None else channel.hold(holder, entry)
+    tag = channel.unacked.take_tag() if holder is None else channel.unacked.hold(holder, entry)
     left = queue.ready_count()
-    send_message(channel, _GET_OK, (tag, redelivered), message, (left,))
+    send_message(channel.host, channel.number, _GET_OK, (tag, redelivered), message, (left,))
 
 
 def acknowledge_run(channel: Channel, tags: list[int]) -> None:
@@ -222,7 +225,8 @@ def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: b
     if channel.transaction is not None:
         channel.transaction.hold_settlement(tags, outcome)
         return
-    channel.settle([channel.unacked.pop(tag) for tag in tags], outcome, individually)
+    unacked = channel.unacked
+    unacked.settle([unacked.pop(tag) for tag in tags], outcome, individually)
 
 
 def recover(channel: Channel, requeue: bool) -> None:
@@ -234,7 +238,7 @@ def recover(channel: Channel, requeue: bool) -> None:
     if not requeue:
         raise not_implemented("requeue=false")
     channel.send(_RECOVER_OK)
-    channel.requeue_all()
+    channel.unacked.requeue_all()
 
 
 def recover_async(channel: Channel, requeue: bool) -> None:
@@ -245,7 +249,7 @@ def recover_async(channel: Channel, requeue: bool) -> None:
     """
     if not requeue:
         raise not_implemented("requeue=false")
-    channel.requeue_all()
+    channel.unacked.requeue_all()
 
 
 METHODS: Final = {

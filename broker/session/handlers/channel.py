@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.session.channel import Channel, deliver_due
+from leveret.broker.session.channel import Channel
 from leveret.protocol.faults import not_implemented
 from leveret.protocol.methods import INDEX
 
@@ -25,11 +25,10 @@ def flow(channel: Channel, active: bool) -> None:
 
 
 def close(channel: Channel, reply_code: int, reply_text: str, class_id: int, method_id: int) -> None:
-    """Close the channel at the client's request."""
+    """Close the channel at the client's request; its number is free afterwards."""
     channel.flush_confirms()
-    deliver_due(channel)
+    channel.deliver_due()
     channel.close()
-    channel.connection.channels.remove(channel)
     channel.send(_CLOSE_OK)
 
 

@@ -37,12 +37,12 @@ def declare(
     topology = channel.vhost.topology
     if passive:
         topology.refuse_default(name)
-        channel.connection.authorization.check_any("exchange", name)
+        channel.host.authorization.check_any("exchange", name)
         topology.exchange(name)
     else:
         topology.check_exchange_type(type_name)
         topology.refuse_default(name)
-        channel.connection.authorization.check("configure", "exchange", name)
+        channel.host.authorization.check("configure", "exchange", name)
         _check_alternate_permissions(channel, name, arguments)
         channel.vhost.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
     if not nowait:
@@ -54,8 +54,8 @@ def _check_alternate_permissions(channel: Channel, name: str, arguments: FieldTa
     alternate = find(arguments, "alternate-exchange")
     is_new = name not in channel.vhost.topology.exchanges and not name.startswith("amq.")
     if is_new and alternate is not None and alternate.kind == "S":
-        channel.connection.authorization.check("read", "exchange", name)
-        channel.connection.authorization.check("write", "exchange", as_text(alternate))
+        channel.host.authorization.check("read", "exchange", name)
+        channel.host.authorization.check("write", "exchange", as_text(alternate))
 
 
 def delete(channel: Channel, ticket: int, name: str, if_unused: bool, nowait: bool) -> None:
@@ -69,7 +69,7 @@ def delete(channel: Channel, ticket: int, name: str, if_unused: bool, nowait: bo
     topology.refuse_default(name)
     if name.startswith("amq."):
         raise access_refused(f"deletion of system exchange '{name}' in vhost '{channel.vhost.name}' not allowed")
-    channel.connection.authorization.check("configure", "exchange", name)
+    channel.host.authorization.check("configure", "exchange", name)
     if not channel.vhost.unrestored.delete("exchange", name):
         topology.delete_exchange(name, if_unused)
     if not nowait:
@@ -123,12 +123,12 @@ def unbind(
 def _check_ends(channel: Channel, destination: str, source: str, routing_key: str) -> tuple[str, str]:
     """Check both names and their permissions; return the names without line ends."""
     destination, source = strip_line_ends(destination), strip_line_ends(source)
-    topology, connection = channel.vhost.topology, channel.connection
+    topology, authorization = channel.vhost.topology, channel.host.authorization
     topology.refuse_default(destination)
-    connection.authorization.check("write", "exchange", destination)
+    authorization.check("write", "exchange", destination)
     topology.refuse_default(source)
-    connection.authorization.check("read", "exchange", source)
-    connection.authorization.check_topic_binding(source, routing_key)
+    authorization.check("read", "exchange", source)
+    authorization.check_topic_binding(source, routing_key)
     return destination, source
 
 

@@ -39,23 +39,23 @@ def declare(
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405), PRECONDITION_FAILED (406).
         ConnectionFault: NOT_IMPLEMENTED (540) for unsupported queue types.
     """
-    connection, vhost = channel.connection, channel.vhost
+    host, vhost = channel.host, channel.vhost
     name = strip_line_ends(name)
     if name.startswith(REPLY_QUEUE):
         _declare_reply_queue(channel, name, nowait)
         return
     if passive:
-        connection.authorization.check_any("queue", name)
-        queue = vhost.queue(name, connection)
+        host.authorization.check_any("queue", name)
+        queue = vhost.queue(name, host)
     else:
         server_named = not name
         if server_named:
             name = generate_name("amq.gen")
         else:
             check_unreserved(name)
-        connection.authorization.check("configure", "queue", name)
-        owner = connection if exclusive else None
-        declaration = QueueDeclaration(name, durable, auto_delete, owner, connection, arguments, server_named)
+        host.authorization.check("configure", "queue", name)
+        owner = host if exclusive else None
+        declaration = QueueDeclaration(name, durable, auto_delete, owner, host, arguments, server_named)
         queue = vhost.declare_queue(declaration, partial(_check_dead_letter_permissions, channel, name))
     channel.last_queue = name
     if not nowait:
@@ -79,8 +79,8 @@ def _declare_reply_queue(channel: Channel, name: str, nowait: bool) -> None:
 
 
 def _check_dead_letter_permissions(channel: Channel, name: str, dead_letter_exchange: str) -> None:
-    channel.connection.authorization.check("read", "queue", name)
-    channel.connection.authorization.check("write", "exchange", dead_letter_exchange)
+    channel.host.authorization.check("read", "queue", name)
+    channel.host.authorization.check("write", "exchange", dead_letter_exchange)
 
 
 def bind(
@@ -100,7 +100,7 @@ def bind(
     name, key = _check_ends(channel, queue_name, exchange_name, routing_key)
     topology = channel.vhost.topology
     exchange = topology.exchange(strip_line_ends(exchange_name))
-    topology.bind(exchange, channel.vhost.queue(name, channel.connection), key, arguments)
+    topology.bind(exchange, channel.vhost.queue(name, channel.host), key, arguments)
     if not nowait:
         channel.send(_BIND_OK)
 
@@ -124,24 +124,24 @@ def unbind(
     if exchange is not None and queue is not None:
         # As in RabbitMQ, an exclusive queue is locked only for existing bindings.
         if Binding(exchange, queue, key, arguments).identity in exchange.bindings:
-            check_locked(queue, channel.connection)
+            check_locked(queue, channel.host)
         channel.vhost.topology.unbind(exchange, queue, key, arguments)
     channel.send(_UNBIND_OK)
 
 
 def _check_ends(channel: Channel, queue_name: str, exchange_name: str, routing_key: str) -> tuple[str, str]:
     """Check the permissions on both ends; return queue name and routing key with defaults filled in."""
-    connection = channel.connection
+    authorization = channel.host.authorization
     name = strip_line_ends(channel.queue_name(queue_name))
     # If queue and routing key are empty, both are the name of the last queue (spec, queue.bind).
     key = name if not queue_name and not routing_key else routing_key
     exchange_name = strip_line_ends(exchange_name)
     if name.startswith(REPLY_QUEUE):
         raise access_refused("cannot bind or unbind to a volatile (direct reply-to) queue")
-    connection.authorization.check("write", "queue", name)
+    authorization.check("write", "queue", name)
     channel.vhost.topology.refuse_default(exchange_name)
-    connection.authorization.check("read", "exchange", exchange_name)
-    connection.authorization.check_topic_binding(exchange_name, key)
+    authorization.check("read", "exchange", exchange_name)
+    authorization.check_topic_binding(exchange_name, key)
     return name, key
 
 
@@ -152,8 +152,8 @@ def purge(channel: Channel, ticket: int, queue_name: str, nowait: bool) -> None:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
     """
     name = channel.queue_name(queue_name)
-    channel.connection.authorization.check("read", "queue", name)
-    purged = channel.vhost.queue(name, channel.connection).purge()
+    channel.host.authorization.check("read", "queue", name)
+    purged = channel.vhost.queue(name, channel.host).purge()
     if not nowait:
         channel.send(_PURGE_OK, purged)
 
@@ -167,7 +167,7 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
     """
     name = strip_line_ends(channel.queue_name(queue_name))
     vhost = channel.vhost
-    channel.connection.authorization.check("configure", "queue", name)
+    channel.host.authorization.check("configure", "queue", name)
     queue = vhost.queues.get(name)
     if queue is None:
         if if_empty and vhost.unrestored.has("queue", name):
@@ -176,7 +176,7 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
         if not nowait:
             channel.send(_DELETE_OK, 0)
         return
-    check_locked(queue, channel.connection)
+    check_locked(queue, channel.host)
     _check_conditions(queue, if_unused, if_empty)
     ready = queue.ready_count()
     if if_empty and ready:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from leveret.broker.core.message_stores.registry import HasFailed
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.transaction import Transaction
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.methods import INDEX
 
 _SELECT_OK: Final = INDEX["tx.select-ok"]
+_COMMIT: Final = INDEX["tx.commit"]
+_COMMIT_OK: Final = INDEX["tx.commit-ok"]
 _ROLLBACK_OK: Final = INDEX["tx.rollback-ok"]
 
 
@@ -22,7 +26,7 @@ def select(channel: Channel) -> None:
     if channel.confirms is not None:
         raise precondition_failed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = Transaction(channel)
+        channel.transaction = Transaction(channel.unacked)
     channel.send(_SELECT_OK)
 
 
@@ -36,7 +40,34 @@ def commit(channel: Channel) -> None:
     transaction = _transaction(channel)
     if not transaction.commit():
         raise precondition_failed("partial tx completion")
-    channel.connection.server.broker.stores.await_sync(transaction)
+    channel.host.stores.await_sync(_Commit(channel, transaction))
+
+
+class _Commit:
+    """A commit that is not on disk yet.
+
+    Args:
+        channel: The channel.
+        transaction: Its transaction.
+    """
+
+    __slots__ = ("_channel", "_transaction")
+
+    def __init__(self, channel: Channel, transaction: Transaction) -> None:
+        self._channel = channel
+        self._transaction = transaction
+
+    def written(self, has_failed: HasFailed) -> Callable[[], None] | None:
+        """Prepare tx.commit-ok after the write; return the callback for the sync."""
+        if has_failed(None):
+            self._channel.fail(precondition_failed("partial tx completion"), _COMMIT)
+            return None
+        self._channel.host.gate.hold(self._channel.output)
+        return self._synced
+
+    def _synced(self) -> None:
+        if self._channel.transaction is self._transaction:
+            self._channel.send(_COMMIT_OK)
 
 
 def rollback(channel: Channel) -> None:

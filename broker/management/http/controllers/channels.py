@@ -104,17 +104,17 @@ class Channels:
         channels = [channel for connection in connections for channel in connection.channels]
         view = View(
             self._describe(request),
-            order=lambda channel: (channel.connection.vhost_name, channel.connection.name, channel.number),
+            order=lambda channel: (channel.client.vhost_name, channel.client.name, channel.number),
             keys={
                 "name": channel_name,
-                "vhost": lambda channel: channel.connection.vhost_name,
-                "user": lambda channel: channel.connection.username,
+                "vhost": lambda channel: channel.client.vhost_name,
+                "user": lambda channel: channel.client.username,
                 "number": lambda channel: channel.number,
                 "consumer_count": lambda channel: len(channel.consumers),
                 "messages_unacknowledged": lambda channel: channel.unacked_count,
             },
             name=channel_name,
-            alias=lambda channel: client_provided_name(channel.connection),
+            alias=lambda channel: client_provided_name(channel.client),
         )
         return await list_response(request, channels, view, paginated=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientTls
+from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity, ClientTls
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters, ConnectionCounters
@@ -16,7 +16,7 @@ _DATA: Final = numbers(ConnectionCounters.FIELDS, "recv_oct", "send_oct")
 _MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))
 
 
-def client_provided_name(connection: ClientConnection) -> str:
+def client_provided_name(connection: ClientIdentity) -> str:
     """Return the client-provided connection name; "" if there is none."""
     name = find(connection.client_properties, "connection_name")
     return as_text(name) if name is not None and name.kind == "S" else ""
@@ -86,29 +86,29 @@ def _encryption(tls: ClientTls | None) -> dict[str, Any]:
     }
 
 
-def connection_details(connection: ClientConnection) -> dict[str, Any]:
+def connection_details(connection: ClientIdentity) -> dict[str, Any]:
     """Return the fields that identify a connection in the documents of other objects."""
     return {"name": connection.name, "peer_host": connection.peer[0], "peer_port": connection.peer[1]}
 
 
 def channel_name(channel: ClientChannel) -> str:
     """Return the name of a channel: its connection's name and its number in brackets."""
-    return f"{channel.connection.name} ({channel.number})"
+    return f"{channel.client.name} ({channel.number})"
 
 
 def channel_document(channel: ClientChannel, node: str, rates: Rates) -> dict[str, Any]:
     """Return a channel with all fields except its consumers."""
-    connection, counters = channel.connection, channel.counters
-    provided_name = client_provided_name(connection)
+    client, counters = channel.client, channel.counters
+    provided_name = client_provided_name(client)
     messages, acks = channel.uncommitted
     document = {
         "name": channel_name(channel),
         "number": channel.number,
         "node": node,
-        "user": connection.username,
-        "user_who_performed_action": connection.username,
-        "vhost": connection.vhost_name,
-        "connection_details": connection_details(connection),
+        "user": client.username,
+        "user_who_performed_action": client.username,
+        "vhost": client.vhost_name,
+        "connection_details": connection_details(client),
         "state": "running",
         "confirm": channel.confirming,
         "transactional": channel.transactional,
@@ -141,7 +141,7 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
         consumer_timeout: Acknowledgement timeout in milliseconds; None for no timeout.
     """
     channel, queue = consumer.channel, consumer.queue
-    connection = channel.connection
+    client = channel.client
     active, status = _activity(consumer, queue)
     return {
         "consumer_tag": consumer.tag,
@@ -149,11 +149,11 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
         "channel_details": {
             "name": channel_name(channel),
             "number": channel.number,
-            "connection_name": connection.name,
+            "connection_name": client.name,
             "node": node,
-            "peer_host": connection.peer[0],
-            "peer_port": connection.peer[1],
-            "user": connection.username,
+            "peer_host": client.peer[0],
+            "peer_port": client.peer[1],
+            "user": client.username,
         },
         "ack_required": not consumer.no_ack,
         "exclusive": consumer.exclusive,

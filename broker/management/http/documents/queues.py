@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from leveret.broker.core.clients import ClientConnection, ClientConsumer
+from leveret.broker.core.clients import ClientConsumer, ClientIdentity
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.message_stores.backing import StoreFigures
 from leveret.broker.core.queues.counters import QueueCounters
@@ -97,7 +97,7 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
     if lost:
         document["loss_stats"] = lost
     if queue.owner is not None:
-        document["owner_pid_details"] = connection_details(cast("ClientConnection", queue.owner))
+        document["owner_pid_details"] = connection_details(cast("ClientIdentity", queue.owner))
     if queue.queue_type == "quorum":
         document |= {"open_files": {node: figures.segments}, "messages_dlx": queue.retained_count}
         document |= {"message_bytes_dlx": 0}

@@ -127,7 +127,7 @@ def _of_channel(
         metrics,
         ("channel", "vhost"),
         _channels_in,
-        lambda channel: (channel_name(channel), channel.connection.vhost_name),
+        lambda channel: (channel_name(channel), channel.client.vhost_name),
         lambda channel: measure(channel.counters),
         total=lambda counted: measure(counted.channels),
     )

@@ -13,7 +13,7 @@ from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publ
 
 def cached_queue_count(client: MemoryClient) -> int:
     """Return the number of queues in the cached routes of a connection."""
-    remembered = client.connection.routes._publishes
+    remembered = client.connection.host.routes._publishes
     return sum(len(each.memo.queues) for each in remembered)
 
 
@@ -22,10 +22,10 @@ class TestRoutes:
         self, broker: MemoryBroker, client: MemoryClient
     ) -> None:
         client.send(*(publish(1, f"q{number}") for number in range(100)), publish(1, "q"))
-        assert len(client.connection.routes._publishes) == 101
+        assert len(client.connection.host.routes._publishes) == 101
         client.call(1, commands.Queue.Delete, queue="q")
         client.send(publish(1, "elsewhere"))
-        assert len(client.connection.routes._publishes) == 1
+        assert len(client.connection.host.routes._publishes) == 1
         assert cached_queue_count(client) == 0
 
     def test_the_cache_is_bounded(self, broker: MemoryBroker, client: MemoryClient) -> None:
@@ -55,7 +55,7 @@ class TestGetters:
 
     def test_get_on_an_empty_queue_leaves_no_holder(self, client: MemoryClient) -> None:
         client.call(1, commands.Basic.Get, queue="q")
-        assert self.open_channel(client)._get_holders == {}
+        assert self.open_channel(client).unacked._get_holders == {}
 
     def test_settling_the_last_message_removes_its_holder(self, client: MemoryClient) -> None:
         for settled in (
@@ -64,14 +64,14 @@ class TestGetters:
             method(1, commands.Basic.Recover, requeue=True),
         ):
             client.send(publish(1, "q"), method(1, commands.Basic.Get, queue="q"))
-            assert len(self.open_channel(client)._get_holders) == 1
+            assert len(self.open_channel(client).unacked._get_holders) == 1
             client.send(settled)
-            assert self.open_channel(client)._get_holders == {}
+            assert self.open_channel(client).unacked._get_holders == {}
 
     def test_a_holder_with_another_message_stays(self, client: MemoryClient) -> None:
         client.send(publish(1, "q") * 2, method(1, commands.Basic.Get, queue="q") * 2)
         client.send(method(1, commands.Basic.Ack, delivery_tag=1))
-        (holder,) = self.open_channel(client)._get_holders.values()
+        (holder,) = self.open_channel(client).unacked._get_holders.values()
         assert holder.unacked == 1
 
 

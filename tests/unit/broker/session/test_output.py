@@ -3,24 +3,26 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from pamqp import commands
 
+from leveret.broker.core.queues.consumers import Consumer
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.session.channel import Channel
-from leveret.broker.session.delivery import ChannelConsumer
+from leveret.broker.core.stats.counters import ChannelCounters
+from leveret.broker.session.confirms import Confirms
 from leveret.broker.session.output import Output
 from tests.support.manual_loop import ManualLoop
+from tests.support.memory_broker import method
 from tests.support.memory_transport import MemoryTransport
 
 
-class FakeChannel:
-    """Fake channel with one confirm to send."""
+def one_confirm() -> Confirms:
+    """Return confirms with one ack to send."""
+    confirms = Confirms(1, ChannelCounters())
+    confirms.accept_next(1)
+    return confirms
 
-    def __init__(self, output: Output, confirm: bytes) -> None:
-        self.output = output
-        self.confirm = confirm
 
-    def flush_confirms(self) -> None:
-        self.output.parts.append(self.confirm)
+ACK = method(1, commands.Basic.Ack, delivery_tag=1)
 
 
 class FakeQueue:
@@ -56,7 +58,7 @@ def output(loop: ManualLoop, transport: MemoryTransport) -> Output:
 def stall(output: Output) -> FakeQueue:
     """Add a stalled consumer to the output."""
     queue = FakeQueue()
-    output.stalled.append(cast("ChannelConsumer", FakeConsumer(queue)))
+    output.stalled.append(cast("Consumer", FakeConsumer(queue)))
     return queue
 
 
@@ -81,19 +83,19 @@ def test_a_turn_without_output_writes_nothing(output: Output, transport: MemoryT
 
 
 def test_confirms_follow_earlier_output(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
-    channel = cast("Channel", FakeChannel(output, b"ack"))
+    confirms = one_confirm()
     output.send(b"return ")
-    output.confirm(channel)
-    output.confirm(channel)
+    output.confirm(confirms)
+    output.confirm(confirms)
     loop.run()
-    assert transport.take() == b"return ack"
+    assert transport.take() == b"return " + ACK
     assert output.confirming == set()
 
 
 def test_a_confirm_alone_causes_a_write(output: Output, loop: ManualLoop, transport: MemoryTransport) -> None:
-    output.confirm(cast("Channel", FakeChannel(output, b"ack")))
+    output.confirm(one_confirm())
     loop.run()
-    assert transport.take() == b"ack"
+    assert transport.take() == ACK
 
 
 def test_half_a_mebibyte_in_a_turn_makes_consumers_wait_for_the_write(output: Output, loop: ManualLoop) -> None:
@@ -172,10 +174,10 @@ def test_a_consumer_that_stalls_again_waits_for_the_next_write(output: Output, l
 
     def stall_again(_: object) -> None:
         queue.unblocked.append(consumer)
-        output.stalled.append(cast("ChannelConsumer", consumer))
+        output.stalled.append(cast("Consumer", consumer))
 
     queue.unblock = stall_again  # type: ignore[method-assign,assignment]
-    output.stalled.append(cast("ChannelConsumer", consumer))
+    output.stalled.append(cast("Consumer", consumer))
     loop.run()
     assert len(queue.unblocked) == 1
     assert len(output.stalled) == 1

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session import publishing
 from leveret.broker.session.channel import Channel
-from leveret.broker.session.unfinished import Unfinished
 from leveret.protocol.events import PublishRun
 from tests.support import methods
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish

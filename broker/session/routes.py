@@ -1,0 +1,100 @@
+"""Routes of publishes, and their cache on one connection."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.queues.queue import Queue
+from leveret.protocol.events import Publish
+from leveret.storage.message import Envelope
+
+#: Maximum number of cached routes: the number of publishes that the frame reader caches.
+_PUBLISHES_MAX: Final = 4096
+#: Maximum number of queues in all routes: a route to 10,000 queues takes 80 kB, and each routing key has one.
+_QUEUES_MAX: Final = 100_000
+
+
+class PublishRoute:
+    """Cached route of publishes with the same exchange, routing key and flags on one connection.
+
+    Args:
+        generation: Generation of topology and permissions for which the route is valid.
+        exchange: The exchange.
+        keys_replies: Direct reply-to consumers named by the routing key alone.
+
+    Attributes:
+        header: The content header for which envelope, queues, awaits_sync and replies are valid; None if they are not
+            reusable.
+        envelope: Envelope of messages with this header.
+        queues: Target queues of messages with this header.
+        awaits_sync: Whether confirms of these messages wait for the sync to disk.
+        replies: Target direct reply-to consumers, by name.
+        keys_queues: Target queues by routing key alone, for messages without CC and BCC; None if they depend on
+            headers.
+        sync_checked_queues: The queues for which `needs_sync` was computed.
+        needs_sync: Whether confirms of transient messages, and those of persistent ones, wait for the sync.
+    """
+
+    __slots__ = (
+        "awaits_sync",
+        "envelope",
+        "exchange",
+        "generation",
+        "header",
+        "keys_queues",
+        "keys_replies",
+        "queues",
+        "replies",
+        "needs_sync",
+        "sync_checked_queues",
+    )
+
+    def __init__(self, generation: int, exchange: Exchange, keys_replies: tuple[str, ...]) -> None:
+        self.generation = generation
+        self.exchange = exchange
+        self.header: bytes | None = None
+        self.envelope = Envelope(b"", b"")
+        self.queues: tuple[Queue, ...] = ()
+        self.awaits_sync = False
+        self.replies: tuple[str, ...] = ()
+        self.keys_queues: tuple[Queue, ...] | None = None
+        self.keys_replies = keys_replies
+        self.sync_checked_queues: tuple[Queue, ...] = ()
+        self.needs_sync = False, False
+
+
+class RouteCache:
+    """Cached routes of publishes on one connection.
+
+    Routes of an earlier generation are removed, since they refer to deleted queues and exchanges. The cache is cleared
+    when it exceeds its limits.
+    """
+
+    __slots__ = ("_generation", "_publishes", "_queue_count")
+
+    def __init__(self) -> None:
+        self._generation = 0
+        self._publishes: list[Publish] = []
+        self._queue_count = 0
+
+    def add(self, publish: Publish, route: PublishRoute) -> None:
+        """Cache the route of a publish."""
+        if route.generation != self._generation or len(self._publishes) >= _PUBLISHES_MAX:
+            self.clear()
+            self._generation = route.generation
+        publish.memo = route
+        self._publishes.append(publish)
+
+    def add_queues(self, count: int) -> None:
+        """Add the number of queues of a new route; clear the cache if it is too large."""
+        self._queue_count += count
+        if self._queue_count > _QUEUES_MAX:
+            self.clear()
+
+    def clear(self) -> None:
+        """Remove all routes."""
+        for publish in self._publishes:
+            publish.memo = None
+        self._publishes.clear()
+        self._queue_count = 0
