@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from leveret.broker.addresses import address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.broker_definitions import DefinitionsKeeper, load_definitions
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
@@ -30,14 +31,13 @@ from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.loss_record import LossRecord
 from leveret.broker.core.stats.sampler import Sampler
-from leveret.broker.definitions import DefinitionsKeeper, load_definitions
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
 from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Server
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
-from leveret.storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
+from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
 if TYPE_CHECKING:
     from leveret.broker.management.http.controller import RequestContext

@@ -23,16 +23,16 @@ from urllib.parse import quote
 from leveret.broker.addresses import bind, describe_error
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.user_definitions import load as load_accounts
+from leveret.broker.broker_definitions import load_definitions
 from leveret.broker.config.cli import read_configuration
-from leveret.broker.config.effective import render
 from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageError
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
 from leveret.broker.config.options import OPTIONS, DefaultPermissions, Settings
+from leveret.broker.config.rendering import effective_configuration
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.definitions import load_definitions
 from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.tls import find_problems
 from leveret.policies.invalid_pattern import InvalidPattern
@@ -72,7 +72,7 @@ def check_config(argv: Sequence[str], environ: Mapping[str, str], out: TextIO, e
         err.write(f"leveret: {problem}\n")
     if problems:
         return max(problem.exit_status for problem in problems)
-    out.write(render(settings, loaded.origins) if _PRINT in argv else "the configuration is valid\n")
+    out.write(effective_configuration(settings, loaded.origins) if _PRINT in argv else "the configuration is valid\n")
     return 0
 
 

@@ -29,10 +29,10 @@ import uvloop
 
 from leveret.broker.addresses import format_address
 from leveret.broker.app import App, StartError
+from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.load import load
 from leveret.broker.config.options import Settings
-from leveret.broker.config.raw_setting import RawSetting
 
 #: Seconds that starting and stopping in a thread may take.
 _DEADLINE: Final = 30.0

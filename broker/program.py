@@ -12,7 +12,7 @@ from leveret.broker.app import StartError
 from leveret.broker.check import check_config
 from leveret.broker.config.cli import CHECK_CONFIG, CONFIG_REFERENCE, parse, parse_or_exit
 from leveret.broker.config.errors import DefinitionsError
-from leveret.broker.config.reference import page
+from leveret.broker.config.rendering import reference_page
 from leveret.broker.process import serve
 
 
@@ -40,7 +40,7 @@ def _run_command(argv: list[str]) -> int:
     """Run one of the commands that do not start the broker; return the exit status."""
     try:
         if argv == [CONFIG_REFERENCE]:
-            sys.stdout.write(page())
+            sys.stdout.write(reference_page())
             status = 0
         else:
             status = check_config(argv[1:], os.environ, sys.stdout, sys.stderr)

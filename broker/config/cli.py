@@ -7,17 +7,13 @@ import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
+from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.errors import ConfigError, UsageError
 from leveret.broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, read
-from leveret.broker.config.options import OPTIONS
-from leveret.broker.config.raw_setting import RawSetting
+from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.version import VERSION
-
-if TYPE_CHECKING:
-    from leveret.broker.config.options import Settings
-
 
 CHECK_CONFIG: Final = "check-config"
 """Command that checks a configuration; the broker's options follow."""

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-if TYPE_CHECKING:
-    from leveret.broker.config.kinds import Kind
+from leveret.broker.config.errors import ConfigError
+from leveret.broker.config.kinds import Kind
 
 T = TypeVar("T")
 
@@ -152,3 +152,20 @@ def option_values(settings: object, prefix: str = "") -> dict[str, object]:
         else:
             found[prefix + field.name] = value
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class RawSetting:
+    """An option value before validation.
+
+    Attributes:
+        name: Dotted name of the option, not yet validated.
+        value: Value from YAML, or text.
+        origin: Origin for error texts: file and line, environment variable or flag.
+        error: Exception class to raise if the setting is invalid.
+    """
+
+    name: str
+    value: object
+    origin: str
+    error: type[ConfigError] = ConfigError

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from leveret.broker.config.kinds import Endpoint
-
-if TYPE_CHECKING:
-    from leveret.broker.config.options import Settings
+from leveret.broker.config.options import Settings
 
 
 @dataclass(frozen=True, slots=True)

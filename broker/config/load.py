@@ -6,16 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-from leveret.broker.config.declaration import build
+from leveret.broker.config.declaration import RawSetting, build
 from leveret.broker.config.errors import ConfigError
-from leveret.broker.config.groups import is_group, members
-from leveret.broker.config.options import OPTIONS, Settings
-from leveret.broker.config.raw_setting import RawSetting
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from leveret.broker.config.options import OPTIONS, Settings, is_group, members
 
 CONFIG_FILE_VARIABLE: Final = "LEVERET_CONFIG_FILE"
 """Environment variable with the path of the configuration file, used without `--config`."""

@@ -452,3 +452,13 @@ class Settings:
 
 OPTIONS: Final[Mapping[str, Option]] = declared(Settings)
 """All options by dotted name, in the order of declaration."""
+
+
+def is_group(name: str) -> bool:
+    """Return whether there is a group of this name."""
+    return bool(members(name))
+
+
+def members(group: str) -> list[str]:
+    """Return the dotted names of the options in a group: a group is what is before the last dot."""
+    return [name for name in OPTIONS if name.startswith(f"{group}.")]

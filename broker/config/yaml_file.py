@@ -8,10 +8,9 @@ from typing import Any
 
 import yaml
 
+from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.errors import ConfigError
-from leveret.broker.config.groups import is_group, members
-from leveret.broker.config.options import OPTIONS
-from leveret.broker.config.raw_setting import RawSetting
+from leveret.broker.config.options import OPTIONS, is_group, members
 
 
 def read_file(file: Path) -> Iterator[RawSetting | ConfigError]:

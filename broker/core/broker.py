@@ -21,7 +21,7 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
 from leveret.broker.core.vhost_policies.slow_patterns import log_slow_pattern
 from leveret.policies.patterns import report_to
-from leveret.storage.definitions import Journal, Key, NoJournal
+from leveret.storage.definitions_database import Journal, Key, NoJournal
 from leveret.storage.disk.files import FileCounts
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from leveret.storage.definitions import Journal, NoJournal
+from leveret.storage.definitions_database import Journal, NoJournal
 
 _KIND: Final = "global_parameter"
 #: A permanent identifier of the broker, generated at the first start.

@@ -13,7 +13,7 @@ from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Des
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find
-from leveret.storage.definitions import NoJournal
+from leveret.storage.definitions_database import NoJournal
 
 _ALTERNATE: Final = "alternate-exchange"
 _RESERVED_PREFIX: Final = "amq."

@@ -35,7 +35,7 @@ from leveret.broker.core.vhost_metadata import VirtualHostMetadata
 from leveret.broker.core.vhost_policies.policies import VirtualHostPolicies
 from leveret.protocol.faults import not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find
-from leveret.storage.definitions import NoJournal
+from leveret.storage.definitions_database import NoJournal
 from leveret.storage.message import Message
 
 if TYPE_CHECKING:

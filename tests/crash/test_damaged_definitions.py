@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leveret.storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
+from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, DefinitionsVersionError
 
 DEFINITIONS: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {
     ("vhost", ("/",)): {},
@@ -160,8 +160,8 @@ def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyte
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as newer:
-        newer.setattr("leveret.storage.definitions._STEPS", (drop, drop, fail))
-        newer.setattr("leveret.storage.definitions._SCHEMA_VERSION", 3)
+        newer.setattr("leveret.storage.definitions_database._STEPS", (drop, drop, fail))
+        newer.setattr("leveret.storage.definitions_database._SCHEMA_VERSION", 3)
         with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
             DefinitionsDatabase(path)
     database = DefinitionsDatabase(path)

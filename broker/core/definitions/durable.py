@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
-from leveret.storage.definitions import Journal
+from leveret.storage.definitions_database import Journal
 
 if TYPE_CHECKING:
     from leveret.broker.core.definitions.gate import DefinitionsGate

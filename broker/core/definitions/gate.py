@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.protocol.faults import ConnectionFault, ReplyCode
-from leveret.storage.definitions import Changes, DefinitionsDatabase, Key
+from leveret.storage.definitions_database import Changes, DefinitionsDatabase, Key
 
 log = logging.getLogger("leveret.definitions")
 

@@ -18,7 +18,7 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import metadata_from_json
 from leveret.policies.policy import read_policy
 from leveret.protocol.faults import AmqpFault
-from leveret.storage.definitions import DefinitionsDatabase, Key, Row
+from leveret.storage.definitions_database import DefinitionsDatabase, Key, Row
 
 log = logging.getLogger("leveret.definitions")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from leveret.protocol.faults import not_found
-from leveret.storage.definitions import Key
+from leveret.storage.definitions_database import Key
 
 if TYPE_CHECKING:
     from leveret.broker.core.definitions.durable import DurableRecorder

@@ -10,11 +10,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
+from leveret.broker.broker_definitions import export_steps, import_steps, vhost_export_steps
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.json_values.long_text import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
-from leveret.broker.definitions import export_steps, import_steps, vhost_export_steps
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.errors import ConfigError, UsageError
 from leveret.broker.config.load import load, read
 from leveret.broker.config.options import Settings
-from leveret.broker.config.raw_setting import RawSetting
 
 
 @pytest.fixture

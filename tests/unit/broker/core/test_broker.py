@@ -12,7 +12,7 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue
-from leveret.storage.definitions import Key
+from leveret.storage.definitions_database import Key
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers, declare
 

@@ -6,7 +6,7 @@ from typing import Any
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.global_parameters import CLUSTER_ID, CLUSTER_NAME, GlobalParameters
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.storage.definitions import Key
+from leveret.storage.definitions_database import Key
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import ManualTimers
 

@@ -11,7 +11,7 @@ from pamqp import commands
 
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.constants import FRAME_HEARTBEAT
-from leveret.storage.definitions import Changes, DefinitionsDatabase
+from leveret.storage.definitions_database import Changes, DefinitionsDatabase
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds
 
 

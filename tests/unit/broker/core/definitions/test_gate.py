@@ -10,7 +10,7 @@ import pytest
 from leveret.broker.core.definitions.gate import ALARM_SECONDS, DefinitionsGate
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.protocol.faults import ConnectionFault
-from leveret.storage.definitions import Changes, DefinitionsDamagedError, DefinitionsDatabase
+from leveret.storage.definitions_database import Changes, DefinitionsDamagedError, DefinitionsDatabase
 from tests.support.manual_loop import ManualLoop
 
 

@@ -32,7 +32,7 @@ from leveret.broker.core.json_values.text import parse_json
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 from leveret.policies.invalid_pattern import InvalidPattern
-from leveret.storage.definitions import DefinitionsDatabase, Key
+from leveret.storage.definitions_database import DefinitionsDatabase, Key
 
 #: Key of the digest of the file that was imported last.
 _IMPORT: Final = "import"

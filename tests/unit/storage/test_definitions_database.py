@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from leveret.storage.definitions import DefinitionsDamagedError, DefinitionsDatabase, Row
+from leveret.storage.definitions_database import DefinitionsDamagedError, DefinitionsDatabase, Row
 
 
 def test_nobody_else_may_read_it(tmp_path: Path) -> None:

@@ -1,16 +1,14 @@
-"""Option reference, rendered from the declarations: `leveret config-reference`."""
+"""Prints options: the reference of all (`leveret config-reference`), and the effective configuration."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-from leveret.broker.config.options import OPTIONS
-
-if TYPE_CHECKING:
-    from leveret.broker.config.declaration import Option
-
+from leveret.broker.config.declaration import Option, option_values
+from leveret.broker.config.options import OPTIONS, Settings
 
 _INTRODUCTION: Final = """# Configuration
 
@@ -26,14 +24,15 @@ and starts nothing; see [Operations](operations.md#check-a-configuration).
 **Reload**: `SIGHUP` applies a new value without a restart.
 
 """
+_SECRET: Final = "********"
 
 
-def page() -> str:
+def reference_page() -> str:
     """Render docs/configuration.md: the reference with its introduction."""
-    return _INTRODUCTION + render()
+    return _INTRODUCTION + reference_table()
 
 
-def render() -> str:
+def reference_table() -> str:
     """Render every option as a row of a Markdown table.
 
     Returns:
@@ -76,3 +75,36 @@ def _code(text: str) -> str:
 
 def _escape(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def effective_configuration(settings: Settings, origins: Mapping[str, str]) -> str:
+    """Format every option as a line of YAML with the origin of its value.
+
+    Args:
+        settings: The configuration.
+        origins: Origin of each value that is set, by dotted name.
+
+    Returns:
+        The lines. Secrets that are set are masked.
+    """
+    effective = option_values(settings)
+    return "".join(_line(name, effective[name], origins.get(name)) for name in OPTIONS)
+
+
+def _line(name: str, value: object, origin: str | None) -> str:
+    if OPTIONS[name].secret and value and origin is not None:
+        # A value of the same type, so that the output can be read as a configuration.
+        value = {_SECRET: _SECRET} if isinstance(value, Mapping) else _SECRET
+    written = json.dumps(_plain(value))
+    return f"{name}: {written}  # {origin or 'default'}\n"
+
+
+def _plain(value: object) -> object:
+    """Convert a value for JSON, which is valid YAML."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value.absolute() if isinstance(value, Path) else value)
