@@ -15,16 +15,15 @@ from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.dead_letter import DeadLetters
 from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
     check_equivalent,
     check_locked,
 )
-from leveret.broker.core.queues.priority import PriorityQueue
+from leveret.broker.core.queues.outbox import DeadLetterBatch
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.quorum import QuorumQueue
+from leveret.broker.core.queues.traits import CLASSIC, PRIORITY, QUORUM
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ExchangeCounters
@@ -247,8 +246,7 @@ class VirtualHost:
         priorities = find(declaration.arguments, "x-max-priority")
         max_priority = priorities.value if priorities is not None and not is_quorum else 0
         request = StoreRequest(self.name, declaration.name, durable, max_priority, persists_transient=is_quorum)
-        queue_class = QuorumQueue if is_quorum else PriorityQueue if max_priority else Queue
-        queue = queue_class(
+        queue = Queue(
             self,
             declaration.name,
             durable,
@@ -256,6 +254,7 @@ class VirtualHost:
             declaration.owner,
             declaration.arguments,
             self._stores.open(request, qid),
+            QUORUM if is_quorum else PRIORITY if max_priority else CLASSIC,
         )
         self.queues[queue.name] = queue
         self.topology.add_queue(queue)
@@ -282,5 +281,5 @@ class VirtualHost:
         self.deleted_exchanges.add(exchange.name, exchange.counters, self.timers.now() // 1_000_000)
 
     def dead_letter(self, batch: DeadLetterBatch) -> None:
-        """Publish messages to their queue's dead-letter exchange; Queue.dead_lettered() is called for each step."""
+        """Publish messages to their queue's dead-letter exchange; DeadLetterOutbox.sent() is called for each step."""
         self.dead_letters.publish(batch)

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 from leveret.broker.core.names import generate_name, strip_line_ends
-from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import not_implemented, precondition_failed, resource_locked
@@ -103,7 +102,7 @@ def delete(
         accepted(0)
         return
     check_locked(queue, owner)
-    if (if_unused or if_empty) and not queue.supports_conditional_delete:
+    if (if_unused or if_empty) and not queue.traits.supports_conditional_delete:
         raise not_implemented(
             f"cannot delete queue '{name}' in vhost '{vhost.name}'. queue.delete operations with"
             f" {'if-unused' if if_unused else 'if-empty'} flag set are not supported by {queue.queue_type} queues"
@@ -161,7 +160,7 @@ def open_for_move(principal: Principal, source_name: str, target_name: str) -> t
 
 
 def _refuse_single_active(queue: Queue) -> None:
-    if queue.consumers.single_active and not queue.allows_get_with_single_active:
+    if queue.consumers.single_active and not queue.traits.allows_get_with_single_active:
         raise resource_locked(
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
             f" are not supported by {queue.queue_type} queues with single active consumer"

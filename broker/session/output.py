@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from leveret.broker.core.queues.consumers import Consumer
+from leveret.broker.core.queues.queue import Consumer
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ConnectionCounters
 from leveret.broker.session.confirms import Confirms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.core.queues.consumers import Consumer
+from leveret.broker.core.queues.queue import Consumer
 
 #: Credit of a consumer without limits.
 UNLIMITED: Final = 1 << 30

@@ -8,8 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Literal, TypeAlias, final
 
-from leveret.broker.core.queues.consumers import Consumer, Holder
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Consumer, Holder, Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.shared_prefetch import SharedPrefetch
 from leveret.protocol.faults import precondition_failed
@@ -181,7 +180,7 @@ class Unacked(dict[int, Held]):
             return
         # In RabbitMQ every basic.get is a separate consumer: limits and deliveries follow each one.
         # Without limits and consumers, settling all at once is equivalent.
-        at_once = not queue.has_limits and not queue.consumers.ring
+        at_once = queue.contents.limits is None and not queue.consumers.ring
         for run in [settled] if at_once else [[entry] for entry in settled]:
             queue.release(holder, run)
             _settle(queue, run, outcome)
@@ -207,7 +206,7 @@ class Unacked(dict[int, Held]):
             holder.queue.release(holder, entries)
             returned.setdefault(holder.queue, []).extend(entries)
         for queue, entries in returned.items():
-            queue.requeue_abandoned(entries)
+            queue.requeue(entries, abandoned=True)
         self.restore(kept)
         self._shared_prefetch.clear()
         self._get_holders.clear()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leveret.broker.core.queues.consumers import Consumer
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Consumer, Queue
 from leveret.storage.interface import Entry
 from tests.support.queues import settle
 

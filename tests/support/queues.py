@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from leveret.broker.core.queues.consumers import Holder
 from leveret.broker.core.queues.declaration import QueueDeclaration
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost

@@ -16,7 +16,6 @@ import grimp
 MODULES_IN_CYCLES: Final[dict[str, int]] = {
     "leveret.broker.core.exchanges": 2,
     "leveret.broker.core.messages": 2,
-    "leveret.broker.core.queues": 5,
     "leveret.broker.core.vhost": 1,
     "leveret.broker.session": 4,
 }

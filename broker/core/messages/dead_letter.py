@@ -22,7 +22,7 @@ from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.message import Envelope, Message
 
 if TYPE_CHECKING:
-    from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+    from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
     from leveret.broker.core.queues.queue import Queue
     from leveret.broker.core.vhost import VirtualHost
 
@@ -62,7 +62,7 @@ class DeadLetters:
         self._vhost = vhost
         self._trust_publishers = trust_publishers
         #: The remaining steps of each batch, by the queue that dropped the messages.
-        self._work: OrderedDict[Queue, deque[Iterator[None]]] = OrderedDict()
+        self._work: OrderedDict[DeadLetterOutbox, deque[Iterator[None]]] = OrderedDict()
         self._working = False
         self._is_scheduled = False
         #: Cycles that have been logged, oldest first.
@@ -73,9 +73,8 @@ class DeadLetters:
 
     def publish(self, batch: DeadLetterBatch) -> None:
         """Publish messages to the dead-letter exchange of their queue; long work is continued in later turns."""
-        queue = batch.queue
-        self._work.setdefault(queue, deque()).append(self._publish(batch))
-        self._work.move_to_end(queue)
+        self._work.setdefault(batch.outbox, deque()).append(self._publish(batch))
+        self._work.move_to_end(batch.outbox)
         if not self._working:
             # Pending work of other queues is left to later turns.
             self._run(pending_queues=len(self._work) - 1)
@@ -115,8 +114,8 @@ class DeadLetters:
 
     def _step(self) -> None:
         """Do one step for the queue that got a batch last."""
-        queue = next(reversed(self._work))
-        batches = self._work[queue]
+        outbox = next(reversed(self._work))
+        batches = self._work[outbox]
         is_done = True
         try:
             is_done = next(batches[0], _END) is _END
@@ -124,26 +123,26 @@ class DeadLetters:
             if is_done:
                 batches.popleft()
                 if not batches:
-                    del self._work[queue]
+                    del self._work[outbox]
 
     def _publish(self, batch: DeadLetterBatch) -> Iterator[None]:
         """Publish a batch; a step publishes messages of one envelope."""
-        queue, done = batch.queue, 0
+        outbox, done = batch.outbox, 0
         for envelope, run in groupby(batch.messages, key=_envelope):
             while originals := list(islice(run, _STEP)):
                 if done:
                     yield
                 letter = yield from self._letter(batch, envelope)
                 taken, arrived = (0, 0) if letter is None else self._send(batch, letter, originals)
-                queue.dead_lettered(originals, taken, arrived, batch.reason)
+                outbox.sent(originals, taken, arrived, batch.reason)
                 done += len(originals)
-        queue.settle_dead_letters(batch)
+        outbox.settle(batch)
 
     def _send(self, batch: DeadLetterBatch, letter: _Letter, originals: list[Message]) -> tuple[int, int]:
         """Publish dead letters to their targets; return how many were accepted by all targets, and by any target."""
         dead = letter.envelope
         letters = [Message(dead, message.body) for message in originals]
-        batch.queue.counters.dead_lettered[batch.reason] += len(letters)
+        batch.outbox.counters.dead_lettered[batch.reason] += len(letters)
         taken, arrived = len(letters) if letter.targets else 0, 0
         for target in letter.targets:
             if not target.deleted:
@@ -154,7 +153,7 @@ class DeadLetters:
     def _letter(self, batch: DeadLetterBatch, envelope: Envelope) -> Generator[None, None, _Letter | None]:
         """Return the dead letter of an envelope, cached if it is the same as the last one."""
         now = self._vhost.timers.now() // 1_000_000
-        cache_key = (envelope, batch.queue, batch.reason, now, batch.settings, self._vhost.topology.generation)
+        cache_key = (envelope, batch.outbox, batch.reason, now, batch.settings, self._vhost.topology.generation)
         if cache_key == self._cache_key:
             return self._cached_letter
         made = yield from self._make_letter(batch, envelope, now)
@@ -164,14 +163,14 @@ class DeadLetters:
     def _make_letter(
         self, batch: DeadLetterBatch, envelope: Envelope, now: int
     ) -> Generator[None, None, _Letter | None]:
-        queue, reason, settings = batch.queue, batch.reason, batch.settings
+        reason, settings = batch.reason, batch.settings
         exchange = self._vhost.topology.exchanges.get(settings.dead_letter_exchange or "")
         if exchange is None:
             return None
         published = Properties(envelope.header)
         headers = published.headers()
         published_to, keys = _published_route(envelope, headers)
-        death = Death(queue.name, reason, now, published_to, keys, published.text(properties.EXPIRATION))
+        death = Death(batch.outbox.queue_name, reason, now, published_to, keys, published.text(properties.EXPIRATION))
         blind_keys = envelope.blind_keys
         if settings.dead_letter_routing_key is not None:
             keys, blind_keys = [settings.dead_letter_routing_key], ()
@@ -184,7 +183,7 @@ class DeadLetters:
             known = visited_queues(headers)
             for target in targets:
                 if target.name in known:
-                    self._warn(queue, target)
+                    self._warn(batch.outbox.queue_name, target.name)
             targets = tuple(target for target in targets if target.name not in known)
         changes: dict[int, bytes | None] = {properties.HEADERS: encode_headers(headers), properties.EXPIRATION: None}
         dead = Envelope(
@@ -197,9 +196,9 @@ class DeadLetters:
         )
         return _Letter(dead, targets)
 
-    def _warn(self, queue: Queue, target: Queue) -> None:
+    def _warn(self, source: str, target: str) -> None:
         """Log a cycle, unless it has been logged recently."""
-        cycle = queue.name, target.name
+        cycle = source, target
         if cycle in self._warned:
             return
         if len(self._warned) >= _WARNED_MAX:

@@ -2,66 +2,34 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from leveret.storage.interface import Entry
 
-if TYPE_CHECKING:
-    from leveret.broker.core.queues.queue import Queue
 
-
-class Holder:
-    """Owner of unacked messages of a queue: a consumer, or the gets of a channel.
-
-    Args:
-        queue: The queue of the messages.
+class QueueConsumer(Protocol):
+    """A consumer as its queue sees it.
 
     Attributes:
-        unacked: Number of unacked messages.
-    """
-
-    __slots__ = ("queue", "unacked")
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.unacked = 0
-
-
-class Consumer(Holder, ABC):
-    """A consumer of a queue.
-
-    Args:
-        queue: The queue consumed from.
         tag: The consumer tag.
         no_ack: Whether messages are settled once sent.
         exclusive: Whether it is the only consumer allowed on the queue.
         priority: The x-priority argument; higher ones are served first.
-        prefetch: Maximum number of unacked messages; 0 for no limit.
-
-    Attributes:
         blocked: Whether it is outside the ring because it had no credit when it was to be served.
     """
 
-    __slots__ = ("blocked", "exclusive", "no_ack", "prefetch", "priority", "tag")
+    tag: str
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    blocked: bool
 
-    def __init__(self, queue: Queue, tag: str, no_ack: bool, exclusive: bool, priority: int, prefetch: int = 0) -> None:
-        super().__init__(queue)
-        self.tag = tag
-        self.no_ack = no_ack
-        self.exclusive = exclusive
-        self.priority = priority
-        self.prefetch = prefetch
-        self.blocked = False
-
-    @abstractmethod
     def credit(self) -> int:
         """Return the number of messages it can take now; 0 or less blocks it until unblock() of its queue."""
 
-    @abstractmethod
     def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
         """Send messages to the client.
 
@@ -70,14 +38,13 @@ class Consumer(Holder, ABC):
             body_bytes: Sum of their body lengths.
         """
 
-    @abstractmethod
     def cancelled(self) -> None:
         """Handle the deletion of the queue."""
 
 
 #: Ordered set of consumers with fast removal. A plain dict finds its first key slowly once many keys before it have
 #: been removed.
-Consumers: TypeAlias = OrderedDict[Consumer, None]
+Consumers: TypeAlias = OrderedDict[QueueConsumer, None]
 
 
 class Ring:
@@ -93,7 +60,7 @@ class Ring:
     def __bool__(self) -> bool:
         return bool(self._priorities)
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: QueueConsumer) -> None:
         """Append a consumer to those of its priority."""
         level = self._levels.get(consumer.priority)
         if level is None:
@@ -101,7 +68,7 @@ class Ring:
             insort(self._priorities, -consumer.priority)
         level[consumer] = None
 
-    def discard(self, consumer: Consumer) -> None:
+    def discard(self, consumer: QueueConsumer) -> None:
         """Remove a consumer if it is in the ring."""
         level = self._levels.get(consumer.priority)
         if level is not None and consumer in level:
@@ -114,11 +81,11 @@ class Ring:
         """Return the consumers of the highest priority, in the order in which they are served."""
         return self._levels[-self._priorities[0]]
 
-    def first(self) -> Consumer:
+    def first(self) -> QueueConsumer:
         """Return the next consumer to be served. The ring must not be empty."""
         return next(iter(self.first_level()))
 
-    def block(self, consumer: Consumer) -> None:
+    def block(self, consumer: QueueConsumer) -> None:
         """Remove a consumer that has no credit."""
         consumer.blocked = True
         self.discard(consumer)
@@ -138,13 +105,13 @@ class ConsumerGroup:
         #: Candidates for the next single active consumer.
         self._waiting = Ring()
         self.single_active = single_active
-        self.active: Consumer | None = None
+        self.active: QueueConsumer | None = None
         self.ring = Ring()
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[Consumer]:
+    def __iter__(self) -> Iterator[QueueConsumer]:
         return iter(self._all)
 
     @property
@@ -152,7 +119,7 @@ class ConsumerGroup:
         """Whether a consumer is exclusive."""
         return bool(self._all) and next(iter(self._all)).exclusive
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: QueueConsumer) -> None:
         """Add a consumer."""
         self._all[consumer] = None
         if not self.single_active:
@@ -162,7 +129,7 @@ class ConsumerGroup:
         else:
             self._waiting.add(consumer)
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: QueueConsumer) -> None:
         """Remove a consumer. A single active one is succeeded by the waiting one of highest priority, oldest first."""
         del self._all[consumer]
         self.ring.discard(consumer)
@@ -176,12 +143,12 @@ class ConsumerGroup:
                 self._waiting.discard(successor)
                 self._activate(successor)
 
-    def unblock(self, consumer: Consumer) -> None:
+    def unblock(self, consumer: QueueConsumer) -> None:
         """Return a consumer that has credit again to the ring."""
         consumer.blocked = False
         self.ring.add(consumer)
 
-    def clear(self) -> list[Consumer]:
+    def clear(self) -> list[QueueConsumer]:
         """Remove and return all consumers."""
         removed = list(self._all)
         self._all.clear()
@@ -189,7 +156,7 @@ class ConsumerGroup:
         self.active = None
         return removed
 
-    def _activate(self, consumer: Consumer) -> None:
+    def _activate(self, consumer: QueueConsumer) -> None:
         self.active = consumer
         consumer.blocked = False
         self.ring.add(consumer)

@@ -1,23 +1,29 @@
-"""Base class of queues: messages, length limits and expiry."""
+"""The messages of a queue, with its length limits and their expiry.
+
+Sources: https://www.rabbitmq.com/docs/maxlength, https://www.rabbitmq.com/docs/ttl
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.counters import QueueCounters
-from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
-from leveret.broker.core.queues.host import QueueHost
+from leveret.broker.core.queues.delivery_count import DeliveryCounter, delivery_count, delivery_limit
 from leveret.broker.core.queues.limits import Limits
+from leveret.broker.core.queues.outbox import DeadLetterOutbox
+from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
-from leveret.policies.dead_letter import EXPIRED, MAXLEN
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN
 from leveret.policies.settings import QueueSettings
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
-from leveret.storage.interface import Entry, MessageStore
+from leveret.storage.interface import Entry
 from leveret.storage.message import Message, TimedMessage
 from leveret.storage.stores.priority_store import PriorityStore
+from leveret.storage.stores.returns_store import ReturnsStore
 
 #: Messages dropped or expired between two checks of the time slice: less than a millisecond, without dead letters.
 _DROP_STEP: Final = 512
@@ -27,102 +33,189 @@ _ALL_BYTES: Final = 1 << 62
 _LATEST: Final = (1 << 63) - 2
 
 
-class QueueContents(ABC):
+class Contents:
     """The messages of a queue, without consumers.
 
     Args:
-        host: The virtual host of the queue.
-        backing: Where its messages are kept.
+        backing: Where the messages are kept.
+        timers: Clock and timers.
+        counters: Counters of the queue.
+        outbox: Gets the messages that are dropped.
 
     Attributes:
-        store: The message store.
-        settings: Effective settings, merged from arguments and policies.
-        scheduled: True while deliver() is scheduled for the end of the turn; maintained by Turn.
-        deleted: True once the queue is deleted; settling messages then has no effect.
+        settings: Effective settings of the queue.
+        limits: Its length limits; None if there are none.
+        is_shrinking: Whether new limits require eviction, even if overflow is now reject-publish.
+        may_have_timed: Whether a ready message may have an expiry time.
     """
 
-    scheduled: bool
-    deleted: bool
-
     __slots__ = (
-        "_is_shrinking", "_limits", "_may_have_timed", "_untimed_since", "counters", "host", "settings", "backing",
-        "store",
+        "_backing", "_counters", "_outbox", "_timers", "_untimed_since", "is_shrinking", "limits", "may_have_timed",
+        "settings",
     )  # fmt: skip
 
-    def __init__(self, host: QueueHost, backing: QueueBacking) -> None:
-        self.host = host
-        self.backing = backing
-        self.store: MessageStore = backing.store
+    def __init__(
+        self, backing: QueueBacking, timers: Timers, counters: QueueCounters, outbox: DeadLetterOutbox
+    ) -> None:
+        self._backing = backing
+        self._timers = timers
+        self._counters = counters
+        self._outbox = outbox
         self.settings = QueueSettings()
-        self.counters = QueueCounters()
-        self._limits: Limits | None = None
-        #: New settings require eviction, even if overflow is now reject-publish.
-        self._is_shrinking = False
-        #: Whether a ready message may have an expiry time.
-        self._may_have_timed = self.store.ready_count > 0
+        self.limits: Limits | None = None
+        self.is_shrinking = False
+        self.may_have_timed = backing.store.ready_count > 0
         #: Messages without an expiry time appended since the last message with one.
         self._untimed_since = 0
 
-    @property
-    def has_limits(self) -> bool:
-        """Whether length limits are in force."""
-        return self._limits is not None
+    def apply(self, settings: QueueSettings, traits: QueueTraits) -> None:
+        """Apply new settings; the caller evicts.
 
-    def _set_lazy(self, lazy: bool) -> None:
-        """Keep ready messages on disk only, or also in memory as far as there is room."""
-        self.backing.set_lazy(lazy)
-        self.store = self.backing.store
+        As in RabbitMQ, new limits apply with the previous overflow behaviour first: what drop-head would have dropped
+        is dropped, even if overflow is now reject-publish.
+        """
+        previous = traits.limits(replace(settings, overflow=self.settings.overflow))
+        self.limits = traits.limits(settings)
+        self.is_shrinking = any(each is not None and not each.refuses for each in (previous, self.limits))
+        self.settings = settings
 
-    def page_out(self, body_bytes: int) -> None:
-        """Page about this many bytes of bodies out to disk."""
-        self.backing.page_out(body_bytes)
-        self.store = self.backing.store
+    # -- adding -------------------------------------------------------------------------------------------
 
-    def _append(
-        self, messages: Sequence[Message], body_bytes: int, ttl: int | None, longest: int | None = None
+    def append(
+        self, messages: Sequence[Message], body_bytes: int, ttl: int | None = None, longest: int | None = None
     ) -> None:
+        """Append messages.
+
+        Args:
+            messages: The messages.
+            body_bytes: Sum of their body lengths.
+            ttl: Their time to live in milliseconds; None for no limit.
+            longest: Length of the longest body; None if all have the same length.
+        """
         if ttl is not None:
-            expires_at = min(self.host.timers.now() + ttl * 1000, _LATEST)
+            expires_at = min(self._timers.now() + ttl * 1000, _LATEST)
             messages = [TimedMessage(message.envelope, message.body, expires_at) for message in messages]
             self._note_timed_message()
-        elif self._may_have_timed:
+        elif self.may_have_timed:
             self._untimed_since += len(messages)
-        self.store.append(messages, body_bytes, longest)
-        self.counters.published += len(messages)
+        self._backing.store.append(messages, body_bytes, longest)
+        self._counters.published += len(messages)
 
-    # -- expiry times -------------------------------------------------------------------------------------
+    def append_until_full(
+        self, messages: Sequence[Message], ttl: int | None, limits: Limits, make_room: Callable[[], None]
+    ) -> int:
+        """Append messages of one size until the limit is reached, and refuse the remaining ones.
 
-    def _note_timed_message(self) -> None:
-        """Note that a message with an expiry time was added. Messages in front of it may still be ready, too."""
-        self._may_have_timed = True
-        self._untimed_since = 0
+        Args:
+            messages: The messages.
+            ttl: Their time to live in milliseconds; None for no limit.
+            limits: The limits.
+            make_room: Called when there is no room for all messages; may deliver some.
+        Returns:
+            Number of messages appended.
+        """
+        store, size = self._backing.store, len(messages[0].body)
+        taken = 0
+        while taken < len(messages):
+            room = limits.room(store, size)
+            if room < len(messages) - taken:
+                make_room()
+                room = limits.room(store, size)
+            if room <= 0:
+                break
+            fitting = messages[taken : taken + room]
+            self.append(fitting, size * len(fitting), ttl)
+            taken += len(fitting)
+        if taken < len(messages):
+            self._refuse(messages[taken:], limits)
+        return taken
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Return messages to their positions in the store, without any further effect."""
-        self.store.requeue(entries)
+        self._backing.store.requeue(entries)
         self._note_returned(entries)
 
+    def append_returned(self, entries: Sequence[Entry], counter: DeliveryCounter, to_tail: bool) -> None:
+        """Append returned messages with a higher delivery count, and drop those that exceed the delivery limit.
+
+        Args:
+            entries: The messages.
+            counter: Sets the delivery counts.
+            to_tail: Whether they follow all ready messages; if not, they precede those not delivered yet.
+        """
+        limit = delivery_limit(self.settings)
+        over_limit = [entry for entry in entries if delivery_count(entry[1]) >= limit]
+        returned = [entry for entry in entries if delivery_count(entry[1]) < limit]
+        if over_limit:
+            self._outbox.drop(over_limit, DELIVERY_LIMIT, EventKind.DELIVERY_LIMIT)
+        self._counters.requeued += len(returned)
+        store = self._backing.store
+        assert isinstance(store, ReturnsStore)
+        append = store.append if to_tail else store.append_returned
+        for _, message, _ in returned:
+            counted = counter.with_count(message, delivery_count(message) + 1)
+            append([counted], len(counted.body))
+        self._note_returned(returned)
+        store.settle(returned, EventKind.RETURNED)
+
     def _note_returned(self, entries: Sequence[Entry]) -> None:
-        """Note whether messages that were put back have expiry times."""
+        """Note whether messages that were added again have expiry times."""
         if any(entry[1].expires_at for entry in entries):
             self._note_timed_message()
 
-    def _update_may_have_timed(self) -> None:
-        """Update whether a ready message may have an expiry time.
+    def _refuse(self, messages: Sequence[Message], limits: Limits) -> None:
+        """Count messages that do not fit, and dead-letter them if overflow is reject-publish-dlx."""
+        self._counters.refused += len(messages)
+        dead = limits.dead_letters_refused and self.settings.dead_letter_exchange is not None
+        body_bytes = len(messages[0].body) * len(messages)
+        self._backing.store.note(EventKind.REFUSED, len(messages), body_bytes, DEAD_LETTERED if dead else 0)
+        if limits.dead_letters_refused:
+            self._outbox.send(messages, MAXLEN)
 
-        None has one if at most as many are ready as have arrived since the last message with an expiry time. With
-        priorities that does not follow, as later messages may leave first; then none has one only if none is ready.
+    # -- expiry times -------------------------------------------------------------------------------------
+
+    def time_to_live(self, message: Message) -> int | None:
+        """Return the TTL of a new message in milliseconds: the lower of its expiration and the queue's message-ttl."""
+        own, common = message.envelope.expiration_ms, self.settings.message_ttl
+        if own is None or common is None:
+            return common if own is None else own
+        return min(own, common)
+
+    def split_expired(self, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Split entries taken from the store into those that are deliverable and those that have expired."""
+        now = self._timers.now()
+        expired = [entry for entry in entries if 0 < entry[1].expires_at <= now]
+        return [entry for entry in entries if not 0 < entry[1].expires_at <= now] if expired else entries, expired
+
+    def next_expiry(self) -> int:
+        """Update may_have_timed; return when the message at the head expires, in microseconds since 1970, 0 for never.
+
+        No ready message has an expiry time if at most as many are ready as have arrived since the last one with an
+        expiry time. With priorities that does not follow, as later messages may leave first; then none has one only if
+        none is ready.
         """
-        ready = self.store.ready_count
-        has_priorities = type(self.store) is PriorityStore
-        self._may_have_timed = ready > (0 if has_priorities else self._untimed_since)
+        store = self._backing.store
+        self.may_have_timed = store.ready_count > (0 if type(store) is PriorityStore else self._untimed_since)
+        head = store.peek()
+        return 0 if head is None else head.expires_at
+
+    def _note_timed_message(self) -> None:
+        """Note that a message with an expiry time was added. Messages in front of it may still be ready, too."""
+        self.may_have_timed = True
+        self._untimed_since = 0
 
     # -- dropping -----------------------------------------------------------------------------------------
 
-    def _evict(self, time_slice: TimeSlice) -> bool:
+    def evict_and_expire(self, time_slice: TimeSlice) -> bool:
+        """Apply limits and expiry while time is left; return whether both are finished."""
+        if self.limits is not None and not self.evict(time_slice):
+            return False
+        return not self.may_have_timed or self.expire(time_slice)
+
+    def evict(self, time_slice: TimeSlice) -> bool:
         """Drop the oldest messages while a limit is exceeded and time is left; return whether it is finished."""
-        limits, store = self._limits, self.store
-        if limits is None or (limits.refuses and not self._is_shrinking):
+        limits, store = self.limits, self._backing.store
+        if limits is None or (limits.refuses and not self.is_shrinking):
             return True
         while limits.exceeded(store):
             if time_slice.is_over():
@@ -132,78 +225,34 @@ class QueueContents(ABC):
                 self._drop_oldest(min(excess, _DROP_STEP), _ALL_BYTES, EventKind.MAXLEN)
             else:
                 self._drop_oldest(_DROP_STEP, limits.excess_bytes(store), EventKind.MAXLEN_BYTES)
-        self._is_shrinking = False
+        self.is_shrinking = False
         return True
 
-    def _evict_now(self) -> None:
-        """Drop the oldest messages while a limit is exceeded; continue in the next turn if it takes too long."""
-        if not self._evict(self.host.turn.slice()):
-            self.host.turn.deliver_later(self)
+    def expire(self, time_slice: TimeSlice) -> bool:
+        """Drop expired messages from the head while time is left; return whether it is finished."""
+        now = self._timers.now()
+        while not time_slice.is_over():
+            if self._expire_step(now) < _DROP_STEP:
+                return True
+        head = self._backing.store.peek()
+        return head is None or not 0 < head.expires_at <= now
 
     def _drop_oldest(self, count: int, body_bytes: int, kind: EventKind) -> None:
         """Drop excess messages from the head. Bodies are read only for dead-lettering."""
         if self.settings.dead_letter_exchange is None:
-            dropped, _ = self.store.drop(count, body_bytes, kind)
-            self.counters.dropped[MAXLEN] += dropped
+            dropped, _ = self._backing.store.drop(count, body_bytes, kind)
+            self._counters.dropped[MAXLEN] += dropped
             return
-        entries, _ = self.store.take(count, body_bytes)
-        self._drop(entries, MAXLEN, kind)
-
-    def _expire(self, time_slice: TimeSlice) -> bool:
-        """Drop expired messages from the head while time is left; return whether it is finished."""
-        now = self.host.timers.now()
-        while not time_slice.is_over():
-            if self._expire_step(now) < _DROP_STEP:
-                return True
-        head = self.store.peek()
-        return head is None or not 0 < head.expires_at <= now
+        entries, _ = self._backing.store.take(count, body_bytes)
+        self._outbox.drop(entries, MAXLEN, kind)
 
     def _expire_step(self, now: int) -> int:
         """Drop a batch of expired messages from the head; return their number."""
         if self.settings.dead_letter_exchange is None:
-            expired, _ = self.store.drop_expired(now, _DROP_STEP)
-            self.counters.dropped[EXPIRED] += expired
+            expired, _ = self._backing.store.drop_expired(now, _DROP_STEP)
+            self._counters.dropped[EXPIRED] += expired
             return expired
-        entries = self.store.take_expired(now, _DROP_STEP)
+        entries = self._backing.store.take_expired(now, _DROP_STEP)
         if entries:
-            self._drop(entries, EXPIRED, EventKind.EXPIRED)
+            self._outbox.drop(entries, EXPIRED, EventKind.EXPIRED)
         return len(entries)
-
-    def _drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
-        """Remove taken messages permanently, and dead-letter them if a dead-letter exchange is set.
-
-        Args:
-            entries: The messages.
-            reason: The reason in the x-death header.
-            kind: The event in the event log.
-        """
-        self.counters.dropped[reason] += len(entries)
-        if self.settings.dead_letter_exchange is not None:
-            self._dead_letter(self._as_dead_letters(entries), reason, entries, kind)
-        else:
-            self.store.settle(entries, kind)
-
-    def settle_dead_letters(self, batch: DeadLetterBatch) -> None:
-        """Settle a batch of dead letters that has been published, as far as it was routable."""
-        if batch.entries and not self.deleted:
-            self.store.settle(batch.entries, batch.kind, DEAD_LETTERED)
-
-    def _as_dead_letters(self, entries: Sequence[Entry]) -> list[Message]:
-        """Return the messages as they are dead-lettered."""
-        return [entry[1] for entry in entries]
-
-    def evict_and_expire(self, time_slice: TimeSlice) -> bool:
-        """Apply limits and expiry while time is left; return whether both are finished."""
-        if self._limits is not None and not self._evict(time_slice):
-            return False
-        return not self._may_have_timed or self._expire(time_slice)
-
-    @abstractmethod
-    def deliver(self) -> None:
-        """Apply limits and expiry, then deliver ready messages to consumers."""
-
-    @abstractmethod
-    def _dead_letter(
-        self, letters: Sequence[Message], reason: str, entries: Sequence[Entry] = (), kind: EventKind = EventKind.MAXLEN
-    ) -> None:
-        """Publish messages to the dead-letter exchange; the arguments are those of DeadLetterBatch."""

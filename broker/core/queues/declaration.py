@@ -71,7 +71,7 @@ def check_exclusive_use(queue: Queue, exclusive: bool) -> None:
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """
-    if not queue.supports_exclusive_consumers:
+    if not queue.traits.supports_exclusive_consumers:
         return
     group = queue.consumers
     if group.exclusive or (exclusive and (len(group) or group.single_active)):

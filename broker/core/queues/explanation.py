@@ -66,10 +66,6 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
     """
     ready, settings = queue.store.ready_count, queue.settings
     ready_bytes = queue.store.ready_bytes
-    overflow = settings.overflow
-    if queue.queue_type == "quorum" and overflow == "reject-publish-dlx":
-        # Quorum queues do not support it.
-        overflow = "drop-head"
     shares = [_percent(ready, settings.max_length), _percent(ready_bytes, settings.max_length_bytes)]
     full = max((share for share in shares if share is not None), default=None)
     return {
@@ -83,7 +79,7 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
         "bytes_percent": shares[1],
         "percent": full,
         "overflow": settings.overflow,
-        "at_limit": None if full is None else _AT_LIMIT[overflow],
+        "at_limit": None if full is None else _AT_LIMIT[queue.traits.overflow(settings)],
     }
 
 

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
-from leveret.broker.core.queues.consumers import Holder
-from leveret.broker.core.queues.quorum import without_count
+from leveret.broker.core.queues.delivery_count import without_count
+from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.policies.message_filter import MessageFilter
 from leveret.protocol.properties import Properties
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
-
-if TYPE_CHECKING:
-    from leveret.broker.core.queues.queue import Queue
 
 #: Maximum messages and bytes of one step: a millisecond or two.
 _STEP_MESSAGES: Final = 256
@@ -119,8 +116,7 @@ class Move:
             return []
         entries, body_bytes = source.store.take(count, _STEP_BYTES)
         self.scanned += len(entries)
-        source.unacked_count += len(entries)
-        source.unacked_bytes += body_bytes
+        source.delivery.hold(len(entries), body_bytes)
         self._holder.unacked += len(entries)
         return entries
 
@@ -149,11 +145,11 @@ class Move:
 
     def _room(self, size: int) -> int:
         """Return how many more messages fit into the target. With drop-head it is full at its limit, too."""
-        settings = self._target.settings
-        if settings.max_length is None and settings.max_length_bytes is None:
+        limits = self._target.contents.limits
+        if limits is None:
             return _STEP_MESSAGES
         self._target.ready_count()
-        return max(0, self._target.make_limits(settings).room(self._target.store, size))
+        return max(0, limits.room(self._target.store, size))
 
     def _put_back(self, entries: Sequence[Entry]) -> None:
         """Return messages to their positions in the source, without increasing their delivery count."""
@@ -162,7 +158,7 @@ class Move:
         source = self._source
         source.release(self._holder, entries)
         if not source.deleted:
-            source.put_back(entries)
+            source.contents.put_back(entries)
             source.host.turn.deliver_later(source)
 
 

@@ -1,36 +1,112 @@
-"""Classic queues. A queue owns its state; all its operations are synchronous calls on the event loop."""
+"""Queues. A queue owns its state; all its operations are synchronous calls on the event loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Protocol
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
-from leveret.broker.core.queues.consumers import Consumer, ConsumerGroup, Consumers, Holder
-from leveret.broker.core.queues.contents import QueueContents
-from leveret.broker.core.queues.dead_letter_batch import DeadLetterBatch
+from leveret.broker.core.queues.consumers import ConsumerGroup
+from leveret.broker.core.queues.contents import Contents
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.delivery import Delivery
+from leveret.broker.core.queues.delivery_count import DeliveryCounter
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
-from leveret.broker.core.queues.host import QueueHost
 from leveret.broker.core.queues.limits import Limits
-from leveret.broker.core.queues.time_to_live import split_expired, time_to_live
+from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
+from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
-from leveret.policies.dead_letter import EXPIRED, MAXLEN, REASONS, REJECTED
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.policies.dead_letter import EXPIRED, REJECTED
 from leveret.policies.policy import Policy
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.field_table import FieldTable, find, plain_values
-from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
-from leveret.storage.interface import Entry
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Message
 
-#: Batch limits per consumer: large enough to amortise the cost per batch, small enough to stay fair.
-_RUN_MESSAGES: Final = 256
-_RUN_BYTES: Final = 262_144
+
+class QueueHost(Protocol):
+    """The virtual host of a queue.
+
+    Attributes:
+        name: Name of the virtual host.
+        turn: Schedules deliver() for the end of the turn.
+        timers: Clock and timers.
+    """
+
+    name: str
+    turn: Turn
+    timers: Timers
+
+    def dead_letter(self, batch: DeadLetterBatch) -> None:
+        """Publish messages to the dead-letter exchange; results are reported to DeadLetterOutbox.sent()."""
+
+    def delete_queue(self, queue: Queue) -> int:
+        """Delete an expired or auto-delete queue; return the number of its messages."""
 
 
-class Queue(QueueContents):
-    """A classic queue.
+class Holder:
+    """Owner of unacked messages of a queue: a consumer, or the gets of a channel.
+
+    Args:
+        queue: The queue of the messages.
+
+    Attributes:
+        unacked: Number of unacked messages.
+    """
+
+    __slots__ = ("queue", "unacked")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.unacked = 0
+
+
+class Consumer(Holder, ABC):
+    """A consumer of a queue; see QueueConsumer.
+
+    Args:
+        queue: The queue consumed from.
+        tag: The consumer tag.
+        no_ack: Whether messages are settled once sent.
+        exclusive: Whether it is the only consumer allowed on the queue.
+        priority: The x-priority argument; higher ones are served first.
+        prefetch: Maximum number of unacked messages; 0 for no limit.
+
+    Attributes:
+        blocked: Whether it is outside the ring because it had no credit when it was to be served.
+    """
+
+    __slots__ = ("blocked", "exclusive", "no_ack", "prefetch", "priority", "tag")
+
+    def __init__(self, queue: Queue, tag: str, no_ack: bool, exclusive: bool, priority: int, prefetch: int = 0) -> None:
+        super().__init__(queue)
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.prefetch = prefetch
+        self.blocked = False
+
+    @abstractmethod
+    def credit(self) -> int:
+        """Return the number of messages it can take now; 0 or less blocks it until unblock() of its queue."""
+
+    @abstractmethod
+    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
+        """Send messages to the client; see QueueConsumer."""
+
+    @abstractmethod
+    def cancelled(self) -> None:
+        """Handle the deletion of the queue."""
+
+
+class Queue:
+    """A queue, composed of parts.
 
     Args:
         host: The virtual host.
@@ -40,51 +116,30 @@ class Queue(QueueContents):
         owner: The connection that has declared it as exclusive; None for a shared queue.
         arguments: Arguments of the declaration.
         backing: Where its messages are kept.
+        traits: Traits of its type.
 
     Attributes:
+        queue_type: Name of the type.
+        settings: Effective settings, merged from arguments and policies.
+        counters: Counters since the declaration.
+        contents: Its messages, with limits and expiry.
+        outbox: Its dead letters.
+        consumers: Its consumers.
+        delivery: Delivers messages to the consumers.
+        expiry: Timer of x-expires.
         policy: The policy in force, if any.
         operator_policy: The operator policy in force, if any.
-        unacked_count: Number of messages delivered and not yet settled.
-        unacked_bytes: Body bytes of these.
-        retained_count: Number of dead letters that no queue has accepted yet (at-least-once strategy).
+        accepts_varied: Whether publish_varied() is equivalent to a publish() of each message. It is not if messages may
+            be refused, which depends on the size of each, or if message-ttl is 0.
+        scheduled: Whether deliver() is scheduled for the end of the turn; maintained by Turn.
+        deleted: Whether the queue is deleted; settling messages then has no effect.
     """
 
     __slots__ = (
-        "_head_timer",
-        "_is_plain",
-        "arguments",
-        "auto_delete",
-        "consumers",
-        "deleted",
-        "durable",
-        "expiry",
-        "name",
-        "operator_policy",
-        "owner",
-        "policy",
-        "retained_count",
-        "scheduled",
-        "unacked_bytes",
-        "unacked_count",
-        "vhost_name",
-    )
-
-    queue_type: Literal["classic", "quorum"] = "classic"
-    #: Builds the limits from the settings.
-    make_limits: Callable[[QueueSettings], Limits] = staticmethod(Limits)
-    #: Whether basic.qos with global=true is supported.
-    supports_global_prefetch: bool = True
-    #: Whether queue.delete with if-unused or if-empty is supported.
-    supports_conditional_delete: bool = True
-    #: Whether a new single active consumer is served only at the next event on the queue, so that unacked messages of
-    #: the previous one may be requeued first.
-    delays_next_single_active: bool = True
-    #: Whether basic.get is allowed with a single active consumer.
-    allows_get_with_single_active: bool = True
-    #: Whether basic.consume with exclusive=true is supported.
-    supports_exclusive_consumers: bool = True
-    #: Whether inactive consumers of a single-active queue count in queue.declare-ok.
-    counts_waiting_consumers: bool = True
+        "_delivery_counter", "_head_timer", "_is_plain", "accepts_varied", "arguments", "auto_delete", "consumers",
+        "contents", "counters", "deleted", "delivery", "durable", "expiry", "host", "name", "operator_policy", "outbox",
+        "owner", "policy", "queue_type", "scheduled", "settings", "backing", "traits", "vhost_name",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -95,27 +150,69 @@ class Queue(QueueContents):
         owner: object | None,
         arguments: FieldTable,
         backing: QueueBacking,
+        traits: QueueTraits = CLASSIC,
     ) -> None:
-        super().__init__(host, backing)
+        self.host = host
         self.vhost_name = host.name
         self.name = name
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
         self.arguments = arguments
+        self.backing = backing
+        self.traits = traits
+        self.queue_type = traits.queue_type
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
-        self.unacked_count = 0
-        self.unacked_bytes = 0
-        self.retained_count = 0
         self.scheduled = False
         self.deleted = False
+        self.settings = QueueSettings()
+        counters = self.counters = QueueCounters()
+        outbox = self.outbox = DeadLetterOutbox(name, traits, backing, counters, host.timers, host.dead_letter)
+        contents = self.contents = Contents(backing, host.timers, counters, outbox)
         single_active = find(arguments, "x-single-active-consumer")
         self.consumers = ConsumerGroup(single_active is not None and single_active.value)
+        self.delivery = Delivery(contents, backing, self.consumers, counters, outbox)
         self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
-        #: True if neither limits nor message-ttl are in force.
-        self._is_plain = True
+        self._delivery_counter = DeliveryCounter() if traits.counts_deliveries else None
+        #: Whether neither limits nor message-ttl nor priorities have to be considered for new messages.
+        self._is_plain = not traits.delivers_each_run
+        self.accepts_varied = True
+
+    # -- figures ------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> MessageStore:
+        """The message store."""
+        return self.backing.store
+
+    @property
+    def unacked_count(self) -> int:
+        """Number of messages delivered and not yet settled."""
+        return self.delivery.unacked_count
+
+    @property
+    def unacked_bytes(self) -> int:
+        """Body bytes of the messages delivered and not yet settled."""
+        return self.delivery.unacked_bytes
+
+    @property
+    def retained_count(self) -> int:
+        """Number of dead letters that no queue has accepted yet (at-least-once strategy)."""
+        return self.outbox.retained_count
+
+    def figures(self) -> StoreFigures:
+        """Return message and byte counts by location; cheap enough for thousands of queues in a row."""
+        return self.backing.figures(self.unacked_count, self.unacked_bytes)
+
+    def ready_count(self) -> int:
+        """Return the number of ready messages, after all eviction, expiry and deliveries that are due."""
+        if self.store.ready_count:
+            while not self.contents.evict_and_expire(TimeSlice(self.host.timers.monotonic)):
+                pass
+            self.deliver()
+        return self.store.ready_count
 
     # -- publishing ---------------------------------------------------------------------------------------
 
@@ -132,37 +229,27 @@ class Queue(QueueContents):
         Returns:
             Number of messages accepted from the front; the remaining ones were refused.
         """
-        taken = len(messages)
-        limits = self._limits
+        contents = self.contents
         if self._is_plain and messages[0].envelope.expiration_ms is None:
-            self.store.append(messages, body_bytes)
-            self.counters.published += taken
-            if self._may_have_timed:
-                self._untimed_since += taken
-            if not self.scheduled and (self.consumers.ring or self._may_have_timed):
+            contents.append(messages, body_bytes)
+            if not self.scheduled and (self.consumers.ring or contents.may_have_timed):
                 self.host.turn.deliver_later(self)
-            return taken
-        ttl = time_to_live(messages[0], self.settings)
+            return len(messages)
+        if self.scheduled and self.traits.delivers_each_run:
+            self.deliver()
+        taken, limits, ttl = len(messages), contents.limits, contents.time_to_live(messages[0])
+        if messages[0].envelope.dead and not self.traits.refuses_dead_letters and limits is not None and limits.refuses:
+            limits = None
         if ttl == 0:
-            return self._publish_with_zero_ttl(messages)
-        if limits is not None and limits.refuses:
-            taken = self._append_until_full(messages, ttl, limits)
+            taken = self._publish_with_zero_ttl(messages, limits)
+        elif limits is not None and limits.refuses:
+            taken = contents.append_until_full(messages, ttl, limits, self.delivery.serve)
         else:
-            self._append(messages, body_bytes, ttl)
-            if limits is not None and limits.exceeded(self.store):
-                self._serve_consumers()
-                self._evict_now()
-        if not self.scheduled and (self.consumers.ring or self._may_have_timed):
-            self.host.turn.deliver_later(self)
+            contents.append(messages, body_bytes, ttl)
+            if limits is not None:
+                self._shrink(limits)
+        self._deliver_new()
         return taken
-
-    @property
-    def accepts_varied(self) -> bool:
-        """Whether publish_varied() is equivalent to a publish() of each message.
-
-        It is not if messages may be refused, which depends on the size of each, or if message-ttl is 0.
-        """
-        return self._is_plain or ((self._limits is None or not self._limits.refuses) and self.settings.message_ttl != 0)
 
     def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
         """Append messages with different headers and sizes; requires accepts_varied.
@@ -172,59 +259,54 @@ class Queue(QueueContents):
             body_bytes: Sum of their body lengths.
             longest: Length of the longest body.
         """
-        self._append(messages, body_bytes, self.settings.message_ttl, longest)
-        limits = self._limits
-        if limits is not None and limits.exceeded(self.store):
-            self._serve_consumers()
-            self._evict_now()
-        if not self.scheduled and (self.consumers.ring or self._may_have_timed):
-            self.host.turn.deliver_later(self)
+        if self.scheduled and self.traits.delivers_each_run:
+            self.deliver()
+        self.contents.append(messages, body_bytes, self.settings.message_ttl, longest)
+        if self.contents.limits is not None:
+            self._shrink(self.contents.limits)
+        self._deliver_new()
 
-    def _append_until_full(self, messages: Sequence[Message], ttl: int | None, limits: Limits) -> int:
-        """Append messages of a run until the queue is full, delivering to make room; return the number appended."""
-        size = len(messages[0].body)
-        taken = 0
-        while taken < len(messages):
-            room = limits.room(self.store, size)
-            if room < len(messages) - taken:
-                self._serve_consumers()
-                room = limits.room(self.store, size)
-            if room <= 0:
-                break
-            fitting = messages[taken : taken + room]
-            self._append(fitting, size * len(fitting), ttl)
-            taken += len(fitting)
-        if taken < len(messages):
-            refused = messages[taken:]
-            self.counters.refused += len(refused)
-            dead = limits.dead_letters_refused and self.settings.dead_letter_exchange is not None
-            self.store.note(EventKind.REFUSED, len(refused), size * len(refused), DEAD_LETTERED if dead else 0)
-            if limits.dead_letters_refused:
-                self._dead_letter(refused, MAXLEN)
-        return taken
-
-    def _publish_with_zero_ttl(self, messages: Sequence[Message]) -> int:
+    def _publish_with_zero_ttl(self, messages: Sequence[Message], limits: Limits | None) -> int:
         """Deliver messages with a TTL of 0 to consumers with credit; without one they expire.
 
         Messages are appended one by one, so that none fills the queue for the next one.
         """
-        limits, size = self._limits, len(messages[0].body)
+        contents, size = self.contents, len(messages[0].body)
         leaves_no_trace = self.settings.message_ttl == 0 and self.settings.dead_letter_exchange is None
         for taken, message in enumerate(messages):
-            self._serve_consumers()
+            self.delivery.serve()
             if limits is not None and limits.refuses and limits.room(self.store, size) <= 0:
-                return taken + self._append_until_full(messages[taken:], 0, limits)
+                return taken + contents.append_until_full(messages[taken:], 0, limits, self.delivery.serve)
             if self.store.ready_count and leaves_no_trace:
                 # No consumer has credit. RabbitMQ evicts no other message for one that expires immediately.
                 self.counters.published += 1
                 self.counters.dropped[EXPIRED] += 1
                 continue
-            self._append([message], size, 0)
-            self._serve_consumers(expired_too=True)
+            contents.append([message], size, 0)
+            self.delivery.serve(expired_too=True)
             if leaves_no_trace:
-                self._expire(self.host.turn.slice())
+                contents.expire(self.host.turn.slice())
             self.deliver()
         return len(messages)
+
+    def _shrink(self, limits: Limits) -> None:
+        """Deliver, then evict, if the queue exceeds its limits."""
+        if limits.exceeded(self.store):
+            self.delivery.serve()
+            self._evict()
+
+    def _evict(self) -> None:
+        """Drop the oldest messages while a limit is exceeded; continue in the next turn if it takes too long."""
+        if not self.contents.evict(self.host.turn.slice()):
+            self.host.turn.deliver_later(self)
+
+    def _deliver_new(self) -> None:
+        """Deliver new messages at the end of the turn, or at once if the type of the queue demands it."""
+        if not self.scheduled and (self.consumers.ring or self.contents.may_have_timed):
+            self.host.turn.deliver_later(self)
+        # Not while evictions for a new limit are pending.
+        if self.traits.delivers_each_run and not self.contents.is_shrinking:
+            self.delivery.serve()
 
     # -- delivering ---------------------------------------------------------------------------------------
 
@@ -232,60 +314,15 @@ class Queue(QueueContents):
         """Apply limits and expiry, then deliver until no consumer has credit or no message is ready."""
         if self.deleted:
             return
-        if not self.evict_and_expire(self.host.turn.slice()):
+        if not self.contents.evict_and_expire(self.host.turn.slice()):
             self.host.turn.deliver_later(self)
             return
-        self._serve_consumers()
-        if self._may_have_timed:
-            self._update_may_have_timed()
-            head = self.store.peek()
-            if head is not None:
-                self._head_timer.arm(head.expires_at)
-
-    def _serve_consumers(self, expired_too: bool = False) -> None:
-        """Deliver messages while a consumer has credit.
-
-        Args:
-            expired_too: Also deliver expired messages, for a TTL of 0.
-        """
-        store, ring = self.store, self.consumers.ring
-        while store.ready_count and ring:
-            level = ring.first_level()
-            consumer = next(iter(level))
-            credit = consumer.credit()
-            if credit <= 0:
-                ring.block(consumer)
-                continue
-            if len(level) > 1:
-                credit = 1
-            entries, body_bytes = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
-            if self._may_have_timed and not expired_too:
-                entries, expired = split_expired(entries, self.host.timers.now())
-                if expired:
-                    # Their dead letters may be routed back to this consumer: deliver the older messages first.
-                    body_bytes -= sum(len(entry[1].body) for entry in expired)
-                    self._deliver_taken(level, consumer, entries, body_bytes)
-                    self._drop(expired, EXPIRED, EventKind.EXPIRED)
-                    continue
-            self._deliver_taken(level, consumer, entries, body_bytes)
-
-    def _deliver_taken(self, level: Consumers, consumer: Consumer, entries: list[Entry], body_bytes: int) -> None:
-        """Deliver taken messages, if any, to the first consumer of a priority level, and move it to the end."""
-        if not entries:
-            return
-        if len(level) > 1:
-            level.move_to_end(consumer)
-        self.counters.count_delivery(entries)
-        if consumer.no_ack:
-            self.counters.delivered_no_ack += len(entries)
-            self.store.settle(entries, EventKind.AUTO_ACK)
-        else:
-            self.unacked_count += len(entries)
-            self.unacked_bytes += body_bytes
-        consumer.deliver(entries, body_bytes)
+        self.delivery.serve()
+        if self.contents.may_have_timed:
+            self._head_timer.arm(self.contents.next_expiry())
 
     def get(self, holder: Holder | None) -> Entry | None:
-        """Take the message at the head (basic.get).
+        """Take the message at the head (basic.get). Those of a quorum queue always have a delivery count.
 
         Args:
             holder: The holder of the unacked message; None settles it immediately (no-ack).
@@ -296,63 +333,28 @@ class Queue(QueueContents):
         if not entries:
             self.counters.got_empty += 1
             return None
+        seq, message, redelivered = entries[0]
         self.counters.got += 1
-        self.counters.redelivered += entries[0][2]
+        self.counters.redelivered += redelivered
         if holder is None:
             self.counters.got_no_ack += 1
             self.store.settle(entries, EventKind.AUTO_ACK)
         else:
-            self.unacked_count += 1
-            self.unacked_bytes += body_bytes
+            self.delivery.hold(1, body_bytes)
             holder.unacked += 1
-        if self._may_have_timed:
+        if self.contents.may_have_timed:
             # The next message may expire sooner.
             self.host.turn.deliver_later(self)
-        return entries[0]
-
-    def ready_count(self) -> int:
-        """Return the number of ready messages, after all eviction, expiry and deliveries that are due."""
-        if self.store.ready_count:
-            while not self.evict_and_expire(TimeSlice(self.host.timers.monotonic)):
-                pass
-            self.deliver()
-        return self.store.ready_count
-
-    def _dead_letter(
-        self, letters: Sequence[Message], reason: str, entries: Sequence[Entry] = (), kind: EventKind = EventKind.MAXLEN
-    ) -> None:
-        """Publish messages to the dead-letter exchange, if there is one."""
-        if self.settings.dead_letter_exchange is not None:
-            self.host.dead_letter(DeadLetterBatch(self, letters, reason, self.settings, entries, kind))
-
-    def dead_lettered(self, messages: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
-        """Count dead letters that were published; the remaining ones are lost, as the strategy is at-most-once.
-
-        Args:
-            messages: The dead letters.
-            taken: Number of messages, from the first, that all target queues accepted.
-            arrived: Number of messages, from the first, that at least one target queue accepted.
-            reason: The reason of dead-lettering.
-        """
-        self.counters.dead_letters_arrived += arrived
-        if arrived < len(messages):
-            self.counters.dead_letters_lost[reason] += len(messages) - arrived
-            if not self.deleted:
-                body_bytes = sum([len(message.body) for message in messages[arrived:]])
-                why = (REASONS.index(reason) + 1) << LETTER_REASON_SHIFT
-                self.store.note(EventKind.DEAD_LETTER_LOST, len(messages) - arrived, body_bytes, why)
-
-    def figures(self) -> StoreFigures:
-        """Return message and byte counts by location; cheap enough for thousands of queues in a row."""
-        return self.backing.figures(self.unacked_count, self.unacked_bytes)
+        if self._delivery_counter is None or message.envelope.delivery_count is not None:
+            return entries[0]
+        return seq, self._delivery_counter.with_count(message, 0), redelivered
 
     # -- settling -----------------------------------------------------------------------------------------
 
     def release(self, holder: Holder, entries: Sequence[Entry]) -> None:
         """Remove messages from their holder, before acknowledge(), reject() or requeue()."""
         holder.unacked -= len(entries)
-        self.unacked_count -= len(entries)
-        self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
+        self.delivery.release(entries)
         if self.consumers.single_active and not holder.unacked:
             self.host.turn.deliver_later(self)
 
@@ -373,19 +375,32 @@ class Queue(QueueContents):
             if self.store.ready_count and self.consumers.ring:
                 # Deliver first: dead letters that are routed back to this queue must not overtake ready messages.
                 self.deliver()
-            self._drop(entries, REJECTED, EventKind.REJECT)
+            self.outbox.drop(entries, REJECTED, EventKind.REJECT)
 
-    def requeue(self, entries: Sequence[Entry]) -> None:
-        """Requeue messages to their positions, then apply limits and expiry, then deliver."""
-        if not self.deleted:
+    def requeue(self, entries: Sequence[Entry], abandoned: bool = False) -> None:
+        """Requeue messages to their positions, then apply limits and expiry, then deliver.
+
+        Quorum queues drop messages that exceed the delivery limit. As in RabbitMQ the remaining ones are appended at
+        the tail, unless delivery-limit is set or they are abandoned: then they precede all messages that have not been
+        delivered yet.
+
+        Args:
+            entries: The messages.
+            abandoned: Whether they are the messages of a closed channel.
+        """
+        if self.deleted:
+            return
+        if self._delivery_counter is None:
             self.counters.requeued += len(entries)
-            self.put_back(entries)
-            self._evict_now()
-            self.host.turn.deliver_later(self)
-
-    def requeue_abandoned(self, entries: Sequence[Entry]) -> None:
-        """Requeue messages of a closed channel."""
-        self.requeue(entries)
+            self.contents.put_back(entries)
+        else:
+            to_tail = self.settings.delivery_limit is None and not abandoned
+            self.contents.append_returned(entries, self._delivery_counter, to_tail)
+            # Unlike classic queues, quorum queues deliver before they apply limits.
+            if not self.contents.may_have_timed or self.contents.expire(self.host.turn.slice()):
+                self.delivery.serve()
+        self._evict()
+        self.host.turn.deliver_later(self)
 
     # -- consumers ----------------------------------------------------------------------------------------
 
@@ -401,7 +416,7 @@ class Queue(QueueContents):
             return
         self.consumers.remove(consumer)
         if self.consumers.ring and not (
-            self.delays_next_single_active and self.consumers.single_active and consumer.unacked
+            self.traits.delays_next_single_active and self.consumers.single_active and consumer.unacked
         ):
             self.host.turn.deliver_later(self)
         if not len(self.consumers):
@@ -435,19 +450,15 @@ class Queue(QueueContents):
         if new == self.settings:
             return
         # Deliver first, so that new limits do not drop messages that are deliverable now.
-        self._serve_consumers()
+        self.delivery.serve()
         self.expiry.set(new.expires)
-        overflow = self.settings.overflow
-        self._is_plain = new.max_length is None and new.max_length_bytes is None and new.message_ttl is None
-        limited = new.max_length is not None or new.max_length_bytes is not None
-        self._is_shrinking = False
-        for settings in (replace(new, overflow=overflow), new):
-            self.settings = settings
-            self._limits = self.make_limits(settings) if limited else None
-            # Evict what drop-head would have dropped before the change, even if overflow is now reject-publish.
-            self._is_shrinking |= self._limits is not None and not self._limits.refuses
-        self._set_lazy(new.queue_mode == "lazy")
-        self._evict_now()
+        self.contents.apply(new, self.traits)
+        self.settings = self.outbox.settings = new
+        limits = self.contents.limits
+        self._is_plain = limits is None and new.message_ttl is None and not self.traits.delivers_each_run
+        self.accepts_varied = (limits is None or not limits.refuses) and new.message_ttl != 0
+        self.backing.set_lazy(new.queue_mode == "lazy")
+        self._evict()
         self.host.turn.deliver_later(self)
 
     # -- purging and deleting ------------------------------------------------------------------------------
@@ -466,6 +477,7 @@ class Queue(QueueContents):
         self.deleted = True
         self.expiry.close()
         self._head_timer.close()
+        self.outbox.close()
         self.backing.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()

@@ -56,7 +56,7 @@ class Pager:
             if freed >= excess:
                 break
             part = min(held, excess - freed)
-            queue.page_out(part)
+            queue.backing.page_out(part)
             freed += part
         self._has_paged = freed > 0
         return freed

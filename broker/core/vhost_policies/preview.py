@@ -98,8 +98,9 @@ def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any
 def _drop(queue: Queue, new: QueueSettings) -> Drop:
     """Predict drops. As in RabbitMQ, new limits apply with the current overflow behaviour, or else with the new one."""
     settings = replace(new, overflow=queue.settings.overflow)
-    limits = next((made for made in map(queue.make_limits, (settings, new)) if not made.refuses), None)
-    if limits is None or (new.max_length is None and new.max_length_bytes is None) or new == queue.settings:
+    both = map(queue.traits.limits, (settings, new))
+    limits = next((made for made in both if made is not None and not made.refuses), None)
+    if limits is None or new == queue.settings:
         return Drop(0, 0, False)
     ready = queue.ready_count()
     size = queue.store.ready_bytes / ready if ready else 0.0

@@ -76,7 +76,7 @@ def consume(
         queue = _open_queue(channel, queue_name)
         priority = _read_priority(queue, arguments)
         check_exclusive_use(queue, exclusive)
-        if channel.shared_prefetch.limit and not queue.supports_global_prefetch:
+        if channel.shared_prefetch.limit and not queue.traits.supports_global_prefetch:
             raise not_implemented(f"queue '{queue.name}' in vhost '{queue.vhost_name}' does not support global qos")
         _check_consumer_limit(channel)
         tag = tag or generate_name("amq.ctag")
@@ -145,7 +145,7 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
     """
     queue = _open_queue(channel, queue_name)
-    if queue.consumers.single_active and not queue.allows_get_with_single_active:
+    if queue.consumers.single_active and not queue.traits.allows_get_with_single_active:
         raise resource_locked(
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
             f" are not supported by {queue.queue_type} queues with single active consumer"

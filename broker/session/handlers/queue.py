@@ -66,7 +66,7 @@ def declare(
 
 def _consumer_count(queue: Queue) -> int:
     count = len(queue.consumers)
-    return min(count, 1) if queue.consumers.single_active and not queue.counts_waiting_consumers else count
+    return min(count, 1) if queue.consumers.single_active and not queue.traits.counts_waiting_consumers else count
 
 
 def _declare_reply_queue(channel: Channel, name: str, nowait: bool) -> None:
@@ -191,7 +191,7 @@ def delete(channel: Channel, ticket: int, queue_name: str, if_unused: bool, if_e
 
 def _check_conditions(queue: Queue, if_unused: bool, if_empty: bool) -> None:
     flag = "if-empty" if if_empty else "if-unused" if if_unused else None
-    if flag is not None and not queue.supports_conditional_delete:
+    if flag is not None and not queue.traits.supports_conditional_delete:
         raise not_implemented(
             f"cannot delete queue '{queue.name}' in vhost '{queue.vhost_name}'. queue.delete operations with {flag}"
             f" flag set are not supported by {queue.queue_type} queues"

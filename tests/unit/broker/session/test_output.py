@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 from pamqp import commands
 
-from leveret.broker.core.queues.consumers import Consumer
+from leveret.broker.core.queues.queue import Consumer
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.confirms import Confirms

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from leveret.broker.core.queues.consumers import Consumer
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.queue import Consumer, Queue
 from leveret.broker.session.shared_prefetch import UNLIMITED, SharedPrefetch
 from leveret.storage.interface import Entry
 from tests.support.manual_loop import ManualLoop

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.consumers import Holder
-from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.queues.quorum import QuorumQueue
+from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.traits import QUORUM
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
@@ -31,7 +30,7 @@ def vhost(loop: ManualLoop) -> VirtualHost:
 
 def made(vhost: VirtualHost, name: str = "q", **given: Any) -> Queue:
     queue = declare(vhost, name, arguments=arguments(queue_type="quorum", **given))
-    assert isinstance(queue, QuorumQueue)
+    assert queue.traits is QUORUM
     return queue
 
 

@@ -33,10 +33,10 @@ def publish(queue: Queue, loop: ManualLoop, expiration: int | None = None, prior
 
 def test_it_ends_with_the_last_timed_message_that_expires(queue: Queue, loop: ManualLoop) -> None:
     publish(queue, loop, 1000)
-    assert queue._may_have_timed
+    assert queue.contents.may_have_timed
     loop.advance(2)
     assert queue.store.ready_count == 0
-    assert not queue._may_have_timed
+    assert not queue.contents.may_have_timed
 
 
 def test_it_ends_with_the_last_that_is_taken(queue: Queue, loop: ManualLoop) -> None:
@@ -44,22 +44,22 @@ def test_it_ends_with_the_last_that_is_taken(queue: Queue, loop: ManualLoop) -> 
     consumer = FakeConsumer(queue, room=2)
     queue.add_consumer(consumer)
     loop.run()
-    assert queue._may_have_timed
+    assert queue.contents.may_have_timed
     consumer.acknowledge(2)
     loop.run()
-    assert not queue._may_have_timed
+    assert not queue.contents.may_have_timed
 
 
 def test_it_ends_though_others_wait_behind(loop: ManualLoop) -> None:
     queue = declare(new_vhost(loop))
     publish(queue, loop, 100_000)
     publish(queue, loop, count=5)
-    assert queue._may_have_timed
+    assert queue.contents.may_have_timed
     consumer = FakeConsumer(queue, room=1)
     queue.add_consumer(consumer)
     loop.run()
     assert queue.store.ready_count == 5
-    assert not queue._may_have_timed
+    assert not queue.contents.may_have_timed
 
 
 def test_one_of_low_priority_may_still_wait(loop: ManualLoop) -> None:
@@ -69,7 +69,7 @@ def test_one_of_low_priority_may_still_wait(loop: ManualLoop) -> None:
     consumer = FakeConsumer(queue, room=3)
     queue.add_consumer(consumer)
     loop.run()
-    assert queue._may_have_timed
+    assert queue.contents.may_have_timed
     loop.advance(3)
     consumer.room = 10
     consumer.acknowledge(3)
@@ -84,12 +84,12 @@ def test_it_begins_again_with_one_that_returns(queue: Queue, loop: ManualLoop, b
     consumer = FakeConsumer(queue, room=1)
     queue.add_consumer(consumer)
     loop.run()
-    assert not queue._may_have_timed
+    assert not queue.contents.may_have_timed
     publish(queue, loop, count=behind)
     queue.remove_consumer(consumer)
     settle(consumer, consumer.held, "requeue")
     loop.run()
-    assert queue._may_have_timed
+    assert queue.contents.may_have_timed
     loop.advance(3)
     # A quorum queue has put it at its tail, where nobody looks for it yet.
     assert queue.store.ready_count == behind + (queue.queue_type == "quorum")

@@ -1,0 +1,84 @@
+"""Delivery counts of quorum queues: the header x-delivery-count, and the delivery limit.
+
+Source: https://www.rabbitmq.com/docs/quorum-queues
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leveret.broker.core.queues.limits import UNBOUNDED
+from leveret.policies.settings import QueueSettings
+from leveret.protocol import properties
+from leveret.protocol.field_table import FieldValue, normalize, sort_table
+from leveret.protocol.properties import Properties, encode_headers
+from leveret.storage.message import Envelope, Message, StoredMessage, TimedMessage
+
+#: Default of delivery-limit: RabbitMQ's since 4.0.
+_DEFAULT_LIMIT: Final = 20
+_HEADER: Final = "x-delivery-count"
+
+
+class DeliveryCounter:
+    """Sets delivery counts. The last envelope is cached, as messages often share it."""
+
+    __slots__ = ("_envelope", "_made_for")
+
+    def __init__(self) -> None:
+        self._made_for: tuple[Envelope, int] | None = None
+        self._envelope = Envelope(b"", b"")
+
+    def with_count(self, message: Message, count: int) -> Message:
+        """Return the message with a delivery count."""
+        wanted = (message.envelope, count)
+        if self._made_for != wanted:
+            self._made_for = wanted
+            self._envelope = _count_in(message.envelope, count)
+        return _with_envelope(message, self._envelope)
+
+
+def delivery_count(message: Message) -> int:
+    """Return how often a message was delivered and returned."""
+    return message.envelope.delivery_count or 0
+
+
+def delivery_limit(settings: QueueSettings) -> int:
+    """Return the delivery count above which messages are dropped."""
+    limit = settings.delivery_limit
+    if not isinstance(limit, int):
+        return _DEFAULT_LIMIT
+    return UNBOUNDED if limit < 0 else limit
+
+
+def without_count(message: Message) -> Message:
+    """Return the message as published, without a delivery count."""
+    if message.envelope.delivery_count is None:
+        return message
+    return _with_envelope(message, _count_in(message.envelope, None))
+
+
+def _with_envelope(message: Message, envelope: Envelope) -> Message:
+    """Return the message with another envelope."""
+    if isinstance(message, StoredMessage):
+        return StoredMessage(envelope, message.body, message.expires_at, message.arrived_at)
+    if message.expires_at:
+        return TimedMessage(envelope, message.body, message.expires_at)
+    return Message(envelope, message.body)
+
+
+def _count_in(envelope: Envelope, count: int | None) -> Envelope:
+    """Return the envelope with another delivery count; None for none."""
+    published = Properties(envelope.header)
+    headers = tuple(entry for entry in published.headers() if entry[0] != _HEADER)
+    if count is not None:
+        headers = sort_table(normalize((*headers, (_HEADER, FieldValue("l", count)))))
+    return Envelope(
+        envelope.route,
+        published.replaced({properties.HEADERS: encode_headers(headers) if headers else None}),
+        envelope.persistent,
+        envelope.priority,
+        envelope.expiration_ms,
+        envelope.dead,
+        envelope.blind_keys,
+        count,
+    )

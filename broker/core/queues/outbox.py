@@ -1,0 +1,200 @@
+"""Dead letters of one queue: messages that it drops are published to its dead-letter exchange.
+
+Sources: https://www.rabbitmq.com/docs/dlx, https://www.rabbitmq.com/docs/quorum-queues (at-least-once)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from leveret.broker.core.message_stores.backing import QueueBacking
+from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.delivery_count import without_count
+from leveret.broker.core.queues.traits import QueueTraits
+from leveret.broker.core.scheduling.timers import Timer, Timers
+from leveret.policies.dead_letter import REASONS
+from leveret.policies.settings import QueueSettings
+from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Message
+
+#: Delay before dead letters that no queue accepted are published again, in seconds: RabbitMQ's interval.
+_RETRY_SECONDS: Final = 180.0
+
+
+@dataclass(slots=True, eq=False)
+class DeadLetterBatch:
+    """Messages that a queue drops for one reason.
+
+    Args:
+        outbox: The outbox of the source queue.
+        messages: The messages as they are dead-lettered, oldest first.
+        reason: The reason in the x-death header.
+        settings: Settings of the queue when it dropped the messages.
+        entries: The store entries of the same messages, which are settled once all have been published. Empty for
+            messages that are not in the store, or that the outbox settles itself.
+        kind: The event in the event log.
+    """
+
+    outbox: DeadLetterOutbox
+    messages: Sequence[Message]
+    reason: str
+    settings: QueueSettings
+    entries: Sequence[Entry] = ()
+    kind: EventKind = EventKind.MAXLEN
+
+
+class DeadLetterOutbox:
+    """Removes messages from a queue permanently, and dead-letters them if a dead-letter exchange is set.
+
+    Args:
+        queue_name: Name of the queue.
+        traits: Traits of its type.
+        backing: Where its messages are kept.
+        counters: Counters of the queue.
+        timers: Clock and timers.
+        publish: Publishes a batch; its results are reported to sent(), step by step, and then to settle().
+
+    Attributes:
+        queue_name: Name of the queue.
+        counters: Counters of the queue.
+        settings: Effective settings of the queue.
+        retained_count: Number of dead letters that no queue has accepted yet (at-least-once strategy).
+    """
+
+    __slots__ = (
+        "_backing", "_is_closed", "_publish", "_retained", "_retry", "_timers", "_traits", "_unconfirmed", "counters",
+        "queue_name", "retained_count", "settings",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        queue_name: str,
+        traits: QueueTraits,
+        backing: QueueBacking,
+        counters: QueueCounters,
+        timers: Timers,
+        publish: Callable[[DeadLetterBatch], None],
+    ) -> None:
+        self.queue_name = queue_name
+        self.counters = counters
+        self.settings = QueueSettings()
+        self.retained_count = 0
+        self._traits = traits
+        self._backing = backing
+        self._timers = timers
+        self._publish = publish
+        self._is_closed = False
+        #: Unconfirmed dead letters by identity: the message as published, its store entry, and the event to log.
+        self._unconfirmed: dict[int, tuple[Message, Entry, EventKind]] = {}
+        self._retained: list[tuple[Sequence[Message], str]] = []
+        self._retry: Timer | None = None
+
+    def drop(self, entries: Sequence[Entry], reason: str, kind: EventKind) -> None:
+        """Remove taken messages permanently; with the at-least-once strategy once their dead letters are confirmed.
+
+        Args:
+            entries: The messages.
+            reason: The reason in the x-death header.
+            kind: The event in the event log.
+        """
+        self.counters.dropped[reason] += len(entries)
+        if self.settings.dead_letter_exchange is None:
+            self._backing.store.settle(entries, kind)
+            return
+        letters = [entry[1] for entry in entries]
+        if self._traits.counts_deliveries:
+            letters = [without_count(letter) for letter in letters]
+        if self._sends_at_least_once():
+            self._unconfirmed.update(
+                (id(letter), (letter, entry, kind)) for letter, entry in zip(letters, entries, strict=True)
+            )
+            self.send(letters, reason)
+        else:
+            self.send(letters, reason, entries, kind)
+
+    def send(
+        self,
+        letters: Sequence[Message],
+        reason: str,
+        entries: Sequence[Entry] = (),
+        kind: EventKind = EventKind.MAXLEN,
+    ) -> None:
+        """Publish messages to the dead-letter exchange, if there is one; the arguments are those of DeadLetterBatch."""
+        if self.settings.dead_letter_exchange is not None:
+            self._publish(DeadLetterBatch(self, letters, reason, self.settings, entries, kind))
+
+    def sent(self, letters: Sequence[Message], taken: int, arrived: int, reason: str) -> None:
+        """Count dead letters that were published.
+
+        The remaining ones are lost, or with the at-least-once strategy kept to be published again.
+
+        Args:
+            letters: The dead letters.
+            taken: Number of messages, from the first, that all target queues accepted.
+            arrived: Number of messages, from the first, that at least one target queue accepted.
+            reason: The reason of dead-lettering.
+        """
+        unconfirmed = self._unconfirmed
+        if unconfirmed and any(id(letter) in unconfirmed for letter in letters):
+            self._confirm(letters, taken, reason)
+            return
+        self.counters.dead_letters_arrived += arrived
+        if arrived < len(letters):
+            self.counters.dead_letters_lost[reason] += len(letters) - arrived
+            if not self._is_closed:
+                body_bytes = sum([len(letter.body) for letter in letters[arrived:]])
+                why = (REASONS.index(reason) + 1) << LETTER_REASON_SHIFT
+                self._backing.store.note(EventKind.DEAD_LETTER_LOST, len(letters) - arrived, body_bytes, why)
+
+    def settle(self, batch: DeadLetterBatch) -> None:
+        """Settle the messages of a batch, all of which have been published as far as they were routable."""
+        if batch.entries and not self._is_closed:
+            self._backing.store.settle(batch.entries, batch.kind, DEAD_LETTERED)
+
+    def close(self) -> None:
+        """Forget the retained dead letters of a deleted queue; settling messages then has no effect."""
+        self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retained.clear()
+        self._unconfirmed.clear()
+
+    # -- at least once ------------------------------------------------------------------------------------
+
+    def _sends_at_least_once(self) -> bool:
+        settings = self.settings
+        return settings.dead_letter_strategy == "at-least-once" and settings.overflow == "reject-publish"
+
+    def _confirm(self, letters: Sequence[Message], taken: int, reason: str) -> None:
+        """Settle dead letters that were accepted by all target queues, and retain the remaining ones."""
+        self.counters.dead_letters_arrived += taken
+        self.counters.dead_letters_confirmed += taken
+        self._settle_letters(letters[:taken])
+        retained = [letter for letter in letters[taken:] if id(letter) in self._unconfirmed]
+        if not retained:
+            return
+        self._retained.append((retained, reason))
+        self.retained_count += len(retained)
+        if self._retry is None:
+            self._retry = self._timers.call_later(_RETRY_SECONDS, self._send_again)
+
+    def _settle_letters(self, letters: Sequence[Message]) -> None:
+        """Settle messages whose dead letters were confirmed."""
+        for letter in letters:
+            found = self._unconfirmed.pop(id(letter), None)
+            if found is not None:
+                self._backing.store.settle([found[1]], found[2], DEAD_LETTERED)
+
+    def _send_again(self) -> None:
+        """Publish retained dead letters again; without a dead-letter exchange their messages are settled."""
+        retained, self._retained = self._retained, []
+        self._retry = None
+        self.retained_count = 0
+        for letters, reason in retained:
+            if self.settings.dead_letter_exchange is None:
+                self._settle_letters(letters)
+            else:
+                self.send(letters, reason)
