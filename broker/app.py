@@ -78,6 +78,7 @@ class App:
         self.server = Server(settings, self.broker, self.accounts, loop)
         self._listener = Listener(self.server)
         self.node = Node(
+            timers,
             data_dir=settings.data_dir,
             memory_limit=_memory_limit(settings),
             disk_free_limit=disk_free_limit(settings),
@@ -86,7 +87,7 @@ class App:
         self._management = HttpListener(self._make_management, eager_http)
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, eager_http)
-        self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, collect_all)
+        self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, loop.time, collect_all)
         self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._stores: DiskMessageStores | None = None
         self._losses: LossRecord | None = None

@@ -21,6 +21,10 @@ class Clock:
         """Return the microseconds since 1970. It goes back when the system clock is set back."""
         return time_ns() // 1000 + self._offset
 
+    def seconds(self) -> int:
+        """Return the whole seconds since 1970."""
+        return self.now() // 1_000_000
+
     def monotonic(self) -> int:
         """Return monotonic time in microseconds, for durations."""
         return monotonic_ns() // 1000 + self._offset

@@ -77,7 +77,8 @@ class StorageEngine:
         on_disk_alarm: Callable[[DiskSpace], None] | None = None,
     ) -> None:
         self._files = files or DiskFiles()
-        self._clock = AscendingClock(clock or Clock())
+        self._system_clock = clock or Clock()
+        self._clock = AscendingClock(self._system_clock)
         self._options = options or EngineOptions()
         self._directory = DataDirectory(self._files, path, self._clock)
         self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)
@@ -472,7 +473,8 @@ class StorageEngine:
         group = CommitGroup()
         group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self._clock()))
         if isinstance(self._files, DiskFiles):
-            group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, include_active=is_short))
+            now = self._system_clock.now() / 1_000_000
+            group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))
         self._submit(group)
 
     def _submit(self, group: CommitGroup) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections import Counter
 
 from leveret.broker.core.clients import ClientConnection as ClientConnection
@@ -72,7 +71,7 @@ class Broker:
         report_to(log_slow_pattern)
         self.statistics = BrokerStatistics()
         self.last_sample = 0
-        self.losses_since = int(time.time())
+        self.losses_since = timers.seconds()
         self.file_counts = FileCounts()
         #: Definitions that could not be restored because their virtual host is missing: kind and key by virtual host.
         self._orphaned: dict[str, list[tuple[str, Key]]] = {}

@@ -13,6 +13,7 @@ from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Des
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find
+from leveret.storage.clock import Clock
 from leveret.storage.definitions_database import NoJournal
 
 _ALTERNATE: Final = "alternate-exchange"
@@ -34,6 +35,7 @@ class Topology:
     Args:
         vhost_name: Name of the virtual host.
         recorder: Records durable definitions; None to record nothing.
+        clock: The broker's clock.
 
     Attributes:
         exchanges: Exchanges by name.
@@ -42,17 +44,19 @@ class Topology:
         on_exchange_deleted: Called with every deleted exchange.
     """
 
-    def __init__(self, vhost_name: str, recorder: DurableRecorder | None = None) -> None:
+    def __init__(self, vhost_name: str, recorder: DurableRecorder | None = None, clock: Clock | None = None) -> None:
         self.vhost_name = vhost_name
         self._recorder = recorder or DurableRecorder(vhost_name, NoJournal())
+        self._clock = clock or Clock()
         self.queues: dict[str, QueueDestination] = {}
-        self.exchanges: dict[str, Exchange] = {DEFAULT_EXCHANGE: DefaultExchange(vhost_name, self.queues)}
+        now = self._clock.seconds()
+        self.exchanges: dict[str, Exchange] = {DEFAULT_EXCHANGE: DefaultExchange(vhost_name, self.queues, now)}
         self.generation = 0
         self.on_exchange_deleted: Callable[[Exchange], None] = lambda exchange: None
         self._bindings_to: dict[Destination, dict[BindingIdentity, Binding]] = {}
         for name, type_name, internal in _PREDECLARED:
             exchange_type = registry.EXCHANGE_TYPES[type_name]
-            self.exchanges[name] = exchange_type(vhost_name, name, internal=internal)
+            self.exchanges[name] = exchange_type(vhost_name, name, internal=internal, since=now)
 
     # -- exchanges ----------------------------------------------------------------------------------------
 
@@ -129,7 +133,8 @@ class Topology:
             return existing
         self._check_new_exchange(name, arguments)
         exchange_type = registry.EXCHANGE_TYPES[type_name]
-        exchange = exchange_type(self.vhost_name, name, durable, auto_delete, internal, arguments)
+        now = self._clock.seconds()
+        exchange = exchange_type(self.vhost_name, name, durable, auto_delete, internal, arguments, now)
         self.exchanges[name] = exchange
         self._recorder.exchange_declared(exchange)
         # It may be the alternate exchange of an existing exchange.

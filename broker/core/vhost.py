@@ -90,7 +90,7 @@ class VirtualHost:
         self.timers = timers
         self.queues: dict[str, Queue] = {}
         self.recorder = DurableRecorder(name, NoJournal())
-        self.topology = Topology(name, self.recorder)
+        self.topology = Topology(name, self.recorder, timers)
         self.replies: dict[str, ReplyReceiver] = {}
         self.max_connections: int | None = None
         self.max_queues: int | None = None
@@ -99,8 +99,9 @@ class VirtualHost:
         self.tracer: Tracer | None = None
         self.connection_count = 0
         self.statistics = VirtualHostStatistics()
-        self.deleted_queues = DeletedObjects(QueueCounters(), QueueCounters())
-        self.deleted_exchanges = DeletedObjects(ExchangeCounters(), ExchangeCounters())
+        now = timers.seconds()
+        self.deleted_queues = DeletedObjects(QueueCounters(now), QueueCounters(now))
+        self.deleted_exchanges = DeletedObjects(ExchangeCounters(now), ExchangeCounters(now))
         self.topology.on_exchange_deleted = self._on_exchange_deleted
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self, trust_publishers)
@@ -218,7 +219,7 @@ class VirtualHost:
         counters = queue.counters
         counters.deleted = deleted
         self.statistics.deleted(queue.queue_type, counters)
-        self.deleted_queues.add(queue.name, counters, self.timers.now() // 1_000_000, queue.owner is None)
+        self.deleted_queues.add(queue.name, counters, self.timers.seconds(), queue.owner is None)
         return deleted
 
     def delete_queues_of(self, owner: object) -> None:
@@ -278,7 +279,7 @@ class VirtualHost:
 
     def _on_exchange_deleted(self, exchange: Exchange) -> None:
         self.unrestored.delete_bindings("exchange", exchange.name)
-        self.deleted_exchanges.add(exchange.name, exchange.counters, self.timers.now() // 1_000_000)
+        self.deleted_exchanges.add(exchange.name, exchange.counters, self.timers.seconds())
 
     def dead_letter(self, batch: DeadLetterBatch) -> None:
         """Publish messages to their queue's dead-letter exchange; DeadLetterOutbox.sent() is called for each step."""

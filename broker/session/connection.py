@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -119,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         proxied = self._proxied
         self.peer, self.local = endpoints(transport) if proxied is None else (proxied.peer, proxied.local)
         self.name = connection_name(self.peer, self.local)
-        self.connected_at = time.time_ns() // 1_000_000
+        self.connected_at = self.server.broker.timers.now() // 1000
         self.peer_is_loopback = is_loopback(self.peer[0])
         self.tls = tls_session(transport)
         self.output = Output(self.server.broker.turn, self._transport)

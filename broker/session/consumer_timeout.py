@@ -5,9 +5,9 @@ Source: https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
 from typing import Final
 
+from leveret.broker.core.scheduling.timers import Timer
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.server import Server
 from leveret.protocol.faults import ChannelFault, ReplyCode
@@ -27,17 +27,18 @@ class ConsumerTimeout:
 
     def __init__(self, server: Server, timeout_ms: int) -> None:
         self._server = server
+        self._timers = server.broker.timers
         self._timeout_ms = timeout_ms
         self._interval = min(_CHECK_SECONDS, timeout_ms / 1000)
-        self._timer: TimerHandle = server.loop.call_later(self._interval, self._check)
+        self._timer: Timer = self._timers.call_later(self._interval, self._check)
 
     def stop(self) -> None:
         """Stop the checks."""
         self._timer.cancel()
 
     def _check(self) -> None:
-        self._timer = self._server.loop.call_later(self._interval, self._check)
-        now = self._server.loop.time()
+        self._timer = self._timers.call_later(self._interval, self._check)
+        now = self._timers.monotonic() / 1_000_000
         for connection in list(self._server.sockets):
             for channel in connection.channels if connection.is_open else ():
                 if channel.state is ChannelState.OPEN and channel.unacked.is_overdue(now, self._timeout_ms / 1000):

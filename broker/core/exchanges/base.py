@@ -55,6 +55,7 @@ class Exchange(ABC):
         auto_delete: bool = False,
         internal: bool = False,
         arguments: FieldTable = (),
+        since: int = 0,
     ) -> None:
         self.vhost_name = vhost_name
         self.name = name
@@ -65,7 +66,7 @@ class Exchange(ABC):
         self.alternate = self.declared_alternate
         self.bindings: dict[BindingIdentity, Binding] = {}
         self.policy: Policy | None = None
-        self.counters = ExchangeCounters()
+        self.counters = ExchangeCounters(since)
         self._create_index()
 
     @property

@@ -22,6 +22,7 @@ class DefaultExchange(Exchange):
     Args:
         vhost_name: Name of the virtual host.
         queues: The queues of the virtual host by name; must be kept up to date by the caller.
+        since: Time of its creation, in seconds since 1970.
     Spec: AMQP 0-9-1 section 3.1.3.1.
     """
 
@@ -29,8 +30,8 @@ class DefaultExchange(Exchange):
 
     type_name: ClassVar[str] = "direct"
 
-    def __init__(self, vhost_name: str, queues: Mapping[str, QueueDestination]) -> None:
-        super().__init__(vhost_name, DEFAULT_EXCHANGE)
+    def __init__(self, vhost_name: str, queues: Mapping[str, QueueDestination], since: int = 0) -> None:
+        super().__init__(vhost_name, DEFAULT_EXCHANGE, since=since)
         self._queues = queues
 
     def _create_index(self) -> None:

@@ -152,7 +152,7 @@ class DeadLetters:
 
     def _letter(self, batch: DeadLetterBatch, envelope: Envelope) -> Generator[None, None, _Letter | None]:
         """Return the dead letter of an envelope, cached if it is the same as the last one."""
-        now = self._vhost.timers.now() // 1_000_000
+        now = self._vhost.timers.seconds()
         cache_key = (envelope, batch.outbox, batch.reason, now, batch.settings, self._vhost.topology.generation)
         if cache_key == self._cache_key:
             return self._cached_letter

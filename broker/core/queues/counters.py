@@ -17,6 +17,9 @@ _CAPACITY_WEIGHT: Final = 0.5
 class QueueCounters(LossCounters):
     """Message counters of one queue. All except capacity only increase.
 
+    Args:
+        since: See LossCounters.
+
     Attributes:
         published: Messages accepted from publishers and dead-lettering.
         refused: Publishes refused because the queue was full.
@@ -97,8 +100,8 @@ class QueueCounters(LossCounters):
         "requeued",
     )
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, since: int = 0) -> None:
+        super().__init__(since)
         self.published = 0
         self.refused = 0
         self.delivered = 0

@@ -167,7 +167,7 @@ class Queue:
         self.scheduled = False
         self.deleted = False
         self.settings = QueueSettings()
-        counters = self.counters = QueueCounters()
+        counters = self.counters = QueueCounters(host.timers.seconds())
         outbox = self.outbox = DeadLetterOutbox(name, traits, backing, counters, host.timers, host.dead_letter)
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
         single_active = find(arguments, "x-single-active-consumer")

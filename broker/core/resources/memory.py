@@ -9,7 +9,6 @@ import ctypes
 import logging
 import math
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -77,9 +76,9 @@ class MemoryMonitor:
     Args:
         alarms: Where the alarm is set.
         limit: Bytes of memory above which it is set.
+        clock: Monotonic real time in seconds.
         collect: Runs a full garbage collection, which takes up to a second; called before the alarm is set, and once a
             minute while it is set.
-        clock: Monotonic time in seconds.
 
     Attributes:
         used: Bytes in use at the last check.
@@ -89,8 +88,8 @@ class MemoryMonitor:
         self,
         alarms: Alarms,
         limit: int,
+        clock: Callable[[], float],
         collect: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._alarms = alarms
         self._collect = collect

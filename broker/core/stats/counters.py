@@ -82,6 +82,9 @@ class ChannelCounters(SampledCounters):
 class ExchangeCounters(LossCounters):
     """Counters of an exchange.
 
+    Args:
+        since: See LossCounters.
+
     Attributes:
         publish_in: Messages published to it.
         publish_out: Messages routed to queues, counted once per queue.
@@ -94,8 +97,8 @@ class ExchangeCounters(LossCounters):
 
     __slots__ = (*FIELDS, "drop_unroutable", "return_unroutable")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, since: int = 0) -> None:
+        super().__init__(since)
         self.publish_in = 0
         self.publish_out = 0
         self.drop_unroutable = 0

@@ -80,7 +80,7 @@ class LossRecord:
     def restore(self) -> None:
         """Restore losses from the file and later events. Queues and exchanges must have been restored before."""
         found = self._read()
-        now = self._broker.timers.now() // 1_000_000 // STEP * STEP
+        now = self._broker.timers.seconds() // STEP * STEP
         if found is not None:
             self._broker.losses_since = int(found["since"])
             by_qid: dict[int, tuple[EventPosition, LossCounters]] = {}
@@ -110,8 +110,7 @@ class LossRecord:
         vhost = self._broker.vhosts.get(entry["vhost"])
         if vhost is None:
             return
-        counters = _KINDS[entry["kind"]]()
-        counters.since = int(entry["since"])
+        counters = _KINDS[entry["kind"]](int(entry["since"]))
         counters.add_earlier([int(entry["row"].get(name, 0)) for name in counters.LOSS_FIELDS])
         if entry["history"]:
             counters.restore_history(entry["history"], now)
@@ -135,7 +134,7 @@ class LossRecord:
             exchange = vhost.topology.exchanges.get(name)
             target = exchange.counters if exchange is not None else None
         if target is None:
-            deleted.restore(name, counters, entry["deleted_at"] or self._broker.timers.now() // 1_000_000)
+            deleted.restore(name, counters, entry["deleted_at"] or self._broker.timers.seconds())
         else:
             _merge_earlier(target, counters)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
@@ -28,6 +27,9 @@ class LossHistory(SampledCounters):
 class LossCounters(SampledCounters):
     """Counters of an object that may lose messages.
 
+    Args:
+        since: See below; 0 for a sum of counters.
+
     Attributes:
         losses: Samples of losses; None until a sample has found any.
         since: Time since when losses are counted, in seconds since 1970; restarts may lie in between.
@@ -39,10 +41,10 @@ class LossCounters(SampledCounters):
     #: Names of the numbers in a row of losses; the first is the number of permanently lost messages.
     LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost",)
 
-    def __init__(self) -> None:
+    def __init__(self, since: int = 0) -> None:
         super().__init__()
         self.losses: LossHistory | None = None
-        self.since = int(time.time())
+        self.since = since
         self.earlier: tuple[int, ...] = ()
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret.statistics")
 
-#: Duration of a piece of work and of the pause after it, in which clients are served, in seconds.
-_PIECE_SECONDS: Final = 0.002
+#: Duration of a piece of work, and of the pause after it, in which clients are served.
+_PIECE_MICROSECONDS: Final = 2_000
 _PAUSE_SECONDS: Final = 0.002
 
 
@@ -73,15 +72,16 @@ class Sampler:
         broker.last_sample = now
 
     def _begin(self) -> None:
-        self._work = self.sample(self._broker.timers.now() // 1_000_000 // STEP * STEP)
+        self._work = self.sample(self._broker.timers.seconds() // STEP * STEP)
         self._run_piece()
 
     def _run_piece(self) -> None:
-        deadline = time.perf_counter() + _PIECE_SECONDS
+        timers = self._broker.timers
+        deadline = timers.monotonic() + _PIECE_MICROSECONDS
         try:
             for _ in self._work:
-                if time.perf_counter() > deadline:
-                    self._timer = self._broker.timers.call_later(_PAUSE_SECONDS, self._run_piece)
+                if timers.monotonic() > deadline:
+                    self._timer = timers.call_later(_PAUSE_SECONDS, self._run_piece)
                     return
         except Exception:
             log.exception("internal error while a sample was taken")

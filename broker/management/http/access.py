@@ -59,7 +59,7 @@ class Access:
     """
 
     def __init__(self, accounts: Accounts, broker: Broker, allowed_hosts: Collection[str] = ()) -> None:
-        self.sessions = BrowserSessions(accounts)
+        self.sessions = BrowserSessions(accounts, broker.timers)
         self._accounts = accounts
         self._broker = broker
         self._allowed_hosts = allowed_hosts

@@ -11,7 +11,6 @@ import asyncio
 import fcntl
 import struct
 import termios
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -48,17 +47,17 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Transports of uvloop are not subclasses of asyncio.Transport.
         made = self._transport = cast("asyncio.Transport", transport)
-        self.last_activity = time.monotonic()
+        self.last_activity = self._watch.time()
         self._watch.add(made, self)
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._request is not None:
-            self.last_activity = time.monotonic()
+            self.last_activity = self._watch.time()
         elif not self._has_partial_request:
             self._has_partial_request = True
             if self._has_requested:
-                self.last_activity = time.monotonic()
+                self.last_activity = self._watch.time()
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -77,11 +76,11 @@ class _Connection(asyncio.Protocol):
 
     def begin(self, request: web.BaseRequest) -> None:
         """Record that a request is being handled."""
-        self._request, self._has_requested, self.last_activity = request, True, time.monotonic()
+        self._request, self._has_requested, self.last_activity = request, True, self._watch.time()
 
     def end(self) -> None:
         """Record that the request has been handled. Its response may still have to be sent."""
-        self._request, self._has_partial_request, self.last_activity = None, False, time.monotonic()
+        self._request, self._has_partial_request, self.last_activity = None, False, self._watch.time()
 
     @property
     def is_idle(self) -> bool:
@@ -133,9 +132,18 @@ class _Connection(asyncio.Protocol):
 
 
 class ConnectionWatch:
-    """The connections of an HTTP server. While there are any, they are checked once a second."""
+    """The connections of an HTTP server. While there are any, they are checked once a second.
 
-    def __init__(self) -> None:
+    Args:
+        loop: The event loop; deadlines of sockets follow its time.
+
+    Attributes:
+        time: Returns the monotonic real time in seconds.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.time = loop.time
         self._connections: dict[asyncio.Transport, _Connection] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -186,11 +194,11 @@ class ConnectionWatch:
         self._connections.pop(transport, None)
 
     def _schedule_check(self) -> None:
-        self._due = time.monotonic() + _CHECK_SECONDS
-        self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check_all)
+        self._due = self.time() + _CHECK_SECONDS
+        self._timer = self._loop.call_later(_CHECK_SECONDS, self._check_all)
 
     def _check_all(self) -> None:
-        now = time.monotonic()
+        now = self.time()
         late = now - self._due
         for connection in list(self._connections.values()):
             # If the event loop was blocked, clients could make no progress meanwhile.

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +20,10 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import LoginThrottle
 from leveret.broker.auth.users import User
 from leveret.broker.management.http.origins import SAFE_METHODS, is_cross_origin
+from leveret.storage.clock import Clock
 
-#: A session expires when it has not been used for this many seconds. A page that refreshes itself uses it.
-IDLE_SECONDS: Final = 3600.0
+#: A session expires when it has not been used for this long. A page that refreshes itself uses it.
+IDLE_MICROSECONDS: Final = 3_600_000_000
 #: Maximum number of sessions. Above it, the least recently used one of the user with the most sessions ends.
 _SESSIONS_MAX: Final = 4096
 #: Maximum number of sessions of one user. Above it, the least recently used one ends.
@@ -42,7 +42,7 @@ _CHECK_SECONDS: Final = 1.0
 class _Session:
     username: str
     password_hash: str
-    last_used: float
+    last_used: int
 
 
 class BrowserSessions:
@@ -51,10 +51,10 @@ class BrowserSessions:
     Args:
         accounts: Users and permissions. A session ends when its user is deleted or gets another password. It has
             the rights of the user's current tags.
-        clock: Monotonic clock, in seconds.
+        clock: The broker's clock.
     """
 
-    def __init__(self, accounts: Accounts, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, accounts: Accounts, clock: Clock) -> None:
         self._accounts = accounts
         self._clock = clock
         #: By a hash of the token, so that memory has no valid token; the least recently used session first.
@@ -64,7 +64,7 @@ class BrowserSessions:
     def start(self, user: User) -> str:
         """Start a session; return its token, 43 random characters."""
         token = secrets.token_urlsafe(32)
-        self._sessions[_digest(token)] = _Session(user.name, user.password_hash, self._clock())
+        self._sessions[_digest(token)] = _Session(user.name, user.password_hash, self._clock.monotonic())
         self._counts[user.name] += 1
         if self._counts[user.name] > _SESSIONS_OF_A_USER:
             self._end_oldest(user.name)
@@ -87,9 +87,9 @@ class BrowserSessions:
 
     def user(self, token: str) -> User | None:
         """Return the current user of a session; None if the session does not exist or has ended."""
-        digest, now = _digest(token), self._clock()
+        digest, now = _digest(token), self._clock.monotonic()
         session = self._pop(digest)
-        if session is None or now - session.last_used > IDLE_SECONDS:
+        if session is None or now - session.last_used > IDLE_MICROSECONDS:
             return None
         user = self._accounts.users.get(session.username)
         if user is None or user.password_hash != session.password_hash:

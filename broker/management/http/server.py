@@ -39,7 +39,7 @@ class HttpServer:
     def __init__(self, app: web.Application, settings: Settings, clients: Clients) -> None:
         self._settings = settings
         self._clients = clients
-        self._watch = ConnectionWatch()
+        self._watch = ConnectionWatch(asyncio.get_running_loop())
         open_sockets = clients.open
         clients.open = lambda: open_sockets() + len(self._watch)
         # aiohttp waits forever if the timeout is 0.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -66,7 +65,7 @@ class Rates:
     __slots__ = ("_now", "_ranges")
 
     def __init__(self, request: web.Request, broker: Broker) -> None:
-        self._now = broker.last_sample or int(time.time()) // STEP * STEP
+        self._now = broker.last_sample or broker.timers.seconds() // STEP * STEP
         self._ranges = _read_ranges(request) if request.query_string else {}
 
     def add_to(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -51,7 +50,7 @@ class Losses:
         """
         _, vhosts = self._access.listed_vhosts(request)
         age, kinds = _read_age(request), _read_kinds(request)
-        now, rates = int(time.time()), Rates(request, self._broker)
+        now, rates = self._broker.timers.seconds(), Rates(request, self._broker)
         found = [loss async for loss in in_slices(_losses(vhosts, kinds, now, age)) if loss is not None]
         losses = [loss for loss in found if loss.has_losses]
         view = View[Loss](

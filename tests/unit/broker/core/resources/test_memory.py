@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_the_alarm_follows_the_memory_in_use(monkeypatch: pytest.MonkeyPatch) ->
     used = [100]
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])
     alarms = Alarms()
-    monitor = MemoryMonitor(alarms, 100)
+    monitor = MemoryMonitor(alarms, 100, time.monotonic)
     seen = []
     for used[0] in (100, 101, 500, 100, 99, 101):
         changed = monitor.check()
@@ -60,7 +61,7 @@ def test_the_log_tells_of_this_alarm_whatever_others_are_set(
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])
     alarms = Alarms()
     alarms.set("disk")
-    monitor = MemoryMonitor(alarms, 100)
+    monitor = MemoryMonitor(alarms, 100, time.monotonic)
     for used[0] in (100, 101, 102, 100):
         monitor.check()
     assert caplog.messages == ["memory alarm set (limit 100 bytes)", "memory alarm cleared (limit 100 bytes)"]
@@ -76,7 +77,7 @@ def test_garbage_is_collected_before_the_alarm_is_set(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])
     alarms = Alarms()
-    monitor = MemoryMonitor(alarms, 100, collect, lambda: now[0])
+    monitor = MemoryMonitor(alarms, 100, lambda: now[0], collect)
     assert (monitor.check(), alarms.any, monitor.used) == (False, False, 90)
     used[0] = 150
     seen = []
@@ -91,7 +92,7 @@ def test_memory_that_is_free_does_not_count(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(memory, "used_memory", lambda: used[0])
     monkeypatch.setattr(memory, "release_free_memory", lambda: used.insert(0, 90))
     alarms = Alarms()
-    monitor = MemoryMonitor(alarms, 100)
+    monitor = MemoryMonitor(alarms, 100, time.monotonic)
     assert not monitor.check()
     assert (monitor.used, alarms.any) == (90, False)
 
@@ -110,14 +111,14 @@ def test_an_alarm_of_another_resource_is_left_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(memory, "used_memory", lambda: 1)
     alarms = Alarms()
     alarms.set("disk")
-    assert not MemoryMonitor(alarms, 100).check()
+    assert not MemoryMonitor(alarms, 100, time.monotonic).check()
     assert alarms.reason == "low on disk"
 
 
 def test_the_limit_can_be_changed_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "used_memory", lambda: 50)
     alarms = Alarms()
-    monitor = MemoryMonitor(alarms, 100)
+    monitor = MemoryMonitor(alarms, 100, time.monotonic)
     assert not monitor.check()
     monitor.limit = 10
     assert monitor.check()

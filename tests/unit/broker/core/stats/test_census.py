@@ -10,6 +10,7 @@ from leveret.broker.core.stats.census import Census
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.sampler import Sampler
 from leveret.broker.core.stats.totals import BrokerStatistics, VirtualHostStatistics
+from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 FIELDS = VirtualHostStatistics.FIELDS
@@ -136,7 +137,7 @@ def sample(broker: MemoryBroker, sampler: Sampler, now: int) -> None:
 
 
 def test_samples_give_rates(broker: MemoryBroker, client: MemoryClient) -> None:
-    node = Node()
+    node = Node(Clock())
     sampler = Sampler(broker.broker, node)
     sample(broker, sampler, NOW)
     client.send(*(publish(2, "q", b"x") for _ in range(10)))
@@ -153,7 +154,7 @@ def test_samples_give_rates(broker: MemoryBroker, client: MemoryClient) -> None:
 
 def test_what_is_idle_has_no_history(broker: MemoryBroker, client: MemoryClient) -> None:
     client.call(1, commands.Queue.Declare, queue="idle")
-    sample(broker, Sampler(broker.broker, Node()), NOW)
+    sample(broker, Sampler(broker.broker, Node(Clock())), NOW)
     assert broker.vhost.queues["idle"].counters.history is None
     assert broker.vhost.topology.exchanges["amq.topic"].counters.history is None
 
@@ -173,13 +174,13 @@ def test_details_are_kept_for_a_bounded_number(
     monkeypatch.setattr("leveret.broker.core.stats.census._DETAILED_MAX", 1)
     client.call(1, commands.Queue.Declare, queue="r")
     client.send(publish(2, "r", b"x"))
-    sample(broker, Sampler(broker.broker, Node()), NOW)
+    sample(broker, Sampler(broker.broker, Node(Clock())), NOW)
     detailed = [broker.vhost.queues[name].counters.is_detailed for name in ("q", "r")]
     assert detailed == [True, False]
 
 
 def test_the_sampler_goes_on(broker: MemoryBroker, client: MemoryClient) -> None:
-    sampler = Sampler(broker.broker, Node())
+    sampler = Sampler(broker.broker, Node(Clock()))
     sampler.start()
     # Samples are due a moment after the full step.
     broker.loop.advance(1)
@@ -193,7 +194,7 @@ def test_the_sampler_goes_on(broker: MemoryBroker, client: MemoryClient) -> None
 
 
 def test_the_capacity_of_consumers(broker: MemoryBroker, client: MemoryClient) -> None:
-    sampler = Sampler(broker.broker, Node())
+    sampler = Sampler(broker.broker, Node(Clock()))
     counters = broker.vhost.queues["q"].counters
     client.send(method(1, commands.Basic.Qos, prefetch_count=1))
     client.send(method(1, commands.Basic.Consume, queue="q"))

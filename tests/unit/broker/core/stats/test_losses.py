@@ -13,6 +13,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.history import LOSSES, STEP, History
 from leveret.broker.core.stats.losses import DAY, DeletedObjects
 from leveret.broker.core.stats.sampler import Sampler
+from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 #: A full hour, so that all levels of detail have a sample there.
@@ -152,7 +153,7 @@ def test_direct_replies_are_not_lost(broker: MemoryBroker, client: MemoryClient)
 
 
 def sample(broker: MemoryBroker, now: int, sampler: Sampler | None = None) -> None:
-    for _ in (sampler or Sampler(broker.broker, Node())).sample(now):
+    for _ in (sampler or Sampler(broker.broker, Node(Clock()))).sample(now):
         pass
 
 
@@ -197,7 +198,7 @@ def test_histories_are_fine_for_a_bounded_number(
     monkeypatch.setattr("leveret.broker.core.stats.census._DETAILED_LOSSES_MAX", 1)
     queues = [declare(broker, client, name, max_length=0) for name in ("q", "r")]
     send(client, "q", "r")
-    sampler = Sampler(broker.broker, Node())
+    sampler = Sampler(broker.broker, Node(Clock()))
     sample(broker, NOW, sampler)
     send(client, "q", "r")
     sample(broker, NOW + STEP, sampler)

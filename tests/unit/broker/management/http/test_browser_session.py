@@ -12,6 +12,7 @@ from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.controllers.browser_session import BrowserSession
+from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker
 
 
@@ -19,7 +20,7 @@ from tests.support.memory_broker import MemoryBroker
 def controller() -> BrowserSession:
     made = MemoryBroker()
     access = Access(made.accounts, made.broker)
-    return BrowserSession(RequestContext(made.broker, made.accounts, Node(), Settings(), access, lambda: None))
+    return BrowserSession(RequestContext(made.broker, made.accounts, Node(Clock()), Settings(), access, lambda: None))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

@@ -9,17 +9,19 @@ from aiohttp.test_utils import make_mocked_request
 
 import leveret.broker.management.http.logins as module
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.management.http.logins import IDLE_SECONDS, BrowserSessions, cookie_name, session_token
+from leveret.broker.management.http.logins import IDLE_MICROSECONDS, BrowserSessions, cookie_name, session_token
+from leveret.storage.clock import Clock
 
 
-class Clock:
+class SetClock(Clock):
     """Clock that a test sets."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        super().__init__()
+        self.time = 1_000_000_000
 
-    def __call__(self) -> float:
-        return self.now
+    def monotonic(self) -> int:
+        return self.time
 
 
 @pytest.fixture
@@ -30,12 +32,12 @@ def accounts() -> Accounts:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> SetClock:
+    return SetClock()
 
 
 @pytest.fixture
-def sessions(accounts: Accounts, clock: Clock) -> BrowserSessions:
+def sessions(accounts: Accounts, clock: SetClock) -> BrowserSessions:
     return BrowserSessions(accounts, clock)
 
 
@@ -60,14 +62,14 @@ def test_end_session(accounts: Accounts, sessions: BrowserSessions) -> None:
     assert sessions.user(other) is not None
 
 
-def test_idle_session_expires(accounts: Accounts, sessions: BrowserSessions, clock: Clock) -> None:
+def test_idle_session_expires(accounts: Accounts, sessions: BrowserSessions, clock: SetClock) -> None:
     token = sessions.start(accounts.users["anna"])
     for _ in range(3):
-        clock.now += IDLE_SECONDS
+        clock.time += IDLE_MICROSECONDS
         assert sessions.user(token) is not None
-    clock.now += IDLE_SECONDS + 1
+    clock.time += IDLE_MICROSECONDS + 1
     assert sessions.user(token) is None
-    clock.now -= IDLE_SECONDS
+    clock.time -= IDLE_MICROSECONDS
     assert sessions.user(token) is None
 
 

@@ -19,6 +19,7 @@ from leveret.broker.management.http.prometheus.families import counter, gauge
 from leveret.broker.management.http.prometheus.node import alarm_families, node_families
 from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES
 from leveret.broker.management.http.prometheus.totals import Totals
+from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker, MemoryClient, publish
 
 QUEUES = 1500
@@ -36,7 +37,7 @@ def client(broker: MemoryBroker) -> MemoryClient:
 
 def context(broker: MemoryBroker) -> RequestContext:
     access = Access(broker.accounts, broker.broker)
-    return RequestContext(broker.broker, broker.accounts, Node(), Settings(), access, lambda: None)
+    return RequestContext(broker.broker, broker.accounts, Node(Clock()), Settings(), access, lambda: None)
 
 
 def fill(client: MemoryClient, name: str, messages: int) -> None:
