@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from leveret.broker.addresses import address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.broker_definitions import DefinitionsKeeper, load_definitions
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
@@ -33,6 +32,7 @@ from leveret.broker.core.stats.loss_record import LossRecord
 from leveret.broker.core.stats.sampler import Sampler
 from leveret.broker.garbage import collect_all
 from leveret.broker.management.listener import HttpListener
+from leveret.broker.operations.broker_definitions import DefinitionsKeeper, load_definitions
 from leveret.broker.session.listener import Listener
 from leveret.broker.session.server import Server
 from leveret.broker.tls import Tls, TlsError

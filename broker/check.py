@@ -23,7 +23,6 @@ from urllib.parse import quote
 from leveret.broker.addresses import bind, describe_error
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.user_definitions import load as load_accounts
-from leveret.broker.broker_definitions import load_definitions
 from leveret.broker.config.cli import read_configuration
 from leveret.broker.config.errors import ConfigError, DefinitionsError, UsageError
 from leveret.broker.config.listening import PlannedListener, planned_listeners
@@ -34,6 +33,7 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.management.http.certificates import valid_until
+from leveret.broker.operations.broker_definitions import load_definitions
 from leveret.broker.tls import find_problems
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.patterns import Pattern

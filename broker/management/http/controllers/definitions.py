@@ -10,7 +10,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.users import User
-from leveret.broker.broker_definitions import export_steps, import_steps, vhost_export_steps
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.json_values.long_text import parse_json_in_steps
@@ -20,6 +19,8 @@ from leveret.broker.management.http.controller import RequestContext, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
 from leveret.broker.management.http.responses import encode, json_text_response
+from leveret.broker.operations.broker_definitions import export_steps, import_steps, vhost_export_steps
+from leveret.broker.operations.principal import grant_to_creator
 
 _MALFORMED: Final = "failed_to_parse_json"
 #: An absolute or relative path of this host. Browsers take "//a", "/\\a", "http:a" for other hosts, and drop blanks.
@@ -93,8 +94,8 @@ class Definitions:
     def _grant_permissions(self, user: User, vhosts: Iterable[str]) -> None:
         """Give a user all permissions in the virtual hosts that it created, unless the document has others."""
         for name in vhosts:
-            if name in self._broker.vhosts and self._accounts.permissions(user.name, name) is None:
-                self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
+            if name in self._broker.vhosts:
+                grant_to_creator(self._accounts, user, name)
 
     def _require(self, request: web.Request) -> User:
         """Refuse users that are not administrators. Downloads and uploads by a browser may log in by the query."""

@@ -13,7 +13,8 @@ from leveret.broker.management.http.errors import bad_request, missing, not_foun
 from leveret.broker.management.http.json_fields import require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
-from leveret.policies.values import USER_LIMITS, VHOST_LIMITS, refuse_limits
+from leveret.broker.operations.parameters import InvalidLimits, set_limits
+from leveret.policies.values import USER_LIMITS, refuse_limits
 
 
 class Limits:
@@ -63,27 +64,26 @@ class Limits:
             raise missing("vhost_not_found")
         document = await read_object(request)
         require_keys(document, "value")
-        refusal = refuse_limits({limit: document["value"]}, VHOST_LIMITS, "limits")
-        if refusal is not None:
-            raise bad_request(f"Validation failed\n\n{refusal}\n")
-        self._set_vhost_limit(name, limit, document["value"])
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            raise missing("vhost_not_found")
+        try:
+            set_limits(self._broker, vhost, {**vhost_limits(vhost), limit: document["value"]})
+        except InvalidLimits as invalid:
+            raise bad_request(f"Validation failed\n\n{invalid}\n") from None
         return web.Response(status=204)
 
     async def delete_vhost(self, request: web.Request) -> web.Response:
         """Remove a limit, if it is set."""
         self._access.require(request, "administrator")
         name, limit = request.match_info["vhost"], request.match_info["limit"]
-        if name not in self._broker.vhosts:
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
             raise not_found()
         # As in RabbitMQ, the virtual host then counts as having limits even if the limit was not set.
-        self._set_vhost_limit(name, limit, None)
+        left = {key: value for key, value in vhost_limits(vhost).items() if key != limit}
+        set_limits(self._broker, vhost, left)
         return web.Response(status=204)
-
-    def _set_vhost_limit(self, name: str, limit: str, value: int | None) -> None:
-        vhost = self._broker.vhosts[name]
-        connections = value if limit == "max-connections" else vhost.max_connections
-        vhost.set_limits(connections, value if limit == "max-queues" else vhost.max_queues)
-        self._broker.save_vhost(vhost)
 
     # -- users --------------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from leveret.broker.management.http.json_fields import check_depth, check_length
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
+from leveret.broker.operations.parameters import InvalidLimits, clear_policy, escape_markup, set_limits
 from leveret.policies.policy import Policy, PolicyError, read_policy
-from leveret.policies.values import VHOST_LIMITS, refuse_limits
 from leveret.protocol.erlang_terms import format_json
 
 _REFUSAL: Final = "User not authorised to access object"
@@ -104,10 +104,13 @@ class Parameters:
         component, name = request.match_info["component"], request.match_info["name"]
         if component == "policy":
             raise bad_request("policies may not be cleared using this method")
-        if not any(entry["name"] == name for entry in _entries(vhost, component)):
-            raise not_found()
         if component == "operator_policy":
-            await run_in_slices(vhost.policies.clear_in_steps(name, operator=True) or ())
+            steps = clear_policy(vhost, name, operator=True)
+            if steps is None:
+                raise not_found()
+            await run_in_slices(steps)
+        elif not any(entry["name"] == name for entry in _entries(vhost, component)):
+            raise not_found()
         else:
             vhost.clear_limits()
             self._broker.save_vhost(vhost)
@@ -131,13 +134,11 @@ class Parameters:
         value = {} if value == [] else value
         if not isinstance(value, Mapping):
             raise bad_request(f"Validation failed\n\n{name} not a list {value}\n")
-        refusal = refuse_limits(value, VHOST_LIMITS, "limits")
-        if refusal is not None:
-            # RabbitMQ escapes markup in errors about parameters.
-            raise bad_request(f"Validation failed\n\n{_escaped(refusal)}\n")
         created = not vhost.has_limits
-        vhost.set_limits(value.get("max-connections"), value.get("max-queues"))
-        self._broker.save_vhost(vhost)
+        try:
+            set_limits(self._broker, vhost, value)
+        except InvalidLimits as invalid:
+            raise bad_request(f"Validation failed\n\n{escape_markup(str(invalid))}\n") from None
         return created
 
     # -- global parameters --------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ def _entries(vhost: VirtualHost, component: str | None) -> Sequence[dict[str, An
 def _read_operator_policy(name: str, value: Any) -> Policy:
     """Return an operator policy given in its raw form, in which all keys are required."""
     if not isinstance(value, Mapping):
-        raise bad_request(_escaped(f"Validation failed\n\n{name} not a list {format_json(value)}\n"))
+        raise bad_request(escape_markup(f"Validation failed\n\n{name} not a list {format_json(value)}\n"))
     unknown = [
         f"{{{format_json(key)},{format_json(each)}}}"
         for key, each in sorted(value.items())
@@ -196,15 +197,11 @@ def _read_operator_policy(name: str, value: Any) -> Policy:
     problems = [f"Unrecognised terms [{','.join(unknown)}] in {name}\n"] if unknown else []
     problems += [f'Key "{key}" not found in {name}\n' for key in _REQUIRED if key not in value]
     if problems:
-        raise bad_request(_escaped(f"Validation failed\n\n{''.join(problems)}"))
+        raise bad_request(escape_markup(f"Validation failed\n\n{''.join(problems)}"))
     try:
         return read_policy(name, value, operator=True)
     except PolicyError as error:
-        raise bad_request(_escaped(str(error))) from None
-
-
-def _escaped(text: str) -> str:
-    return text.replace("<", "&lt;").replace(">", "&gt;")
+        raise bad_request(escape_markup(str(error))) from None
 
 
 _VIEW: Final[View[Mapping[str, Any]]] = View(

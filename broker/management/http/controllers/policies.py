@@ -19,6 +19,7 @@ from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_text_response, object_response
+from leveret.broker.operations.parameters import clear_policy, refusal_of_policy
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
 
@@ -76,9 +77,7 @@ class Policies:
         try:
             policy = read_policy(request.match_info["name"], document, operator)
         except PolicyError as error:
-            # RabbitMQ escapes markup in errors about policies, but not about operator policies.
-            text = str(error)
-            raise bad_request(text if operator else text.replace("<", "&lt;").replace(">", "&gt;")) from None
+            raise bad_request(refusal_of_policy(error, operator)) from None
         if request.query.get("dry_run") == "true":
             return await _preview(vhost, policy, operator)
         is_new, steps = vhost.policies.set_in_steps(policy, operator)
@@ -88,11 +87,7 @@ class Policies:
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a policy."""
         operator, vhost = self._require_vhost(request)
-        name = request.match_info["name"]
-        was_unrestored = vhost.unrestored.delete("operator_policy" if operator else "policy", name)
-        steps = vhost.policies.clear_in_steps(name, operator)
-        if steps is None and was_unrestored:
-            return web.Response(status=204)
+        steps = clear_policy(vhost, request.match_info["name"], operator)
         if steps is None:
             raise not_found()
         await run_in_slices(steps)

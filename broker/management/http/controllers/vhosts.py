@@ -20,6 +20,7 @@ from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled
+from leveret.broker.operations.principal import grant_to_creator
 
 
 class VirtualHosts:
@@ -76,8 +77,8 @@ class VirtualHosts:
             raise bad_request(invalid.reason) from None
         vhost = self._broker.add_vhost(name)
         self._broker.set_metadata(vhost, metadata)
-        if not existed and user.name in self._accounts.users:
-            self._accounts.set_permissions(user.name, name, ".*", ".*", ".*")
+        if not existed:
+            grant_to_creator(self._accounts, user, name)
         return web.Response(status=204 if existed else 201)
 
     async def delete(self, request: web.Request) -> web.Response:

@@ -4,6 +4,7 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.operations.principal import Principal, grant_to_creator
 from leveret.protocol.faults import ChannelFault, ReplyCode
 from tests.support.manual_loop import ManualLoop
 from tests.support.principals import new_principal
@@ -64,3 +65,17 @@ def test_the_generation_grows_with_topology_and_permissions(vhost: VirtualHost) 
     declared = principal.generation
     accounts.set_permissions("guest", "v", "", "", "")
     assert before < declared < principal.generation
+
+
+def test_the_creator_of_a_virtual_host_may_do_everything_in_it(vhost: VirtualHost) -> None:
+    accounts = Accounts()
+    user = accounts.add_user("creator", "")
+    grant_to_creator(accounts, user, "v")
+    Principal(accounts, user, vhost).check("configure", "queue", "q")
+    accounts.set_permissions("creator", "v", "^$", "^$", "^$")
+    grant_to_creator(accounts, user, "v")
+    with pytest.raises(ChannelFault):
+        Principal(accounts, user, vhost).check("configure", "queue", "q")
+    accounts.delete_user("creator")
+    grant_to_creator(accounts, user, "v")
+    assert accounts.permissions("creator", "v") is None

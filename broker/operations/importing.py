@@ -15,8 +15,9 @@ from leveret.broker.core.json_values.text import refuse_deep
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
+from leveret.broker.operations.bindings import Ends, find_destination
+from leveret.broker.operations.parameters import InvalidLimits, escape_markup, refusal_of_policy, set_limits
 from leveret.policies.policy import PolicyError, read_policy
-from leveret.policies.values import VHOST_LIMITS, refuse_limits
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable
@@ -35,9 +36,7 @@ def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
         _load_vhost(broker, _text(entry, "name", "vhosts"), entry)
     for entry in _entries(document, "parameters"):
         if entry.get("component") == "vhost-limits":
-            vhost = _vhost(broker, entry, "parameters")
-            _set_limits(vhost, entry.get("value"))
-            broker.save_vhost(vhost)
+            _set_limits(broker, _vhost(broker, entry, "parameters"), entry.get("value"))
 
 
 def _load_vhost(broker: Broker, name: str, entry: Mapping[str, Any]) -> None:
@@ -146,9 +145,7 @@ def _set_policy(
     except PolicyError as error:
         text = f"{section}: policy '{name}': {' '.join(str(error).split())}"
         where = f"{vhost.name}/operator_policy/{name}" if operator else f"{vhost.name}/{name}"
-        # RabbitMQ escapes markup in these texts, but not in those of operator policies.
-        reason = str(error) if operator else str(error).replace("<", "&lt;").replace(">", "&gt;")
-        raise DefinitionsError(text, f"{reason} ({where})") from None
+        raise DefinitionsError(text, f"{refusal_of_policy(error, operator)} ({where})") from None
     return vhost.policies.set_in_steps(policy, operator)[1]
 
 
@@ -186,18 +183,16 @@ def _vhost(broker: Broker, entry: Mapping[str, Any], section: str) -> VirtualHos
     return vhost
 
 
-def _set_limits(vhost: VirtualHost, limits: Any) -> None:
+def _set_limits(broker: Broker, vhost: VirtualHost, limits: Any) -> None:
     # RabbitMQ exports no limits as an empty list.
     limits = limits or {}
     if not isinstance(limits, Mapping):
         raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}' must be an object")
-    refusal = refuse_limits(limits, VHOST_LIMITS, "limits")
-    if refusal is not None:
-        # RabbitMQ escapes markup in texts about parameters.
-        escaped = refusal.replace("<", "&lt;").replace(">", "&gt;")
-        reason = f"Validation failed\n\n{escaped}\n ({vhost.name}/vhost-limits/limits)"
-        raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}': {refusal}", reason)
-    vhost.set_limits(limits.get("max-connections"), limits.get("max-queues"))
+    try:
+        set_limits(broker, vhost, limits)
+    except InvalidLimits as invalid:
+        reason = f"Validation failed\n\n{escape_markup(str(invalid))}\n ({vhost.name}/vhost-limits/limits)"
+        raise DefinitionsError(f"parameters: limits of vhost '{vhost.name}': {invalid}", reason) from None
 
 
 def _arguments(entry: Mapping[str, Any]) -> FieldTable:
@@ -242,8 +237,7 @@ def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
 
 def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
     source = vhost.topology.exchange(_text(entry, "source", "bindings"))
-    name = _text(entry, "destination", "bindings")
     to_queue = entry.get("destination_type", "queue") == "queue"
-    destination = vhost.queue(name, None) if to_queue else vhost.topology.exchange(name)
+    destination = find_destination(vhost, Ends(source.name, _text(entry, "destination", "bindings"), to_queue))
     key = _text(entry, "routing_key", "bindings")
     vhost.topology.bind(source, destination, key, _arguments(entry))

@@ -19,7 +19,10 @@ from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions import exporting as export
-from leveret.broker.core.definitions.importing import (
+from leveret.broker.core.definitions.restoring import restore as restore_broker
+from leveret.broker.core.json_values.text import parse_json
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.operations.importing import (
     COMPONENTS,
     load_global_parameters,
     load_policies,
@@ -27,9 +30,6 @@ from leveret.broker.core.definitions.importing import (
     policy_steps,
     topology_steps,
 )
-from leveret.broker.core.definitions.restoring import restore as restore_broker
-from leveret.broker.core.json_values.text import parse_json
-from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.version import RABBITMQ_VERSION, VERSION
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.storage.definitions_database import DefinitionsDatabase, Key

@@ -6,12 +6,17 @@ from typing import Any
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.broker_definitions import export_steps, import_definitions, import_steps, vhost_export_steps
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata
+from leveret.broker.operations.broker_definitions import (
+    export_steps,
+    import_definitions,
+    import_steps,
+    vhost_export_steps,
+)
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldValue, longstr
 from tests.support.manual_loop import ManualLoop

@@ -1,0 +1,57 @@
+"""Runtime parameters of a virtual host: its policies and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import PolicyError
+from leveret.policies.values import VHOST_LIMITS, refuse_limits
+
+
+class InvalidLimits(ValueError):
+    """Limits have an unknown name, or a value that is not a number."""
+
+
+def set_limits(broker: Broker, vhost: VirtualHost, limits: Mapping[str, Any]) -> None:
+    """Replace the limits of a virtual host.
+
+    Args:
+        broker: The broker, which records them.
+        vhost: The virtual host.
+        limits: The limits by name. A negative number, or a missing name, means no limit.
+    Raises:
+        InvalidLimits: A limit is refused; the text is RabbitMQ's.
+    """
+    refusal = refuse_limits(limits, VHOST_LIMITS, "limits")
+    if refusal is not None:
+        raise InvalidLimits(refusal)
+    vhost.set_limits(limits.get("max-connections"), limits.get("max-queues"))
+    broker.save_vhost(vhost)
+
+
+def clear_policy(vhost: VirtualHost, name: str, operator: bool) -> Iterator[None] | None:
+    """Clear a policy, which may be one that could not be restored.
+
+    Args:
+        vhost: The virtual host.
+        name: Name of the policy.
+        operator: Whether it is an operator policy.
+    Returns:
+        The steps, one per queue or exchange; None if the policy does not exist.
+    """
+    was_unrestored = vhost.unrestored.delete("operator_policy" if operator else "policy", name)
+    steps = vhost.policies.clear_in_steps(name, operator)
+    return iter(()) if steps is None and was_unrestored else steps
+
+
+def refusal_of_policy(error: PolicyError, operator: bool) -> str:
+    """Return the text for a refused policy. RabbitMQ escapes it, but not for operator policies."""
+    return str(error) if operator else escape_markup(str(error))
+
+
+def escape_markup(text: str) -> str:
+    """Escape ``<`` and ``>``, as RabbitMQ does in texts about parameters."""
+    return text.replace("<", "&lt;").replace(">", "&gt;")
