@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from leveret.broker.management.cli.command import CommandContext, ResultRows
+from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.faults import UsageFault
 
 Read = Callable[[dict[str, Any]], Any]
@@ -56,20 +56,22 @@ def selected_columns(arguments: list[str], default: tuple[str, ...]) -> tuple[st
     return tuple(dict.fromkeys(names)) or default
 
 
-def check_columns(known: Iterable[str]) -> Callable[[CommandContext], None]:
-    """Return an argument check for a command with selectable columns.
+def with_columns(columns: Mapping[str, Column], command: Command) -> Command:
+    """Return a command with any number of arguments, which select its columns.
 
     Args:
-        known: names of all columns.
+        columns: all columns by name.
+        command: everything else.
     """
-    names = frozenset(known)
 
     def check(context: CommandContext) -> None:
-        unknown = sorted(set(selected_columns(context.arguments, ())) - names)
+        unknown = sorted(set(selected_columns(context.arguments, ())) - set(columns))
         if unknown:
             raise UsageFault(f"Info key(s) {','.join(unknown)} are not supported")
+        if command.check is not None:
+            command.check(context)
 
-    return check
+    return command._replace(max_arguments=None, check=check, columns=tuple(columns))
 
 
 def columns_query(columns: Mapping[str, Column], names: tuple[str, ...]) -> str:

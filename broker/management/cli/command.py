@@ -141,8 +141,8 @@ class Command(NamedTuple):
         summary: one-line description.
         run: executes the command.
         usage: arguments and options in the usage line.
-        least: minimum number of arguments.
-        most: maximum number of arguments; None allows any number.
+        min_arguments: minimum number of arguments.
+        max_arguments: maximum number of arguments; None allows any number.
         options: long names of the command's options besides the general ones.
         banner: returns the line that is printed before the command runs; None prints none.
         check: validates arguments before output starts; raises UsageFault or CommandFault.

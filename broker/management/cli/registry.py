@@ -11,7 +11,7 @@ from leveret.broker.management.cli.command import Command
 # Module of `commands` -> its commands.
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "help_commands": ("autocomplete", "completion", "help", "version"),
-    "channels": ("list_channels",),
+    "clients": ("list_channels", "list_connections", "list_consumers"),
     "close_connections": ("close_all_connections", "close_all_user_connections", "close_connection"),
     "cluster": (
         "await_online_nodes",
@@ -21,8 +21,6 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "list_feature_flags",
         "set_cluster_name",
     ),
-    "connections": ("list_connections",),
-    "consumers": ("list_consumers",),
     "definitions": ("export_definitions", "import_definitions"),
     "exchanges": ("list_bindings", "list_exchanges"),
     "explain_queue": ("explain_queue",),
@@ -38,6 +36,14 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "is_running",
         "node_health_check",
         "ping",
+    ),
+    "limits": (
+        "clear_user_limits",
+        "clear_vhost_limits",
+        "list_user_limits",
+        "list_vhost_limits",
+        "set_user_limits",
+        "set_vhost_limits",
     ),
     "listeners": ("check_port_connectivity", "check_port_listener", "check_protocol_listener", "listeners"),
     "losses": ("list_losses",),
@@ -62,7 +68,16 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "set_global_parameter",
         "set_parameter",
     ),
-    "permissions": ("clear_permissions", "list_permissions", "list_user_permissions", "set_permissions"),
+    "permissions": (
+        "clear_permissions",
+        "clear_topic_permissions",
+        "list_permissions",
+        "list_topic_permissions",
+        "list_user_permissions",
+        "list_user_topic_permissions",
+        "set_permissions",
+        "set_topic_permissions",
+    ),
     "policies": (
         "clear_operator_policy",
         "clear_policy",
@@ -73,13 +88,6 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "queue_list": ("list_queues",),
     "queues": ("delete_queue", "purge_queue"),
-    "topic_permissions": (
-        "clear_topic_permissions",
-        "list_topic_permissions",
-        "list_user_topic_permissions",
-        "set_topic_permissions",
-    ),
-    "user_limits": ("clear_user_limits", "list_user_limits", "set_user_limits"),
     "users": (
         "add_user",
         "authenticate_user",
@@ -89,7 +97,6 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "list_users",
         "set_user_tags",
     ),
-    "vhost_limits": ("clear_vhost_limits", "list_vhost_limits", "set_vhost_limits"),
     "vhosts": (
         "add_vhost",
         "delete_vhost",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.columns import Column, check_columns, fields, selected_columns, to_rows
+from leveret.broker.management.cli.columns import Column, fields, selected_columns, to_rows, with_columns
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.commands.health import wait_until_up
 from leveret.broker.management.cli.faults import SOFTWARE, USAGE, bad_argument, failed
@@ -167,16 +167,16 @@ COMMANDS: Final = (
             f" Timeout: {context.integer('timeout', _START_TIMEOUT)} seconds."
         ),
     ),
-    Command(
-        name="list_feature_flags",
-        section="Feature flags",
-        summary="Lists feature flags",
-        usage="[<column> ...] [--timeout <timeout>]",
-        run=_list_flags,
-        max_arguments=None,
-        banner=lambda context: "Listing feature flags ...",
-        check=check_columns(FLAG_COLUMNS),
-        columns=tuple(FLAG_COLUMNS),
+    with_columns(
+        FLAG_COLUMNS,
+        Command(
+            name="list_feature_flags",
+            section="Feature flags",
+            summary="Lists feature flags",
+            usage="[<column> ...] [--timeout <timeout>]",
+            run=_list_flags,
+            banner=lambda context: "Listing feature flags ...",
+        ),
     ),
     Command(
         name="enable_feature_flag",

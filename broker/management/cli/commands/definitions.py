@@ -10,8 +10,8 @@ from typing import Any, Final
 from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ok_result
 from leveret.broker.management.cli.faults import DATA, CommandFault, bad_argument, failed, no_such_vhost
-from leveret.broker.management.cli.json_arguments import parse_json
 from leveret.broker.management.cli.progress import ProgressLine
+from leveret.broker.management.cli.runtime_parameters import parse_json
 
 SECTION: Final = "Definitions"
 _STARTED: Final = "Successfully started definition import. This process is asynchronous and can take some time."

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.columns import (
     Column,
-    check_columns,
     columns_query,
     field,
     fields,
     selected_columns,
     to_rows,
+    with_columns,
 )
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.terms import Arguments
@@ -45,28 +45,28 @@ def _list_bindings(context: CommandContext) -> ResultRows:
 
 
 COMMANDS: Final = (
-    Command(
-        name="list_exchanges",
-        section=SECTION,
-        summary="Lists exchanges",
-        usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
-        run=_list_exchanges,
-        max_arguments=None,
-        options=("table-headers",),
-        banner=lambda context: f"Listing exchanges for vhost {context.vhost} ...",
-        check=check_columns(EXCHANGE_COLUMNS),
-        columns=tuple(EXCHANGE_COLUMNS),
+    with_columns(
+        EXCHANGE_COLUMNS,
+        Command(
+            name="list_exchanges",
+            section=SECTION,
+            summary="Lists exchanges",
+            usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
+            run=_list_exchanges,
+            options=("table-headers",),
+            banner=lambda context: f"Listing exchanges for vhost {context.vhost} ...",
+        ),
     ),
-    Command(
-        name="list_bindings",
-        section=SECTION,
-        summary="Lists all bindings on a vhost",
-        usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
-        run=_list_bindings,
-        max_arguments=None,
-        options=("table-headers",),
-        banner=lambda context: f"Listing bindings for vhost {context.vhost}...",
-        check=check_columns(BINDING_COLUMNS),
-        columns=tuple(BINDING_COLUMNS),
+    with_columns(
+        BINDING_COLUMNS,
+        Command(
+            name="list_bindings",
+            section=SECTION,
+            summary="Lists all bindings on a vhost",
+            usage="[--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
+            run=_list_bindings,
+            options=("table-headers",),
+            banner=lambda context: f"Listing bindings for vhost {context.vhost}...",
+        ),
     ),
 )

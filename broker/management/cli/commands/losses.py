@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leveret.broker.management.cli.api import ApiFault
-from leveret.broker.management.cli.columns import Column, check_columns, field, fields, selected_columns, to_rows
+from leveret.broker.management.cli.columns import Column, field, fields, selected_columns, to_rows, with_columns
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
 from leveret.broker.management.cli.faults import UsageFault, failed
 
@@ -46,23 +46,23 @@ def _reason(context: CommandContext) -> str:
 
 
 def _check(context: CommandContext) -> None:
-    check_columns(COLUMNS)(context)
     if not 0 <= context.integer("age", 0) <= _DAY:
         raise UsageFault(f"The age must be 1 to {_DAY} seconds")
 
 
 COMMANDS: Final = (
-    Command(
-        name="list_losses",
-        section="Queues",
-        summary="Lists queues and exchanges that lost messages, with the reasons; largest losses first",
-        usage="[--vhost <vhost>] [--age <seconds>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
-        run=_list,
-        max_arguments=None,
-        options=("age", "table-headers"),
-        banner=lambda context: f"Listing losses in vhost {context.vhost} ...",
-        check=_check,
-        explanations=(("--age", f"count only losses of the last <seconds> seconds; maximum {_DAY}"),),
-        columns=tuple(COLUMNS),
+    with_columns(
+        COLUMNS,
+        Command(
+            name="list_losses",
+            section="Queues",
+            summary="Lists queues and exchanges that lost messages, with the reasons; largest losses first",
+            usage="[--vhost <vhost>] [--age <seconds>] [--no-table-headers] [<column> ...] [--timeout <timeout>]",
+            run=_list,
+            options=("age", "table-headers"),
+            banner=lambda context: f"Listing losses in vhost {context.vhost} ...",
+            check=_check,
+            explanations=(("--age", f"count only losses of the last <seconds> seconds; maximum {_DAY}"),),
+        ),
     ),
 )

@@ -7,8 +7,16 @@ from typing import Any, Final
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import failed
 from leveret.broker.management.cli.formatters import to_json
-from leveret.broker.management.cli.memory import check_unit, format_size, memory_parts, unit
-from leveret.broker.management.cli.node_info import alarms, node_object, product_and_version, runtime_version
+from leveret.broker.management.cli.node_info import (
+    alarms,
+    check_unit,
+    format_size,
+    memory_parts,
+    node_object,
+    product_and_version,
+    runtime_version,
+    unit,
+)
 from leveret.broker.management.cli.terms import untyped
 from leveret.protocol.erlang_terms import format_atom, format_tuple
 

@@ -6,8 +6,18 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
 from leveret.broker.management.cli.commands.cluster import format_sections
-from leveret.broker.management.cli.memory import check_unit, format_size, memory_parts, total_used, unit
-from leveret.broker.management.cli.node_info import alarms, listener_line, listeners, node_object, product_and_version
+from leveret.broker.management.cli.node_info import (
+    alarms,
+    check_unit,
+    format_size,
+    listener_line,
+    listeners,
+    memory_parts,
+    node_object,
+    product_and_version,
+    total_used,
+    unit,
+)
 
 Section = tuple[str, list[str]]
 

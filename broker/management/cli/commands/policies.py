@@ -6,8 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import no_such_vhost
-from leveret.broker.management.cli.json_arguments import parse_object
-from leveret.broker.management.cli.runtime_parameters import clear, put
+from leveret.broker.management.cli.runtime_parameters import clear, parse_object, put
 from leveret.broker.management.cli.terms import compact_json
 
 SECTION: Final = "Policies"

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from leveret.broker.management.cli.columns import (
     Column,
-    check_columns,
     columns_query,
     empty_column,
     field,
     fields,
     selected_columns,
     to_rows,
+    with_columns,
 )
 from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, ResultRows
 from leveret.broker.management.cli.terms import (
@@ -104,24 +104,24 @@ def _load_queues(context: CommandContext, names: tuple[str, ...]) -> list[dict[s
 
 
 COMMANDS: Final = (
-    Command(
-        name="list_queues",
-        section="Monitoring, observability and health checks",
-        summary="Lists queues and their properties",
-        usage=(
-            "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...]"
-            " [--timeout <timeout>]"
-        ),
-        run=_list,
-        max_arguments=None,
-        options=("online", "offline", "local", "table-headers"),
-        banner=_banner,
-        check=check_columns(COLUMNS),
-        columns=tuple(COLUMNS),
-        explanations=(
-            ("--online", "list only queues that are available"),
-            ("--offline", "list only queues that are not available"),
-            ("--local", "list queues of this node, which are all queues"),
+    with_columns(
+        COLUMNS,
+        Command(
+            name="list_queues",
+            section="Monitoring, observability and health checks",
+            summary="Lists queues and their properties",
+            usage=(
+                "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...]"
+                " [--timeout <timeout>]"
+            ),
+            run=_list,
+            options=("online", "offline", "local", "table-headers"),
+            banner=_banner,
+            explanations=(
+                ("--online", "list only queues that are available"),
+                ("--offline", "list only queues that are not available"),
+                ("--local", "list queues of this node, which are all queues"),
+            ),
         ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.columns import Column, check_columns, field, fields, selected_columns, to_rows
+from leveret.broker.management.cli.columns import Column, field, fields, selected_columns, to_rows, with_columns
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import DATA, SOFTWARE, CommandFault, failed, no_such_vhost
 
@@ -77,17 +77,17 @@ def _restart(context: CommandContext) -> Result:
 
 
 COMMANDS: Final = (
-    Command(
-        name="list_vhosts",
-        section="Access Control",
-        summary="Lists virtual hosts",
-        usage="[--no-table-headers] [<column> ...] [--timeout <timeout>]",
-        run=_list,
-        max_arguments=None,
-        options=("table-headers",),
-        banner=lambda context: "Listing vhosts ...",
-        check=check_columns(COLUMNS),
-        columns=tuple(COLUMNS),
+    with_columns(
+        COLUMNS,
+        Command(
+            name="list_vhosts",
+            section="Access Control",
+            summary="Lists virtual hosts",
+            usage="[--no-table-headers] [<column> ...] [--timeout <timeout>]",
+            run=_list,
+            options=("table-headers",),
+            banner=lambda context: "Listing vhosts ...",
+        ),
     ),
     Command(
         name="add_vhost",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.management.cli.conditions import read_conditions
+from leveret.broker.management.cli.commands.move_messages import read_conditions
 from leveret.broker.management.cli.faults import DATA, UsageFault
 
 
