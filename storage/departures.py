@@ -72,6 +72,6 @@ class Departures:
     def _end(self) -> None:
         departure = self._under_way.popleft()
         for store, runs in departure.runs.items():
-            store.forget_left(runs)
+            store.settle_left(runs)
         for callback in departure.callbacks:
             callback()

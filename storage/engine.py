@@ -171,7 +171,7 @@ class StorageEngine:
             if self._committer is not None and self._waits_for_syncs:
                 self._committer.wait()
             for store in stores:
-                store.forget_left(len(store.leaving))
+                store.settle_left(len(store.leaving))
         for store in stores:
             self._compactor.forget(store)
             self._departures.forget(store)
@@ -179,14 +179,14 @@ class StorageEngine:
             store.flush()
             for noted in (self._dirty, self._failed_stores, self._stores_with_dead, self._recently_used):
                 noted.pop(store, None)
-            store.tidy()
+            store.log.drop_dead()
         del self.queues[queue.qid], self._salts[queue.qid]
         self._uncommitted.forget(queue.qid, queue.stores)
         # If there is no space, events are kept in memory, and the queue is deleted nevertheless.
         self._flush_events()
         group = self._uncommitted.collect(events=True)
         for store in stores:
-            store.collect(group)
+            store.log.collect(group)
         has_events = any(store.noted or store.next_seq > 1 for store in stores)
         deleted = self._clock() if has_events else None
         group.file_actions.append(partial(self._directory.discard_queue, queue.qid, deleted))
@@ -335,7 +335,7 @@ class StorageEngine:
                 succeeded = False
         for queue in self.queues.values():
             for store in queue.stores.values():
-                store.shut()
+                store.log.close()
         self._redo.close()
         self._events.close()
         self._directory.close()
@@ -375,7 +375,7 @@ class StorageEngine:
                 store = SegmentStore(
                     place, self._events, True, self._note_dirty, manifest, state, queue.persists_transient
                 )
-                store.tidy()
+                store.log.drop_dead()
                 queue.stores[priority] = store
                 self._uncommitted.add(store)
                 self._stores_with_dead[store] = None
@@ -434,8 +434,8 @@ class StorageEngine:
         checked, self._stores_with_dead = self._stores_with_dead, {}
         has_dropped = False
         for store in checked:
-            if store.has_dead_segments:
-                if not store.tidy() and not (self.disk.release_ballast() and store.tidy()):
+            if store.log.has_dead:
+                if not store.log.drop_dead() and not (self.disk.release_ballast() and store.log.drop_dead()):
                     self._stores_with_dead[store] = None
                 self._uncommitted.add(store)
                 has_dropped = has_dropped or store.log.has_dropped
@@ -452,7 +452,7 @@ class StorageEngine:
         self._reconsider(store)
 
     def _reconsider(self, store: SegmentStore) -> None:
-        if store.key[0] not in self.queues:
+        if store.place.qid not in self.queues:
             return
         self._stores_with_dead[store] = None
         if self._committer is not None:

@@ -60,7 +60,7 @@ class Uncommitted:
             self._directory.collect_queue(group, qid)
         self._queues.clear()
         for store in self._stores:
-            store.collect(group)
+            store.log.collect(group)
         if not keep:
             self._stores.clear()
         if events or group.file_actions:

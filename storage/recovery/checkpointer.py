@@ -65,7 +65,7 @@ class Checkpointer:
                 priority,
                 store.log.dead,
                 store.next_seq,
-                store.redelivered_below,
+                store.cursor.redelivered_below,
                 # After losses the lengths are estimates: the next start must measure them.
                 0 if store.lost_count else store.ready_count + store.taken_count + store.leaving.count,
                 store.ready_bytes + store.taken_bytes + store.leaving.body_bytes,

@@ -55,6 +55,7 @@ class MessageLog:
         chains: That of the durable stream, that of the spill stream if there is one, and further ones.
         freed: Bytes of files that became useless since a compactor last looked, about.
         look_at: Value of `freed` at which the compactor checks again.
+        drops_active: Whether the active segments have no live messages and may be dropped too.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class MessageLog:
         "dead",
         "disk_reads",
         "disk_writes",
+        "drops_active",
         "freed",
         "look_at",
         "place",
@@ -83,6 +85,7 @@ class MessageLog:
         self.dead = dead
         self.disk_reads = self.disk_writes = 0
         self.freed = self.look_at = 0
+        self.drops_active = False
         self._persists_transient = persists_transient
         self.place = place
         self._durable = durable
@@ -240,13 +243,20 @@ class MessageLog:
                 return segment.body_bytes // max(1, segment.count)
         return 0
 
-    def drop_dead(self, keep_active: bool) -> bool:
-        """Drop segments without live messages; see SegmentChain.drop_dead()."""
+    def drop_dead(self) -> bool:
+        """Drop segments without live messages.
+
+        Called after the events of settled messages, and the copies of moved ones, have been written.
+
+        Returns:
+            False if the disk was too full to update the manifest; call it again later.
+        """
         done = True
         for at, chain in enumerate(self.chains):
-            if chain.has_dead or not keep_active:
+            if chain.has_dead or self.drops_active:
                 # A further chain of the spill stream is not written to for long.
-                done = chain.drop_dead(keep_active and at <= Stream.SPILL) and done
+                done = chain.drop_dead(not self.drops_active and at <= Stream.SPILL) and done
+        self.drops_active = self.drops_active and not done
         return done
 
     def seal_active(self) -> None:
@@ -290,7 +300,9 @@ class MessageLog:
     def has_dead(self) -> bool:
         """Whether there may be segments for drop_dead()."""
         chains = self.chains
-        return chains[0].has_dead or (len(chains) > 1 and any(chain.has_dead for chain in chains[1:]))
+        return (
+            self.drops_active or chains[0].has_dead or (len(chains) > 1 and any(chain.has_dead for chain in chains[1:]))
+        )
 
     @property
     def has_dropped(self) -> bool:

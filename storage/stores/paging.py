@@ -1,16 +1,20 @@
-"""Pages messages of a store out to disk and preloads them."""
+"""Writes messages of a store to disk, pages them out of memory, and preloads them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from leveret.storage.format import Stream
-from leveret.storage.message import Message
+from leveret.storage.message import Message, StoredMessage
+from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.message_log import MessageLog
 from leveret.storage.segments.segment import Arrival
+from leveret.storage.stores.cursor import Cursor
 from leveret.storage.stores.ram_messages import RamMessages
 
+#: Bytes paged out per flush, so that a turn stays short; more only if more bytes arrive.
+_PAGE_OUT_BYTES: Final = 1 << 20
 #: Bytes preloaded per call.
 _PRELOAD_BYTES: Final = 256 << 10
 #: A content header without properties.
@@ -18,88 +22,232 @@ _BARE_HEADER_BYTES: Final = 14
 _EXPIRES_ANY: Final = 0
 
 
-def page_out(ram: RamMessages, log: MessageLog, body_bytes: int, may_spill: bool) -> None:
-    """Page out the oldest messages of the window: write those that are not on disk, then remove them from memory.
+class Unwritten:
+    """Messages that the next flush writes to the durable stream.
+
+    Attributes:
+        has_gaps: Whether some of them may have been settled since.
+    """
+
+    __slots__ = ("_batches", "has_gaps")
+
+    def __init__(self) -> None:
+        #: Sequence number of the first message, messages, arrival.
+        self._batches: list[tuple[int, Sequence[Message], int]] = []
+        self.has_gaps = False
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def append(self, seq: int, messages: Sequence[Message], arrived: int) -> None:
+        """Add messages.
+
+        Args:
+            seq: Sequence number of the first message.
+            messages: Messages in order.
+            arrived: Arrival in microseconds since 1970.
+        """
+        self._batches.append((seq, messages, arrived))
+
+    def first_seq(self, next_seq: int) -> int:
+        """Return the lowest sequence number; `next_seq` if it is empty."""
+        return self._batches[0][0] if self._batches else next_seq
+
+    def arrivals(self, dead: DeadSet) -> list[Arrival]:
+        """Return the messages that are not dead, in order."""
+        return [each for each in self._each() if each[0] not in dead] if self.has_gaps else [*self._each()]
+
+    def replace(self, arrivals: Sequence[Arrival]) -> None:
+        """Replace the contents."""
+        self._batches = [(seq, [message], arrived) for seq, message, arrived in arrivals]
+        self.has_gaps = False
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        self._batches.clear()
+        self.has_gaps = False
+
+    def _each(self) -> Iterator[Arrival]:
+        return (
+            (seq, message, arrived)
+            for first, messages, arrived in self._batches
+            for seq, message in enumerate(messages, first)
+        )
+
+
+class Paging:
+    """Moves the messages of a store between memory and disk.
 
     Args:
-        ram: The store's messages in memory.
-        log: Its messages on disk; those of the durable stream have been written.
-        body_bytes: Approximate number of body bytes to page out.
-        may_spill: Whether there may be messages for the spill stream.
-    Raises:
-        OSError: Not all could be written; the rest stay in memory.
+        ram: The messages in memory.
+        log: The messages on disk.
+        cursor: Tells where the messages begin that were never taken.
+
+    Attributes:
+        unwritten: Messages for the durable stream, written by the next flush.
+        lazy: Whether no ready message stays in memory after it has been written.
+        may_spill: Whether the window may contain messages that paging out writes to the spill stream.
+        appended_bytes: Body bytes appended since the last flush.
     """
-    if ram.window_bytes <= body_bytes and not may_spill:
-        ram.drop_oldest(len(ram.window))
-        return
-    oldest = ram.oldest(body_bytes)
-    failure: OSError | None = None
-    if may_spill:
-        batch = _to_spill(ram, log, oldest)
+
+    __slots__ = ("_cursor", "_left", "_log", "_ram", "appended_bytes", "lazy", "may_spill", "unwritten")
+
+    def __init__(self, ram: RamMessages, log: MessageLog, cursor: Cursor) -> None:
+        self._ram = ram
+        self._log = log
+        self._cursor = cursor
+        self.unwritten = Unwritten()
+        self.lazy = True
+        self.may_spill = False
+        self.appended_bytes = 0
+        #: Bytes to page out; everything in the lazy mode.
+        self._left = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether messages are to leave memory. Few that have returned stay, as files for them are not worth it."""
+        ram = self._ram
+        return self._left > 0 or (self.lazy and (bool(ram.window) or ram.kept_much))
+
+    def flush(self, keeps_arrivals: bool) -> None:
+        """Write unwritten messages, and page out some.
+
+        Args:
+            keeps_arrivals: Whether arrivals are needed even if no message is in memory.
+        Raises:
+            OSError: Not all could be written; the rest stay in memory.
+        """
+        appended, self.appended_bytes = self.appended_bytes, 0
+        try:
+            if self.unwritten:
+                self._write()
+            if self.is_due:
+                self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
+                if not keeps_arrivals and not self._ram:
+                    self._ram.forget_arrivals()
+        except OSError:
+            self._left = 0
+            raise
+
+    def begin(self, body_bytes: int) -> bool:
+        """Let the next flushes page out this many bytes of bodies, oldest first; return whether there are any."""
+        self.drop_stored()
+        self._left = min(body_bytes, self._ram.held_bytes)
+        return self._left > 0
+
+    def drop_stored(self) -> None:
+        """Remove messages from memory that stand before the window and are on disk."""
+        self._ram.drop_stored(self.is_stored)
+
+    def is_stored(self, seq: int, message: Message) -> bool:
+        """Return whether a message before the window can be read from disk."""
+        if isinstance(message, StoredMessage):
+            return True
+        durable = self._log.stream_of(message.envelope.persistent) is Stream.DURABLE
+        return durable and seq < self.unwritten.first_seq(seq + 1)
+
+    def preload(self, seq: int, count: int, below: int) -> tuple[int, int]:
+        """Preload messages before the window from disk into memory.
+
+        Args:
+            seq: Number from which to continue; 0 to begin.
+            count: Maximum number of messages to check.
+            below: Only messages whose body, and body with properties, are shorter than this many bytes.
+        Returns:
+            The number to continue from, and the number of messages checked; 0 if there are no more.
+        """
+        ram, log, seq = self._ram, self._log, max(seq, self._cursor.position)
+        if self.lazy or seq >= ram.first_seq:
+            return seq, 0
+        first, end = next(log.dead.live_runs(seq, ram.first_seq), (0, 0))
+        entries = log.read_run(first, min(count, end - first), _PRELOAD_BYTES, _EXPIRES_ANY, False, True) if end else []
+        for number, message, _ in entries:
+            size = len(message.body)
+            if size < below and size + len(message.envelope.header) - _BARE_HEADER_BYTES < below:
+                ram.drop_kept([(number, message, False)])
+                ram.keep(number, message)
+        return (entries[-1][0] + 1 if entries else seq), len(entries)
+
+    # --- internal -----------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Write the durable stream."""
+        batch = self.unwritten.arrivals(self._log.dead)
+        failure = self._log.append(Stream.DURABLE, batch) if batch else None
+        self.unwritten.clear()
+        if failure is not None:
+            self.unwritten.replace([arrival for arrival in batch if not self._log.was_written(arrival)])
+            raise failure
+
+    def _page_out(self, body_bytes: int) -> None:
+        """Let messages leave memory: all of them in the lazy mode, else as many as begin() asked for."""
+        ram = self._ram
+        if not self.lazy:
+            body_bytes = min(self._left, body_bytes)
+        before = ram.held_bytes
+        if self._left or ram.kept_much:
+            # They stand before the window.
+            self._page_out_kept(body_bytes)
+            if not self.lazy:
+                body_bytes -= before - ram.held_bytes
+        if ram.window and body_bytes > 0:
+            self._page_out_window(body_bytes)
+        self._left = min(ram.held_bytes, max(0, self._left - (before - ram.held_bytes)))
+        if not ram.window:
+            self.may_spill = False
+
+    def _page_out_window(self, body_bytes: int) -> None:
+        """Write the oldest messages of the window that are not on disk, then remove them from memory.
+
+        Args:
+            body_bytes: Approximate number of body bytes to page out.
+        Raises:
+            OSError: Not all could be written; the rest stay in memory.
+        """
+        ram, log = self._ram, self._log
+        if ram.window_bytes <= body_bytes and not self.may_spill:
+            ram.drop_oldest(len(ram.window))
+            return
+        oldest = ram.oldest(body_bytes)
+        failure: OSError | None = None
+        if self.may_spill:
+            batch = self._to_spill(oldest)
+            failure = log.append(Stream.SPILL, batch) if batch else None
+            if failure is not None:
+                left = next(arrival[0] for arrival in batch if not log.was_written(arrival))
+                oldest = oldest[: left - ram.first_seq]
+        ram.drop_oldest(len(oldest))
+        if failure is not None:
+            raise failure
+
+    def _page_out_kept(self, body_bytes: int) -> None:
+        """Let messages leave memory that stand before the window, and write those that are not on disk.
+
+        Args:
+            body_bytes: About this many bytes, 1 or more; the lowest numbers first.
+        Raises:
+            OSError: Not all could be written; those stay.
+        """
+        ram, log = self._ram, self._log
+        batch: list[Arrival] = [
+            (seq, message, ram.arrival(seq)[0])
+            for seq, message in ram.remove_kept(body_bytes)
+            if not self.is_stored(seq, message)
+        ]
         failure = log.append(Stream.SPILL, batch) if batch else None
         if failure is not None:
-            left = next(arrival[0] for arrival in batch if not log.was_written(arrival))
-            oldest = oldest[: left - ram.first_seq]
-    ram.drop_oldest(len(oldest))
-    if failure is not None:
-        raise failure
+            for arrival in batch:
+                if not log.was_written(arrival):
+                    ram.keep(arrival[0], arrival[1])
+            raise failure
 
-
-def page_out_kept(
-    ram: RamMessages, log: MessageLog, body_bytes: int, is_stored: Callable[[int, Message], bool]
-) -> None:
-    """Let messages leave memory that stand before the window, and write those that are not on disk.
-
-    Args:
-        ram: The store's messages in memory.
-        log: Its messages on disk; those of the durable stream have been written.
-        body_bytes: About this many bytes, 1 or more; the lowest numbers first.
-        is_stored: Whether a message can be read from disk.
-    Raises:
-        OSError: Not all could be written; those stay.
-    """
-    batch: list[Arrival] = [
-        (seq, message, ram.arrival(seq)[0])
-        for seq, message in ram.remove_kept(body_bytes)
-        if not is_stored(seq, message)
-    ]
-    failure = log.append(Stream.SPILL, batch) if batch else None
-    if failure is not None:
-        for arrival in batch:
-            if not log.was_written(arrival):
-                ram.keep(arrival[0], arrival[1])
-        raise failure
-
-
-def _to_spill(ram: RamMessages, log: MessageLog, messages: Sequence[Message]) -> list[Arrival]:
-    """Return the messages at the head of the window that belong to the spill stream."""
-    batch: list[Arrival] = []
-    arrived = same_until = 0
-    for seq, message in enumerate(messages, ram.first_seq):
-        if log.stream_of(message.envelope.persistent) is Stream.SPILL:
-            if seq >= same_until:
-                arrived, same_until = ram.arrival(seq)
-            batch.append((seq, message, arrived))
-    return batch
-
-
-def preload(ram: RamMessages, log: MessageLog, seq: int, count: int, below: int) -> tuple[int, int]:
-    """Preload messages from disk into memory.
-
-    Args:
-        ram: The store's messages in memory.
-        log: Its messages on disk.
-        seq: Number of the first message to check.
-        count: Maximum number of messages to check.
-        below: Only messages whose body, and body with properties, are shorter than this many bytes.
-    Returns:
-        The number after the last message checked, and the number of messages checked; 0 if there are no more.
-    """
-    first, end = next(log.dead.live_runs(seq, ram.first_seq), (0, 0))
-    entries = log.read_run(first, min(count, end - first), _PRELOAD_BYTES, _EXPIRES_ANY, False, True) if end else []
-    for number, message, _ in entries:
-        size = len(message.body)
-        if size < below and size + len(message.envelope.header) - _BARE_HEADER_BYTES < below:
-            ram.drop_kept([(number, message, False)])
-            ram.keep(number, message)
-    return (entries[-1][0] + 1 if entries else seq), len(entries)
+    def _to_spill(self, messages: Sequence[Message]) -> list[Arrival]:
+        """Return the messages at the head of the window that belong to the spill stream."""
+        batch: list[Arrival] = []
+        arrived = same_until = 0
+        for seq, message in enumerate(messages, self._ram.first_seq):
+            if self._log.stream_of(message.envelope.persistent) is Stream.SPILL:
+                if seq >= same_until:
+                    arrived, same_until = self._ram.arrival(seq)
+                batch.append((seq, message, arrived))
+        return batch

@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from itertools import chain, groupby
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-from leveret.storage.commit.group import CommitGroup
-from leveret.storage.event_format import EventKind
+from leveret.storage.event_format import NEVER_STORED, REDELIVERED_ONCE, EventKind
 from leveret.storage.event_log import EventLog
 from leveret.storage.format import Stream
-from leveret.storage.interface import Entry
+from leveret.storage.interface import Entry, mark_returned
 from leveret.storage.message import Message, StoredMessage
+from leveret.storage.segments.dead_set import DeadSet
 from leveret.storage.segments.manifest import Manifest
-from leveret.storage.segments.segment import StorePlace
+from leveret.storage.segments.message_log import MessageLog
+from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.seq_ranges import runs_of
-from leveret.storage.stores.cursor import StoreCursor
-from leveret.storage.stores.paging import page_out, page_out_kept, preload
-from leveret.storage.stores.state import StoreState
+from leveret.storage.stores.cursor import Cursor
+from leveret.storage.stores.paging import Paging
+from leveret.storage.stores.ram_messages import RamMessages
+from leveret.storage.stores.settlement import Leaving, SettledRun, lives_on, settled_runs
 
-__all__ = ["SegmentStore", "StoreState"]
+_LOG: Final = logging.getLogger("leveret.storage")
+_ALL_BYTES: Final = 1 << 62
+#: Maximum number of records that one call visits to drop messages.
+_DROP_STEPS: Final = 1024
+#: Number of visited records that a completely dropped segment counts for.
+_SEGMENT_STEPS: Final = 16
 
-#: Bytes paged out per flush, so that a turn stays short; more only if more bytes arrive.
-_PAGE_OUT_BYTES: Final = 1 << 20
+
+@dataclass(slots=True)
+class StoreState:
+    """Recovered state of a store; the defaults are those of a new store.
+
+    Attributes:
+        segments: Sealed segments of the durable stream, in order.
+        dead: All numbers below next_seq without a live message.
+        next_seq: Sequence number of the next message.
+        redelivered_below: Messages with lower numbers may have been delivered before.
+        count: Number of live messages, all of them ready.
+        body_bytes: Sum of their body lengths.
+        told: Count and body bytes from a clean checkpoint; None if unknown.
+    """
+
+    segments: list[Segment] = field(default_factory=list)
+    dead: DeadSet = field(default_factory=DeadSet)
+    next_seq: int = 1
+    redelivered_below: int = 0
+    count: int = 0
+    body_bytes: int = 0
+    told: tuple[int, int] | None = None
 
 
-class SegmentStore(StoreCursor):
+class SegmentStore:
     """Ready messages in segment files, without an object in memory for each. Implements MessageStore.
 
     flush() writes appended messages that have not been settled before. Persistent messages of a durable queue go to the
@@ -44,11 +73,46 @@ class SegmentStore(StoreCursor):
         persists_transient: Transient messages survive a restart too, as in quorum queues.
 
     Attributes:
-        lazy: Whether it is lazy; see set_lazy().
+        place: Paths and shared services of the store.
+        log: Its messages on disk.
+        ram: Its messages in memory: the window of the newest ones, and single older ones.
+        cursor: Which messages are ready.
+        paging: Writes messages to disk, and pages them out and in.
+        leaving: Moved messages that are not settled on disk yet.
+        next_seq: Sequence number of the next message.
+        ready_count: Number of ready messages.
+        ready_bytes: Their body bytes.
+        taken_count: Number of taken messages.
+        taken_bytes: Their body bytes.
+        persistent_count: Number of ready and taken messages that survive a restart.
+        persistent_bytes: Their body bytes.
+        lost_count: Number of ready messages that could not be read.
         noted: Whether there are events of messages that were never in the store.
     """
 
-    __slots__ = ("_appended_bytes", "_dirty", "_drop_active", "_may_spill", "_on_dirty", "_paging", "lazy", "noted")
+    __slots__ = (
+        "_add_event",
+        "_dirty",
+        "_durable",
+        "_on_dirty",
+        "_persists_transient",
+        "_used",
+        "cursor",
+        "leaving",
+        "log",
+        "lost_count",
+        "next_seq",
+        "noted",
+        "paging",
+        "persistent_bytes",
+        "persistent_count",
+        "place",
+        "ram",
+        "ready_bytes",
+        "ready_count",
+        "taken_bytes",
+        "taken_count",
+    )
 
     def __init__(
         self,
@@ -60,100 +124,184 @@ class SegmentStore(StoreCursor):
         state: StoreState | None = None,
         persists_transient: bool = False,
     ) -> None:
-        super().__init__(place, events, durable, manifest, state or StoreState(), persists_transient)
+        state = state or StoreState()
+        manifest = manifest or Manifest(place.files, place.directory)
+        self.place = place
+        self._add_event: Final = partial(events.add, place.qid, place.priority)
+        self._durable = durable
+        self._persists_transient = durable and persists_transient
         self._on_dirty = on_dirty
+        self.log = MessageLog(place, durable, manifest, state.segments, state.dead, persists_transient)
+        self.ram = RamMessages(state.next_seq)
+        self.cursor = Cursor(self.ram, self.log, state.redelivered_below)
+        self.paging = Paging(self.ram, self.log, self.cursor)
+        self.leaving = Leaving()
+        self.next_seq = state.next_seq
+        self.ready_count, self.ready_bytes = state.count, state.body_bytes
+        self.taken_count = self.taken_bytes = 0
+        self.persistent_count, self.persistent_bytes = state.count, state.body_bytes
+        self.lost_count = 0
         self._dirty = self.noted = False
-        self.lazy = True
-        #: The active segment has no live messages and may be dropped.
-        self._drop_active = False
-        #: The window may contain messages that page_out() writes to the spill stream.
-        self._may_spill = False
-        #: Bytes to page out; everything in the lazy mode.
-        self._paging = 0
-        self._appended_bytes = 0
+        #: Whether messages were read since the last idle().
+        self._used = False
 
     # --- MessageStore -------------------------------------------------------------------------------------------------
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Append messages at the tail."""
-        arrived = self._place.clock()
+        arrived = self.place.clock()
         seq, count = self.next_seq, len(messages)
         self.ram.append(seq, messages, arrived, body_bytes, longest)
         self.next_seq = seq + count
         self.ready_count += count
         self.ready_bytes += body_bytes
+        paging = self.paging
         if self._durable and (self._persists_transient or messages[0].envelope.persistent):
-            self._unwritten.append(seq, messages, arrived)
+            paging.unwritten.append(seq, messages, arrived)
             self.persistent_count += count
             self.persistent_bytes += body_bytes
         else:
-            self._may_spill = True
-            if not self.lazy:
+            paging.may_spill = True
+            if not paging.lazy:
                 return
-        self._appended_bytes += body_bytes
+        paging.appended_bytes += body_bytes
         self._note_dirty()
+
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
+        """Take messages from the head."""
+        entries: list[Entry] = []
+        left = body_bytes
+        while self.ready_count and len(entries) < count and left > 0:
+            run, run_bytes = self._take_run(count - len(entries), left, 0)
+            left -= run_bytes
+            entries = entries + run if entries else run
+        return mark_returned(entries) if self._persists_transient else entries, body_bytes - left
+
+    def take_expired(self, now: int, count: int) -> list[Entry]:
+        """Take expired messages from the head."""
+        entries: list[Entry] = []
+        while len(entries) < count:
+            head = self.peek()
+            if head is None or not 0 < head.expires_at <= now:
+                break
+            entries += self._take_run(count - len(entries), _ALL_BYTES, now)[0]
+        return mark_returned(entries) if self._persists_transient else entries
+
+    def drop(
+        self, count: int, body_bytes: int, kind: EventKind = EventKind.MAXLEN, expired_at: int = 0
+    ) -> tuple[int, int]:
+        """Remove messages from the head permanently without reading them; a limited number per call.
+
+        Args:
+            count: Maximum number of messages, at least 1.
+            body_bytes: Stop when the bodies dropped have reached this many bytes.
+            kind: The reason.
+            expired_at: Only messages that expire by this time; 0 for all.
+        Returns:
+            The number of messages dropped and the sum of their body lengths.
+        """
+        dropped, left, steps = 0, body_bytes, _DROP_STEPS
+        while self.ready_count and dropped < count and left > 0 and steps > 0:
+            head = self.peek() if expired_at else None
+            if head is not None and not 0 < head.expires_at <= expired_at:
+                break
+            run, run_bytes, cost = self._drop_run(count - dropped, steps, left, kind, expired_at)
+            dropped, left, steps = dropped + run, left - run_bytes, steps - cost
+        return dropped, body_bytes - left
+
+    def drop_expired(self, now: int, count: int) -> tuple[int, int]:
+        """Remove expired messages from the head permanently; see drop().
+
+        Args:
+            now: Microseconds since 1970.
+            count: Maximum number of messages, at least 1.
+        """
+        return self.drop(count, _ALL_BYTES, EventKind.EXPIRED, now)
+
+    def peek(self) -> Message | None:
+        """Return the message at the head without taking it."""
+        while self.ready_count:
+            seq, end = self.cursor.head(self.next_seq)
+            if seq == self.ram.first_seq and not self.cursor.requeued:
+                return self.ram.window[0]
+            entries, _ = self.cursor.read(seq, end, 1, _ALL_BYTES, 0)
+            if entries:
+                return entries[0][1]
+            self._lose(seq, end)
+        return None
 
     def requeue(self, entries: Sequence[Entry]) -> None:
         """Return taken messages to their positions, marked as redelivered."""
         for first, end in runs_of(sorted([entry[0] for entry in entries])):
-            self._requeued.add(first, end)
-            self._add_event(first, end - first, EventKind.REQUEUE, 0, 0)
+            self.cursor.requeued.add(first, end)
+            self._add_event(first, end - first, EventKind.REQUEUE, 0, 0, 0)
         self._note_dirty()
         body_bytes = sum([len(entry[1].body) for entry in entries])
         # Messages read from disk are read again: a closed consumer may have had a million of them.
         for seq, message, _ in [entry for entry in entries if not isinstance(entry[1], StoredMessage)]:
-            if not self.lazy or not self._is_stored(seq, message):
+            if not self.paging.lazy or not self.paging.is_stored(seq, message):
                 self.ram.keep(seq, message)
         self.ready_count += len(entries)
         self.ready_bytes += body_bytes
         self.taken_count -= len(entries)
         self.taken_bytes -= body_bytes
 
+    def settle(self, entries: Sequence[Entry], kind: EventKind = EventKind.ACK, flags: int = 0) -> None:
+        """Remove taken messages permanently.
+
+        Moved messages on disk are `leaving` until settle_left().
+
+        Args:
+            entries: Entries in any order; fastest in order of sequence number.
+            kind: The reason, for the event log.
+            flags: DEAD_LETTERED, or 0.
+        """
+        if not entries:
+            return
+        leave = lives_on(kind, flags)
+        unwritten = self.paging.unwritten.first_seq(self.next_seq)
+        runs = settled_runs(entries, self.place.clock(), self.ram, self._durable, self._persists_transient, unwritten)
+        self.taken_count -= len(entries)
+        for run in runs:
+            self._count_out(run)
+            if leave and run.durable and run.stored:
+                self.leaving.add(run, kind, flags)
+            else:
+                self._bury(run, kind, flags, entries)
+        if not self.taken_count and not self.ram.window:
+            self.ram.forget_arrivals()
+        self._note_dirty()
+
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
         """Log an event about messages that are not in the store."""
         self.noted = True
-        self._add_event(0, count, kind, 0, body_bytes, flags)
+        self._add_event(0, count, kind, 0, flags, body_bytes)
         self._note_dirty()
-
-    def adopt(self, messages: Sequence[Message], requeued: Sequence[Entry], taken_count: int) -> None:
-        """Take over the contents of another store of a non-durable queue. Must be the first call.
-
-        Args:
-            messages: Messages never taken.
-            requeued: Requeued messages; their numbers are below this store's first one.
-            taken_count: Number of taken messages.
-        """
-        for size, run in groupby(messages, key=_body_length):
-            batch = list(run)
-            self.append(batch, size * len(batch))
-        self.taken_count = taken_count + len(requeued)
-        self.requeue(requeued)
 
     def purge(self) -> int:
         """Remove all ready messages; return their number."""
         purged, body_bytes = self.ready_count, self.ready_bytes
-        wait, left = self._longest_wait(), purged
-        returned, head = [*self._requeued], self._cursor
-        for first, end in chain(returned, self.log.dead.live_runs(head, self.next_seq)):
+        wait, left = _longest_wait(self), purged
+        requeued, position = [*self.cursor.requeued], self.cursor.position
+        for first, end in self.cursor.ready_ranges(self.next_seq):
             # The bytes of each range are unknown, so they are distributed in proportion to the counts.
             part = body_bytes * (end - first) // max(1, left)
-            self._add_event(first, end - first, EventKind.PURGED, wait, part)
+            self._add_event(first, end - first, EventKind.PURGED, wait, 0, part)
             left, body_bytes = left - (end - first), body_bytes - part
-        self._forget_ready([*returned, (head, self.next_seq)])
-        self._note_dirty()
+        self._forget_ready([*requeued, (position, self.next_seq)])
         return purged
 
     def close(self) -> None:
         """Discard all contents: the queue has been deleted."""
         count, body_bytes = self.ready_count + self.taken_count, self.ready_bytes + self.taken_bytes
         if count:
-            self._add_event(self.log.dead.floor, count, EventKind.QUEUE_DELETED, self._longest_wait(), body_bytes)
+            wait = _longest_wait(self)
+            self._add_event(self.log.dead.floor, count, EventKind.QUEUE_DELETED, wait, 0, body_bytes)
         self.log.release()
-        self._unwritten.clear()
+        self.paging.unwritten.clear()
         self.leaving.clear()
         self._forget_ready([(self.log.dead.floor, self.next_seq)])
         self.taken_count = self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
-        self._note_dirty()
 
     # --- end of a turn and periodic work ------------------------------------------------------------------------------
 
@@ -163,71 +311,37 @@ class SegmentStore(StoreCursor):
         Raises:
             OSError: Not all messages were written. The rest can still be taken; the next flush retries.
         """
+        # While it fails, the engine retries by itself, so on_dirty need not be called.
+        self._dirty = True
+        self.paging.flush(keeps_arrivals=self.taken_count > 0)
         self._dirty = False
-        appended, self._appended_bytes = self._appended_bytes, 0
-        try:
-            if self._unwritten:
-                self._write()
-            if self._has_to_page:
-                self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
-        except OSError:
-            self._paging = 0
-            # The engine retries by itself, so on_dirty need not be called.
-            self._dirty = True
-            raise
-        if self._has_to_page:
+        if self.paging.is_due:
             self._note_dirty()
 
-    @property
-    def _has_to_page(self) -> bool:
-        """Whether messages are to leave memory. Few that have returned stay, as files for them are not worth it."""
-        ram = self.ram
-        return self._paging > 0 or (self.lazy and (bool(ram.window) or ram.kept_much))
+    def settle_left(self, runs: int) -> None:
+        """Settle moved messages on disk after their copies have been synced.
 
-    @property
-    def has_dead_segments(self) -> bool:
-        """Whether there may be segments for tidy() to drop."""
-        return self._drop_active or self.log.has_dead
-
-    def tidy(self) -> bool:
-        """Drop segments without live messages.
-
-        Called after the events of settled messages, and the copies of moved ones, have been written.
-
-        Returns:
-            False if the disk was too full to update the manifest; call it again later.
+        Args:
+            runs: Number of oldest runs; a closed store has none.
         """
-        done = self.log.drop_dead(keep_active=not self._drop_active)
-        self._drop_active = self._drop_active and not done
-        return done
-
-    def collect(self, group: CommitGroup) -> None:
-        """Add written files to a commit group, and moves of dropped files to the trash."""
-        self.log.collect(group)
+        leaving = self.leaving
+        for _ in range(min(runs, len(leaving))):
+            run, kind, flags = leaving.pop()
+            self._bury(run, kind, flags, ())
+            self._note_dirty()
 
     def idle(self) -> bool:
         """Release files and buffers if nothing was read since the last call; return whether nothing is kept."""
-        if not self._used:
-            self.log.release()
-        if not self.ready_count and not self.taken_count and self._is_worth_dropping():
-            self._drop_active = True
+        log = self.log
         idle, self._used = not self._used, False
-        if self._drop_active and self.log.size:
+        if idle:
+            log.release()
+        # Dropping the active segment is worthwhile if it is long, or if the store is idle.
+        if not self.ready_count and not self.taken_count and (idle or log.size > self.place.segment_bytes >> 4):
+            log.drops_active = True
+        if log.drops_active and log.size:
             self._note_dirty()
         return idle
-
-    def _is_worth_dropping(self) -> bool:
-        """Return whether dropping the active segment is worthwhile: it is long, or the store is idle."""
-        return not self._used or self.log.size > self._place.segment_bytes >> 4
-
-    def shut(self) -> None:
-        """Close all files and keep the messages. Appended messages must have been flushed."""
-        self.log.close()
-
-    @property
-    def redelivered_below(self) -> int:
-        """Messages with lower numbers may have been delivered before."""
-        return max(self._cursor, self._redelivered_below)
 
     def set_lazy(self, lazy: bool) -> None:
         """Change the mode.
@@ -235,73 +349,96 @@ class SegmentStore(StoreCursor):
         When a store becomes lazy, the next flushes write its messages in parts. When it is no longer lazy, messages
         stay on disk; see preload().
         """
-        if lazy and not self.lazy:
-            self.lazy = True
-            self.ram.drop_stored(self._is_stored)
+        if lazy and not self.paging.lazy:
+            self.paging.drop_stored()
             self._note_dirty()
-        self.lazy = lazy
+        self.paging.lazy = lazy
 
     def page_out(self, body_bytes: int) -> None:
         """Let the next flushes page out this many bytes of bodies, oldest first."""
-        self.ram.drop_stored(self._is_stored)
-        self._paging = min(body_bytes, self.ram.held_bytes)
-        if self._paging:
+        if self.paging.begin(body_bytes):
             self._note_dirty()
-
-    def preload(self, seq: int, count: int, below: int) -> tuple[int, int]:
-        """Preload messages near the head from disk into memory.
-
-        Args:
-            seq: Number from which to continue; 0 to begin.
-            count: Maximum number of messages to check.
-            below: Only messages whose body, and body with properties, are shorter than this many bytes.
-        Returns:
-            The number to continue from, and the number of messages checked; 0 if there are no more.
-        """
-        seq = max(seq, self._cursor)
-        return (seq, 0) if self.lazy or seq >= self.ram.first_seq else preload(self.ram, self.log, seq, count, below)
-
-    @property
-    def priority(self) -> int:
-        """The priority of its messages, 0..255; 0 in a queue without priorities."""
-        return self._place.priority
 
     # --- internal -----------------------------------------------------------------------------------------------------
 
-    def _write(self) -> None:
-        """Write the durable stream."""
-        batch = self._unwritten.arrivals(self.log.dead)
-        failure = self.log.append(Stream.DURABLE, batch) if batch else None
-        self._unwritten.clear()
-        if failure is not None:
-            self._unwritten.replace([arrival for arrival in batch if not self.log.was_written(arrival)])
-            raise failure
+    def _take_run(self, count: int, body_bytes: int, expired_at: int) -> tuple[list[Entry], int]:
+        """Take messages with consecutive numbers; return them and their bytes.
 
-    def _page_out(self, body_bytes: int) -> None:
-        """Let messages leave memory: all of them in the lazy mode, else as many as page_out() asked for."""
-        ram = self.ram
-        if not self.lazy:
-            body_bytes = min(self._paging, body_bytes)
-        before = ram.held_bytes
-        if self._paging or ram.kept_much:
-            # They stand before the window.
-            page_out_kept(ram, self.log, body_bytes, self._is_stored)
-            if not self.lazy:
-                body_bytes -= before - ram.held_bytes
-        if ram.window and body_bytes > 0:
-            page_out(ram, self.log, body_bytes, self._may_spill)
-        self._paging = min(ram.held_bytes, max(0, self._paging - (before - ram.held_bytes)))
-        if not ram.window:
-            self._may_spill = False
-            if not ram and not self.taken_count:
-                ram.forget_arrivals()
+        Empty if the messages at the head are lost.
+        """
+        self._used = True
+        ram, cursor = self.ram, self.cursor
+        seq, end = cursor.head(self.next_seq)
+        if seq == ram.first_seq and not cursor.requeued:
+            entries, taken_bytes = ram.take_expired(expired_at, count) if expired_at else ram.take(count, body_bytes)
+        else:
+            entries, taken_bytes = cursor.read(seq, end, count, body_bytes, expired_at)
+            ram.drop_kept(entries)
+        if not entries:
+            self._lose(seq, end)
+            return entries, 0
+        cursor.leave(entries[-1][0] + 1)
+        self.ready_count -= len(entries)
+        # After losses ready_bytes is an estimate until no message is left.
+        self.ready_bytes = max(0, self.ready_bytes - taken_bytes) if self.ready_count else 0
+        self.taken_count += len(entries)
+        self.taken_bytes += taken_bytes
+        return entries, taken_bytes
 
-    def _is_stored(self, seq: int, message: Message) -> bool:
-        """Return whether a message can be read from disk."""
-        if isinstance(message, StoredMessage):
-            return True
-        durable = self._durable and (self._persists_transient or message.envelope.persistent)
-        return durable and seq < self._unwritten.first_seq(self.next_seq)
+    def _drop_run(
+        self, count: int, steps: int, body_bytes: int, kind: EventKind, expired_at: int
+    ) -> tuple[int, int, int]:
+        """Drop messages with consecutive numbers.
+
+        Returns:
+            Their number, their bytes, and the approximate number of records visited.
+        """
+        cursor = self.cursor
+        seq, end = cursor.head(self.next_seq)
+        end = cursor.disk_end(seq, end)
+        if seq == end:
+            # It is in memory.
+            entries, taken_bytes = self._take_run(min(count, steps), body_bytes, expired_at)
+            self.settle(entries, kind)
+            return len(entries), taken_bytes, 1 + len(entries)
+        self._used = True
+        found, redelivered = cursor.measure(seq, end, count, steps, body_bytes, expired_at)
+        if found is None:
+            self._lose(seq, end)
+            return 0, 0, 1
+        cursor.leave(seq + found.length)
+        self.ready_count -= found.length
+        self.ready_bytes = max(0, self.ready_bytes - found.body_bytes) if self.ready_count else 0
+        wait = self.place.clock() - found.arrived
+        durable = found.stream is Stream.DURABLE
+        run = SettledRun(seq, seq + found.length, durable, True, redelivered, wait, found.body_bytes)
+        self.taken_bytes += found.body_bytes
+        self._count_out(run)
+        self._bury(run, kind, 0, ())
+        self._note_dirty()
+        return found.length, found.body_bytes, min(_SEGMENT_STEPS, found.length) if found.whole else found.length
+
+    def _lose(self, first: int, end: int) -> None:
+        """Record unreadable messages at the head as lost.
+
+        Args:
+            first: Number of the first one.
+            end: End of its ready range.
+        """
+        end = self.cursor.lost_end(first, end)
+        count = end - first
+        if not count:
+            # The message is readable, but a record before it was damaged; the reader is now positioned at it.
+            return
+        self.ready_count -= count
+        body_bytes = min(self.ready_bytes, count * self.log.mean_body(first)) if self.ready_count else self.ready_bytes
+        self.ready_bytes -= body_bytes
+        self.lost_count += count
+        where = self.place.directory
+        _LOG.error("%s: %d messages from number %d on cannot be read; they are lost", where, count, first)
+        self._add_event(first, count, EventKind.LOST, 0, 0, body_bytes)
+        self._bury_unread([(first, end)])
+        self.cursor.leave(end)
 
     def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Remove all ready messages.
@@ -310,13 +447,46 @@ class SegmentStore(StoreCursor):
             ranges: Their numbers.
         """
         self.ram.clear(self.next_seq)
-        self._unwritten.has_gaps = True
-        self.log.bury_all(ranges)
-        self._requeued.clear()
-        self._cursor = self._live_until = self.next_seq
+        self.paging.unwritten.has_gaps = True
+        self.cursor.clear(self.next_seq)
         self.ready_count = self.ready_bytes = 0
-        self._count_persistent()
-        self._drop_active = True
+        self._bury_unread(ranges)
+        self.log.drops_active = True
+
+    def _count_out(self, run: SettledRun) -> None:
+        """Subtract a settled run, whose messages are no longer counted as taken, from the other counts."""
+        self.taken_bytes -= run.body_bytes
+        if run.durable:
+            self.persistent_count -= run.end - run.first
+            self.persistent_bytes = max(0, self.persistent_bytes - run.body_bytes)
+        if not self.ready_count and not self.taken_count:
+            # Estimates after losses may have left a remainder.
+            self.taken_bytes = self.persistent_count = self.persistent_bytes = 0
+
+    def _bury(self, run: SettledRun, kind: EventKind, flags: int, entries: Sequence[Entry]) -> None:
+        """Mark a run dead and log the reason."""
+        first, count, body_bytes = run.first, run.end - run.first, run.body_bytes
+        if run.redelivered:
+            flags |= REDELIVERED_ONCE
+        if run.stored:
+            self.log.bury(first, run.end, Stream.DURABLE if run.durable else Stream.SPILL, body_bytes, entries)
+        else:
+            flags |= NEVER_STORED
+            self.paging.unwritten.has_gaps = True
+            self.log.dead.add(first, count)
+        self._add_event(first, count, kind, run.wait // 1000, flags, body_bytes)
+
+    def _bury_unread(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Mark messages dead that have not been read, and count the persistent messages again."""
+        self.log.bury_all(ranges)
+        unwritten = self.paging.unwritten.arrivals(self.log.dead)
+        self.persistent_count = max(0, self.log.persistent_count - self.leaving.count) + len(unwritten)
+        everything = self.ready_count + self.taken_count
+        if not everything:
+            self.taken_bytes = self.persistent_count = 0
+        # Single lengths are unknown, so bytes are distributed in proportion to the counts.
+        self.persistent_bytes = (self.ready_bytes + self.taken_bytes) * self.persistent_count // max(1, everything)
+        self._note_dirty()
 
     def _note_dirty(self) -> None:
         if not self._dirty:
@@ -324,5 +494,7 @@ class SegmentStore(StoreCursor):
             self._on_dirty(self)
 
 
-def _body_length(message: Message) -> int:
-    return len(message.body)
+def _longest_wait(store: SegmentStore) -> int:
+    """Return the approximate wait of the oldest message of a store in milliseconds."""
+    oldest = store.log.oldest or store.ram.oldest_arrival()
+    return (store.place.clock() - oldest) // 1000 if oldest else 0

@@ -183,7 +183,7 @@ def test_without_room_segments_are_synced_instead() -> None:
     living = work(engine, 3, 3)
     stores = [engine.store(queue) for queue in engine.queues.values()]
     for store in stores:
-        living[store._place.qid, store.next_seq] = b"more"
+        living[store.place.qid, store.next_seq] = b"more"
         store.append([Message(PERSISTENT, b"more")], 4)
     engine.flush()
     files.room = 10

@@ -33,7 +33,7 @@ class DiskMachine(QueueMachine):
                 row.settlement_written = row.settlement_written or row.settled
             if self.files.room is None:
                 assert all(segment.live > 0 for segment in self.store.log.segments[:-1]), "dead segments go"
-        unwritten = self.store._unwritten.first_seq(self.store.next_seq)
+        unwritten = self.store.paging.unwritten.first_seq(self.store.next_seq)
         for row in self.rows.values():
             row.written = row.written or (not row.settled and row.persistent and row.seq < unwritten)
 
@@ -70,8 +70,8 @@ class DiskMachine(QueueMachine):
 
     @rule(count=st.integers(1, 12), below=st.sampled_from([0, 40, ALL]))
     def preload(self, count: int, below: int) -> None:
-        at, _ = self.store.preload(0, count, below)
-        self.store.preload(at, count, below)
+        at, _ = self.store.paging.preload(0, count, below)
+        self.store.paging.preload(at, count, below)
 
     @rule(kinds=st.lists(st.integers(0, len(ENVELOPES) - 1), min_size=8, max_size=16))
     def thin_out(self, kinds: list[int]) -> None:
@@ -204,7 +204,7 @@ class DiskMachine(QueueMachine):
         segments = self.store.log.segments
         assert all(earlier.last_seq < later.first_seq for earlier, later in pairwise(segments))
         living = [self.rows[seq] for seq in (*self.ready, *self.taken)]
-        written = self.store._unwritten.first_seq(self.store.next_seq)
+        written = self.store.paging.unwritten.first_seq(self.store.next_seq)
         for segment in segments:
             inside = range(segment.first_seq, segment.last_seq + 1)
             assert segment.live == sum(row.persistent and row.seq in inside and row.seq < written for row in living)

@@ -8,9 +8,9 @@ from typing import Final
 from leveret.storage.clock import Clock as SystemClock
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.event_log import EventLog
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
-from leveret.storage.segments.segment import StorePlace
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
@@ -47,8 +47,12 @@ def open_engine(files: SimulatedFiles, clock: Clock | None = None, options: Engi
 
 def new_store() -> SegmentStore:
     """Return the store of a new durable queue on a new disk."""
+    return _new_store()[0]
+
+
+def _new_store() -> tuple[SegmentStore, EventLog]:
     engine = open_engine(SimulatedFiles())
-    return engine.store(engine.create_queue(True, {"name": "q"}))
+    return engine.store(engine.create_queue(True, {"name": "q"})), engine._events
 
 
 class FlushedStore(SegmentStore):
@@ -61,9 +65,8 @@ class FlushedStore(SegmentStore):
 
 def new_flushed_store() -> FlushedStore:
     """Return a store with small segments that keeps no messages in memory."""
-    plain = new_store()
-    place: StorePlace = plain._place
-    return FlushedStore(place, plain._events, True, lambda _: None)
+    plain, events = _new_store()
+    return FlushedStore(plain.place, events, True, lambda _: None)
 
 
 def new_cached_store() -> FlushedStore:
@@ -79,14 +82,14 @@ class ReturningStore(SegmentStore):
     def requeue(self, entries: Sequence[Entry]) -> None:
         super().requeue(entries)
         self.page_out(1 << 40)
-        while self._paging:
+        while self.paging.is_due:
             commit(self)
 
 
 def new_returning_store() -> ReturningStore:
     """A store of small segments, of a queue that is not durable."""
-    plain = new_store()
-    store = ReturningStore(plain._place, plain._events, False, lambda _: None)
+    plain, events = _new_store()
+    store = ReturningStore(plain.place, events, False, lambda _: None)
     store.set_lazy(False)
     return store
 
@@ -94,14 +97,14 @@ def new_returning_store() -> ReturningStore:
 def commit(store: SegmentStore) -> None:
     """Do for a store what the engine does for it at the end of a turn."""
     store.flush()
-    store.tidy()
+    store.log.drop_dead()
     group = CommitGroup()
-    store.collect(group)
+    store.log.collect(group)
     group.commit(files_of(store))
 
 
 def files_of(store: SegmentStore) -> SimulatedFiles:
     """Return the disk of a store."""
-    files = store._place.files
+    files = store.place.files
     assert isinstance(files, SimulatedFiles)
     return files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import groupby
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures, StoreRequest, memory_store
 from leveret.storage.engine import StorageEngine, StoredQueue
@@ -95,7 +96,7 @@ class DiskBacking(QueueBacking):
         while self._preloading:
             # The highest priority is delivered first.
             store = max(self._preloading, key=_priority)
-            self._preloading[store], looked_at = store.preload(self._preloading[store], count, below)
+            self._preloading[store], looked_at = store.paging.preload(self._preloading[store], count, below)
             if looked_at:
                 return looked_at
             del self._preloading[store]
@@ -209,7 +210,12 @@ class DiskBacking(QueueBacking):
         assert isinstance(before, MemoryStore)
         first_seq, messages, requeued = before.hand_over()
         store = self._level(priority, first_seq)
-        store.adopt(messages, requeued, before.taken_count)
+        for size, run in groupby(messages, key=lambda message: len(message.body)):
+            batch = list(run)
+            store.append(batch, size * len(batch))
+        # They are requeued there again.
+        store.taken_count = before.taken_count + len(requeued)
+        store.requeue(requeued)
         return store
 
     def _set_lazy(self, lazy: bool) -> None:
@@ -219,4 +225,4 @@ class DiskBacking(QueueBacking):
 
 
 def _priority(store: SegmentStore) -> int:
-    return store.priority
+    return store.place.priority

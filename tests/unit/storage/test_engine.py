@@ -268,14 +268,14 @@ def test_preloading_brings_small_messages_to_memory(files: SimulatedFiles) -> No
     for size in (10, 50, 10, 50, 10):
         add(store, bytes(size))
     finish(engine)
-    assert store.preload(0, 10, 20)[1] == 0, "a lazy store keeps nothing"
+    assert store.paging.preload(0, 10, 20)[1] == 0, "a lazy store keeps nothing"
     store.set_lazy(False)
-    at, looked_at = store.preload(0, 3, 20)
+    at, looked_at = store.paging.preload(0, 3, 20)
     assert looked_at == 3
     assert (len(store.ram), store.ram.held_bytes) == (2, 20)
-    at, looked_at = store.preload(at, 10, 20)
+    at, looked_at = store.paging.preload(at, 10, 20)
     assert (looked_at, len(store.ram)) == (2, 3)
-    assert store.preload(at, 10, 20)[1] == 0
+    assert store.paging.preload(at, 10, 20)[1] == 0
     assert bodies(store) == [bytes(size) for size in (10, 50, 10, 50, 10)]
     assert (len(store.ram), store.ready_count) == (0, 0)
 

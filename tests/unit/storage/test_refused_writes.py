@@ -57,7 +57,7 @@ def test_a_segment_whose_file_was_removed_is_no_obstacle(caplog: pytest.LogCaptu
     assert not engine.flush()
     engine.commit()
     store.log.chains[0].release()
-    files.unlink(f"{store._place.directory}/{store.log.segments[0].name}")
+    files.unlink(f"{store.place.directory}/{store.log.segments[0].name}")
     publish(store, b"2")
     assert not engine.flush()
     engine.commit(events=True)

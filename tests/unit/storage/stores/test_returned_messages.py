@@ -32,7 +32,7 @@ def numbers(entries: list[Entry]) -> list[int]:
 
 
 def spill_files(store: SegmentStore) -> int:
-    directory = store._place.directory
+    directory = store.place.directory
     return sum(name.endswith(SUFFIXES[Stream.SPILL]) for name in files_of(store).list_directory(directory))
 
 
