@@ -74,6 +74,11 @@ class ThreadedBroker:
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(_DEADLINE)
 
+    def advance(self, seconds: float) -> None:
+        """Advance the broker's clock; timers that become due fire."""
+        advancing = self.app.broker.timers.advance(seconds)
+        asyncio.run_coroutine_threadsafe(advancing, self._loop).result(_DEADLINE)
+
     def set_alarms(self, *resources: str) -> None:
         """Set the alarms of resources (`memory`, `disk`), one after the other."""
         for resource in resources:
