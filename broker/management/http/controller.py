@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -40,12 +41,21 @@ class RequestContext:
     save: Callable[[], None]
 
 
-class Controller(Protocol):
-    """Serves one resource of the API."""
+class Controller(ABC):
+    """Serves one resource of the API.
+
+    Args:
+        context: The broker, its node, users and configuration.
+    """
 
     def __init__(self, context: RequestContext) -> None:
-        pass
+        self._context = context
+        self._broker = context.broker
+        self._accounts = context.accounts
+        self._access = context.access
+        self._node_name = context.node.name
 
+    @abstractmethod
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers; see ``resource``."""
 

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.management.http.access import http_origin
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations import queues
@@ -19,15 +19,11 @@ _QUEUE: Final = "aliveness-test"
 _BODY: Final = b"test_message"
 
 
-class Aliveness:
-    """The resource ``/api/aliveness-test``.
-
-    Args:
-        context: The broker and its users.
-    """
+class Aliveness(Controller):
+    """The resource ``/api/aliveness-test``."""
 
     def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+        super().__init__(context)
         self._vhosts = context.broker.vhosts
 
     def routes(self) -> list[web.RouteDef]:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from leveret.broker.core.exchanges.bindings import Binding, Destination
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
 from leveret.broker.management.http.documents.topology import matches_properties_key, properties_key
 from leveret.broker.management.http.errors import not_found
@@ -18,15 +18,8 @@ from leveret.broker.operations import bindings
 from leveret.broker.operations.bindings import Ends
 
 
-class BindingActions:
-    """Changing methods of the resource ``/api/bindings``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+class BindingActions(Controller):
+    """Changing methods of the resource ``/api/bindings``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from leveret.broker.core.exchanges.bindings import Binding
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
 from leveret.broker.management.http.documents.topology import binding_document, default_binding, matches_properties_key
 from leveret.broker.management.http.errors import not_found
@@ -40,15 +40,8 @@ _FROM: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.destinati
 _TO: Final = replace(_VIEW, name=lambda binding: f"{binding.identity.source} {binding.identity.routing_key}")
 
 
-class Bindings:
-    """Reading methods of the resource ``/api/bindings``, and the bindings of one queue or exchange.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+class Bindings(Controller):
+    """Reading methods of the resource ``/api/bindings``, and the bindings of one queue or exchange."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

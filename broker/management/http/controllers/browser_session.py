@@ -5,22 +5,18 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.errors import login_failed
 from leveret.broker.management.http.logins import cookie_name, session_token
 from leveret.broker.management.http.request_bodies import read_form
 from leveret.broker.management.http.responses import json_response
 
 
-class BrowserSession:
-    """The resource ``/api/session``, which RabbitMQ does not have.
-
-    Args:
-        context: The users and the sessions.
-    """
+class BrowserSession(Controller):
+    """The resource ``/api/session``, which RabbitMQ does not have."""
 
     def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+        super().__init__(context)
         self._sessions = context.access.sessions
 
     def routes(self) -> list[web.RouteDef]:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.controllers.connections import find_connection, visible_connections
 from leveret.broker.management.http.documents.clients import (
     channel_document,
@@ -22,17 +22,11 @@ from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, require_stats
 
 
-class Channels:
-    """The resources ``/api/channels`` and ``/api/consumers``.
-
-    Args:
-        context: The broker and its users.
-    """
+class Channels(Controller):
+    """The resources ``/api/channels`` and ``/api/consumers``."""
 
     def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
-        self._node = context.node.name
+        super().__init__(context)
         self._consumer_timeout = context.settings.consumer_timeout
 
     def routes(self) -> list[web.RouteDef]:
@@ -73,9 +67,10 @@ class Channels:
         if channel is None:
             raise not_found()
         consumers = [
-            consumer_document(consumer, self._node, self._consumer_timeout) for consumer in channel.consumers.values()
+            consumer_document(consumer, self._node_name, self._consumer_timeout)
+            for consumer in channel.consumers.values()
         ]
-        document = channel_document(channel, self._node, Rates(request, self._broker))
+        document = channel_document(channel, self._node_name, Rates(request, self._broker))
         return object_response(request, {**document, "consumer_details": consumers, "deliveries": [], "publishes": []})
 
     async def list_consumers(self, request: web.Request) -> web.Response:
@@ -93,7 +88,7 @@ class Channels:
             for consumer in channel.consumers.values()
         ]
         view = View[ClientConsumer](
-            lambda consumer: consumer_document(consumer, self._node, self._consumer_timeout),
+            lambda consumer: consumer_document(consumer, self._node_name, self._consumer_timeout),
             order=lambda consumer: (channel_name(consumer.channel), consumer.tag),
             keys={"consumer_tag": lambda consumer: consumer.tag, "queue.name": lambda consumer: consumer.queue.name},
         )
@@ -120,4 +115,4 @@ class Channels:
 
     def _describe(self, request: web.Request) -> Callable[[ClientChannel], dict[str, Any]]:
         rates = Rates(request, self._broker)
-        return lambda channel: channel_document(channel, self._node, rates)
+        return lambda channel: channel_document(channel, self._node_name, rates)

@@ -5,22 +5,14 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.global_parameters import CLUSTER_NAME
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.json_fields import read_text, require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
 
 
-class Cluster:
-    """The resources ``/api/cluster-name`` and ``/api/rebalance/queues``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+class Cluster(Controller):
+    """The resources ``/api/cluster-name`` and ``/api/rebalance/queues``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

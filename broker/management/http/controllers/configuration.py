@@ -9,22 +9,18 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from leveret.broker.config.options import OPTIONS
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.responses import json_response
 
 _SECRET: Final = "********"
 _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"
 
 
-class Configuration:
-    """The resource ``/api/config/effective``: every option by its dotted name, with secrets masked.
-
-    Args:
-        context: The configuration and the users.
-    """
+class Configuration(Controller):
+    """The resource ``/api/config/effective``: every option by its dotted name, with secrets masked."""
 
     def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+        super().__init__(context)
         self._settings = context.settings
 
     def routes(self) -> list[web.RouteDef]:

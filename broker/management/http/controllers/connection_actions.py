@@ -9,7 +9,7 @@ from aiohttp import web
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import not_authorised
 from leveret.broker.management.http.responses import json_response
 from leveret.protocol.faults import ConnectionFault, ReplyCode
@@ -17,17 +17,8 @@ from leveret.protocol.faults import ConnectionFault, ReplyCode
 _REASON: Final = "Closed via management plugin"
 
 
-class ConnectionActions:
-    """The resource ``/api/connections/username/{user}``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
-        self._node_name = context.node.name
+class ConnectionActions(Controller):
+    """The resource ``/api/connections/username/{user}``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -10,7 +10,7 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.clients import client_provided_name, connection_document, short_connection
 from leveret.broker.management.http.errors import not_authorised, not_found
 from leveret.broker.management.http.listing import View, list_response
@@ -21,17 +21,8 @@ from leveret.protocol.faults import ConnectionFault, ReplyCode
 _REASON: Final = "Closed via management plugin"
 
 
-class Connections:
-    """The resource ``/api/connections``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
-        self._node = context.node.name
+class Connections(Controller):
+    """The resource ``/api/connections``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
@@ -83,10 +74,10 @@ class Connections:
 
     def _describe(self, request: web.Request) -> Callable[[ClientConnection], dict[str, Any]]:
         if stats_are_disabled(request):
-            return lambda connection: short_connection(connection, self._node)
+            return lambda connection: short_connection(connection, self._node_name)
         rates = Rates(request, self._broker)
         alarmed = self._broker.alarms.any
-        return lambda connection: connection_document(connection, self._node, rates, alarmed)
+        return lambda connection: connection_document(connection, self._node_name, rates, alarmed)
 
     def _find(self, request: web.Request) -> tuple[User, ClientConnection]:
         user = self._access.require(request, "management")

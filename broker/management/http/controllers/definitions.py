@@ -15,7 +15,7 @@ from leveret.broker.core.definitions.exporting import for_vhost
 from leveret.broker.core.json_values.long_text import parse_json_in_steps
 from leveret.broker.core.scheduling.slices import in_slices, result_in_slices, run_in_slices
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.request_bodies import read_file, read_upload
 from leveret.broker.management.http.responses import encode, json_text_response
@@ -29,17 +29,8 @@ _OWN_PATH: Final = re.compile(r"(?!.*//)(?:/|\.{1,2}/|#)[!-\[\]-~]*")
 _NOT_IN_FILE_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f;\"\\/\ud800-\udfff]+")
 
 
-class Definitions:
-    """The resource ``/api/definitions``, for administrators only.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._accounts = context.accounts
-        self._access = context.access
+class Definitions(Controller):
+    """The resource ``/api/definitions``, for administrators only."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

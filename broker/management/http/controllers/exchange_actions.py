@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.management.http.access import http_origin
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import (
@@ -32,16 +32,8 @@ from leveret.protocol.properties import FLAGS, encode_content_header, encode_hea
 _NUMBERS: Final = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
 
 
-class ExchangeActions:
-    """Changing methods of the resource ``/api/exchanges``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+class ExchangeActions(Controller):
+    """Changing methods of the resource ``/api/exchanges``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name
 from leveret.broker.management.http.documents.topology import exchange_document
 from leveret.broker.management.http.errors import not_found
@@ -14,16 +14,8 @@ from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, stats_are_disabled
 
 
-class Exchanges:
-    """Reading methods of the resource ``/api/exchanges``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+class Exchanges(Controller):
+    """Reading methods of the resource ``/api/exchanges``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.responses import json_response
@@ -30,16 +30,8 @@ _FLAGS: Final = (
 )
 
 
-class Features:
-    """The resources ``/api/feature-flags``, ``/api/deprecated-features`` and ``/api/reset``.
-
-    Args:
-        context: The node and the users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
-        self._node = context.node.name
+class Features(Controller):
+    """The resources ``/api/feature-flags``, ``/api/deprecated-features`` and ``/api/reset``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
@@ -84,6 +76,6 @@ class Features:
     async def reset(self, request: web.Request) -> web.Response:
         """Accept a reset of statistics, as RabbitMQ's pages send it. Counters are not reset."""
         self._access.require(request, "administrator")
-        if request.match_info.get("node", self._node) != self._node:
+        if request.match_info.get("node", self._node_name) != self._node_name:
             raise not_found()
         return web.Response(status=204)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.management.http.certificates import valid_until
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.overview import listeners
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.responses import json_response
@@ -29,16 +29,11 @@ _OK: Final = {"status": "ok"}
 _SINGLE: Final = {"status": "ok", "reason": "single node cluster"}
 
 
-class HealthChecks:
-    """The resources below ``/api/health/checks``, for all users.
-
-    Args:
-        context: The broker and its users.
-    """
+class HealthChecks(Controller):
+    """The resources below ``/api/health/checks``, for all users."""
 
     def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+        super().__init__(context)
         self._node = context.node
         self._ssl_options = context.settings.ssl_options
 

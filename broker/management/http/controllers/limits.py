@@ -8,7 +8,7 @@ from aiohttp import web
 
 from leveret.broker.auth.users import User
 from leveret.broker.core.definitions.exporting import vhost_limits
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_found
 from leveret.broker.management.http.json_fields import require_keys
 from leveret.broker.management.http.request_bodies import read_object
@@ -17,17 +17,8 @@ from leveret.broker.operations.parameters import InvalidLimits, set_limits
 from leveret.policies.values import USER_LIMITS, refuse_limits
 
 
-class Limits:
-    """The resources ``/api/vhost-limits`` and ``/api/user-limits``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._accounts = context.accounts
-        self._access = context.access
+class Limits(Controller):
+    """The resources ``/api/vhost-limits`` and ``/api/user-limits``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -10,7 +10,7 @@ from aiohttp import web
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.stats.losses import DAY, DeletedObjects, LossCounters
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.losses import (
     Kind,
     Loss,
@@ -28,16 +28,8 @@ from leveret.broker.management.http.statistics import Rates
 _KINDS: Final = ("queue", "exchange")
 
 
-class Losses:
-    """The resource ``/api/losses``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+class Losses(Controller):
+    """The resource ``/api/losses``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

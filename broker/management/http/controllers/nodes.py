@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.memory import MemoryBreakdown
 from leveret.broker.management.http.documents.overview import node_document, short_node
 from leveret.broker.management.http.errors import not_found
@@ -16,17 +16,8 @@ from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled
 
 
-class Nodes:
-    """The resource ``/api/nodes``. There is one node.
-
-    Args:
-        context: The broker, its node and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-        self._broker = context.broker
-        self._access = context.access
+class Nodes(Controller):
+    """The resource ``/api/nodes``. There is one node."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -10,23 +10,14 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.clients import ClientConnection
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.overview import listeners, overview_document, overview_stats, web_contexts
 from leveret.broker.management.http.responses import json_response, object_response
 from leveret.broker.management.http.statistics import Rates, count_all, stats_are_disabled, totals_are_enabled
 
 
-class Overview:
-    """The resources ``/api/overview``, ``/api/version`` and ``/api/extensions``.
-
-    Args:
-        context: The broker, its node and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-        self._broker = context.broker
-        self._access = context.access
+class Overview(Controller):
+    """The resources ``/api/overview``, ``/api/version`` and ``/api/extensions``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -15,7 +15,7 @@ from leveret.broker.auth.users import User
 from leveret.broker.core.definitions.exporting import export_parameters, policy_value
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from leveret.broker.management.http.json_fields import check_depth, check_length, compile_in_thread, require_keys
 from leveret.broker.management.http.listing import View, list_response
@@ -30,16 +30,8 @@ _REFUSAL: Final = "User not authorised to access object"
 _REQUIRED: Final = ("definition", "pattern", "priority")
 
 
-class Parameters:
-    """The resources ``/api/parameters`` and ``/api/global-parameters``, for policymakers only.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+class Parameters(Controller):
+    """The resources ``/api/parameters`` and ``/api/global-parameters``, for policymakers only."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

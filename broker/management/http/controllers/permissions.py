@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread, read_text, require_keys
 from leveret.broker.management.http.listing import View, list_response
@@ -18,17 +18,8 @@ from leveret.policies.permissions import Permissions as Granted
 from leveret.policies.permissions import TopicPermissions
 
 
-class Permissions:
-    """The resources ``/api/permissions`` and ``/api/topic-permissions``, for administrators only.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._accounts = context.accounts
-        self._access = context.access
+class Permissions(Controller):
+    """The resources ``/api/permissions`` and ``/api/topic-permissions``, for administrators only."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -13,7 +13,7 @@ from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_policies.coverage import count_in_force
 from leveret.broker.core.vhost_policies.preview import Preview, preview_policy
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
@@ -23,16 +23,8 @@ from leveret.broker.operations.parameters import clear_policy, refusal_of_policy
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
 
-class Policies:
-    """The resources ``/api/policies`` and ``/api/operator-policies``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+class Policies(Controller):
+    """The resources ``/api/policies`` and ``/api/operator-policies``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -11,22 +11,15 @@ from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.core.vhost_policies.coverage import PolicyMatch, matching_exchanges, matching_queues
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.listing import View, list_response
 
 _FLAGS: Final = {"true": True, "false": False}
 
 
-class PolicyCoverage:
-    """The resources below one policy: ``queues`` and ``exchanges``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+class PolicyCoverage(Controller):
+    """The resources below one policy: ``queues`` and ``exchanges``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.listing import View, list_response
 from leveret.policies.arguments import ARGUMENTS, Argument
 from leveret.policies.keys import KEYS, Merge, PolicyKey, operator_replaces
@@ -18,15 +18,8 @@ from leveret.policies.values import Values
 _QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
-class PolicyKeys:
-    """The resources ``/api/policy-keys`` and ``/api/queue-arguments``.
-
-    Args:
-        context: The users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+class PolicyKeys(Controller):
+    """The resources ``/api/policy-keys`` and ``/api/queue-arguments``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

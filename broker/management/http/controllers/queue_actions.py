@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length, read_arguments, read_flag, require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.operations import queues
 
 
-class QueueActions:
-    """Changing methods of the resource ``/api/queues``.
-
-    Args:
-        context: The broker, its node and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
-        self._node_name = context.node.name
+class QueueActions(Controller):
+    """Changing methods of the resource ``/api/queues``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -5,20 +5,13 @@ from __future__ import annotations
 from aiohttp import web
 
 from leveret.broker.core.queues.explanation import explain_queue
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.responses import object_response
 
 
-class QueueExplanations:
-    """The resource ``/api/queues/{vhost}/{name}/explain``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._access = context.access
+class QueueExplanations(Controller):
+    """The resource ``/api/queues/{vhost}/{name}/explain``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

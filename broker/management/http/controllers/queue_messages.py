@@ -15,7 +15,7 @@ from leveret.broker.core.queues.moving import Move, MoveEnd
 from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
@@ -32,16 +32,8 @@ from leveret.storage.interface import Entry
 _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 
 
-class QueueMessages:
-    """The resources ``/api/queues/{vhost}/{name}/get`` and ``/move-messages``.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
+class QueueMessages(Controller):
+    """The resources ``/api/queues/{vhost}/{name}/get`` and ``/move-messages``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

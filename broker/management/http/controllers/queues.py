@@ -10,7 +10,7 @@ from aiohttp import web
 from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
 from leveret.broker.management.http.errors import not_found
 from leveret.broker.management.http.listing import View, list_response
@@ -18,17 +18,11 @@ from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, stats_are_disabled, totals_are_enabled
 
 
-class Queues:
-    """Reading methods of the resource ``/api/queues``.
-
-    Args:
-        context: The broker, its node and its users.
-    """
+class Queues(Controller):
+    """Reading methods of the resource ``/api/queues``."""
 
     def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._access = context.access
-        self._node = context.node.name
+        super().__init__(context)
         self._consumer_timeout = context.settings.consumer_timeout
 
     def routes(self) -> list[web.RouteDef]:
@@ -60,9 +54,9 @@ class Queues:
         if queue is None:
             raise not_found()
         if stats_are_disabled(request):
-            return object_response(request, queue_without_stats(queue, self._node, totals_are_enabled(request)))
+            return object_response(request, queue_without_stats(queue, self._node_name, totals_are_enabled(request)))
         rates = Rates(request, self._broker)
-        return object_response(request, single_queue_document(queue, self._node, rates, self._consumer_timeout))
+        return object_response(request, single_queue_document(queue, self._node_name, rates, self._consumer_timeout))
 
     async def _list(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
         queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
@@ -78,7 +72,7 @@ class Queues:
                 "vhost": lambda queue: queue.vhost_name,
                 "type": lambda queue: queue.queue_type,
                 "durable": lambda queue: queue.durable,
-                "node": lambda _: self._node,
+                "node": lambda _: self._node_name,
                 "state": lambda _: "running",
                 "policy": lambda queue: None if queue.policy is None else queue.policy.name,
                 "consumers": lambda queue: len(queue.consumers),
@@ -96,9 +90,9 @@ class Queues:
     def _describe(self, request: web.Request) -> Callable[[Queue], dict[str, Any]]:
         if stats_are_disabled(request):
             with_totals = totals_are_enabled(request)
-            return lambda queue: queue_without_stats(queue, self._node, with_totals)
+            return lambda queue: queue_without_stats(queue, self._node_name, with_totals)
         rates = Rates(request, self._broker)
-        return lambda queue: queue_document(queue, self._node, rates)
+        return lambda queue: queue_document(queue, self._node_name, rates)
 
 
 def _default_order(queue: Queue) -> tuple[str, str]:

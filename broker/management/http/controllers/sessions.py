@@ -6,23 +6,14 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import login_failed, not_found
 from leveret.broker.management.http.request_bodies import FORM_TYPE, read_form
 from leveret.broker.management.http.responses import json_response
 
 
-class Sessions:
-    """The resources ``/api/whoami``, ``/api/login`` and ``/api/auth``.
-
-    Args:
-        context: The node and the users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._accounts = context.accounts
-        self._access = context.access
-        self._node = context.node.name
+class Sessions(Controller):
+    """The resources ``/api/whoami``, ``/api/login`` and ``/api/auth``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
@@ -86,5 +77,5 @@ class Sessions:
 
     def _require_node(self, request: web.Request, tag: str) -> None:
         self._access.require(request, tag)
-        if request.match_info["node"] != self._node:
+        if request.match_info["node"] != self._node_name:
             raise not_found()

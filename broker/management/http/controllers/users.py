@@ -10,7 +10,7 @@ from aiohttp import web
 from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
 from leveret.broker.auth.user_definitions import dump_user
 from leveret.broker.auth.users import User, UserLimits
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.connection_actions import close_connections
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length, read_flag, require_keys
@@ -23,17 +23,8 @@ from leveret.policies.values import USER_LIMITS, refuse_limits
 _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=.)[^/]*}"
 
 
-class Users:
-    """The resource ``/api/users``, for administrators only.
-
-    Args:
-        context: The broker and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._accounts = context.accounts
-        self._access = context.access
+class Users(Controller):
+    """The resource ``/api/users``, for administrators only."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""

@@ -11,7 +11,7 @@ from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.management.http.access import has_tag
-from leveret.broker.management.http.controller import RequestContext, resource
+from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.connection_actions import close_connections
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.errors import bad_request, not_found
@@ -23,18 +23,8 @@ from leveret.broker.management.http.statistics import Rates, count_all, stats_ar
 from leveret.broker.operations.principal import grant_to_creator
 
 
-class VirtualHosts:
-    """The resource ``/api/vhosts``.
-
-    Args:
-        context: The broker, its node and its users.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._accounts = context.accounts
-        self._access = context.access
-        self._node_name = context.node.name
+class VirtualHosts(Controller):
+    """The resource ``/api/vhosts``."""
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
