@@ -7,7 +7,7 @@ from leveret.broker.auth.users import User
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.vhost import VirtualHost
-from leveret.broker.session.authorization import Authorization
+from leveret.broker.operations.principal import Principal
 from leveret.broker.session.output import Output
 from leveret.broker.session.route_search import RouteSearch
 from leveret.broker.session.routes import RouteCache
@@ -31,10 +31,10 @@ class ChannelHost:
         notifies_cancel: Whether the client supports consumer_cancel_notify.
 
     Attributes:
-        authorization: Permission checks.
         consumer_max: Maximum number of consumers of a channel; None for no limit.
         gate: Holds output that depends on definitions that are not written yet.
         max_message_size: Maximum size of a body in bytes.
+        principal: The user with its permissions.
         route_search: Search for routes of publishes.
         routes: Cached routes of publishes.
         stores: Notifies confirms and commits once messages are on disk.
@@ -43,7 +43,6 @@ class ChannelHost:
     """
 
     __slots__ = (
-        "authorization",
         "client_properties",
         "consumer_max",
         "frame_max",
@@ -53,6 +52,7 @@ class ChannelHost:
         "notifies_cancel",
         "output",
         "peer",
+        "principal",
         "route_search",
         "routes",
         "stores",
@@ -76,7 +76,7 @@ class ChannelHost:
         frame_max: int,
         notifies_cancel: bool,
     ) -> None:
-        self.authorization = Authorization(accounts, user, vhost)
+        self.principal = Principal(accounts, user, vhost)
         self.user, self.vhost = user, vhost
         self.username, self.vhost_name = user.name, vhost.name
         self.output = output

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final, cast
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.published import read_expiration, read_extra_keys
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import Unfinished
+from leveret.broker.operations.publishing import open_exchange, read_content
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.delivery import send_message
@@ -21,11 +21,11 @@ from leveret.broker.session.direct_reply import REPLY_QUEUE
 from leveret.broker.session.routes import PublishRoute
 from leveret.protocol import properties
 from leveret.protocol.events import Publish, PublishRun, VariedRun
-from leveret.protocol.faults import ReplyCode, access_refused, not_implemented, precondition_failed
-from leveret.protocol.field_table import MAX_DEPTH, FieldTable, find, normalize
+from leveret.protocol.faults import ReplyCode, not_implemented, precondition_failed
+from leveret.protocol.field_table import MAX_DEPTH, FieldTable
 from leveret.protocol.header_scan import DECODE, PERSISTENT, scan_header
 from leveret.protocol.methods import INDEX
-from leveret.protocol.properties import Properties, encode_headers, encode_text
+from leveret.protocol.properties import Properties, encode_text
 from leveret.storage.message import Envelope, Message
 
 _RETURN: Final = INDEX["basic.return"]
@@ -47,7 +47,7 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     """
     publish = run.publish
     route: PublishRoute | None = publish.memo
-    if route is None or route.generation != channel.host.authorization.generation or not run.bodies[0]:
+    if route is None or route.generation != channel.host.principal.generation or not run.bodies[0]:
         route = _resolve(channel, publish, run.header)
     elif route.header is not run.header:
         _update_route(channel, publish, route, run.header)
@@ -109,7 +109,7 @@ def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
     route: PublishRoute | None = publish.memo
     if (
         route is None
-        or route.generation != channel.host.authorization.generation
+        or route.generation != channel.host.principal.generation
         or route.keys_queues is None
         or route.keys_replies
         or channel.tracer is not None
@@ -229,9 +229,10 @@ def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
         raise not_implemented("immediate=true")
     _check_size(host, header)
     route: PublishRoute | None = publish.memo
-    generation = host.authorization.generation
+    generation = host.principal.generation
     if route is None or route.generation != generation:
-        route = PublishRoute(generation, _open_exchange(host, publish), _reply_names(publish, []))
+        exchange = open_exchange(host.principal, publish.exchange, publish.routing_key)
+        route = PublishRoute(generation, exchange, _reply_names(publish, []))
         host.routes.add(publish, route)
     _update_route(channel, publish, route, header)
     return route
@@ -242,18 +243,6 @@ def _check_size(host: ChannelHost, header: bytes) -> None:
     limit = host.max_message_size
     if size > limit:
         raise precondition_failed(f"message size {size} is larger than configured max size {limit}")
-
-
-def _open_exchange(host: ChannelHost, publish: Publish) -> Exchange:
-    """Return the exchange, after checking the permission to publish to it."""
-    name = publish.exchange
-    host.authorization.check("write", "exchange", name)
-    exchange = host.vhost.topology.exchange(name)
-    if exchange.internal:
-        raise access_refused(f"cannot publish to internal exchange '{name}' in vhost '{host.vhost_name}'")
-    if exchange.type_name == "topic":
-        host.authorization.check_topic("write", name, publish.routing_key)
-    return exchange
 
 
 def _update_route(channel: Channel, publish: Publish, route: PublishRoute, header: bytes) -> None:
@@ -292,21 +281,9 @@ def _update_envelope(channel: Channel, publish: Publish, route: PublishRoute, he
         route.header = header
         return
     read = Properties(header)
-    mode = read.octet(properties.DELIVERY_MODE, 1)
     headers = read.headers(MAX_DEPTH)
     changes = _substitute_reply_to(channel, read)
-    _check_user_id(channel.host, read)
-    expiration = read_expiration(read)
-    copies, blind = read_extra_keys(headers, "CC"), read_extra_keys(headers, "BCC")
-    extra_keys = copies + blind
-    if mode not in (1, 2):
-        raise precondition_failed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
-    if find(headers, "BCC") is not None:
-        kept = tuple(entry for entry in headers if entry[0] != "BCC")
-        changes[properties.HEADERS] = encode_headers(normalize(kept))
-    relayed = read.replaced(changes) if changes else header
-    priority = read.octet(properties.PRIORITY, 0)
-    route.envelope = Envelope(publish.route, relayed, mode == 2, priority, expiration, blind_keys=tuple(blind))
+    route.envelope, extra_keys = read_content(channel.host.principal, publish.route, read, headers, changes)
     if extra_keys or route.exchange.uses_headers:
         keys = [publish.routing_key, *extra_keys]
         route.queues, _ = _find_queues(channel, route, keys, headers)
@@ -355,9 +332,3 @@ def _substitute_reply_to(channel: Channel, read: Properties) -> dict[int, bytes 
     if channel.reply_consumer is None:
         raise precondition_failed("fast reply consumer does not exist")
     return {properties.REPLY_TO: encode_text(channel.reply_consumer.name)}
-
-
-def _check_user_id(host: ChannelHost, read: Properties) -> None:
-    user_id = read.text(properties.USER_ID)
-    if user_id is not None and user_id != host.username and "impersonator" not in host.user.tags:
-        raise precondition_failed(f"user_id property set to '{user_id}' but authenticated user was '{host.username}'")

@@ -7,6 +7,7 @@ from typing import Any, Final
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.operations import queues
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
@@ -17,7 +18,6 @@ from leveret.protocol.faults import (
     ReplyCode,
     not_implemented,
     precondition_failed,
-    resource_locked,
 )
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable
 from leveret.protocol.methods import INDEX
@@ -73,7 +73,7 @@ def consume(
     if queue_name == REPLY_QUEUE:
         tag = _consume_replies(channel, tag, no_ack)
     else:
-        queue = _open_queue(channel, queue_name)
+        queue = queues.open_for_reading(channel.host.principal, channel.queue_name(queue_name), channel.host)
         priority = _read_priority(queue, arguments)
         check_exclusive_use(queue, exclusive)
         if channel.shared_prefetch.limit and not queue.traits.supports_global_prefetch:
@@ -86,13 +86,6 @@ def consume(
         queue.add_consumer(consumer)
     if not nowait:
         channel.send(_CONSUME_OK, tag)
-
-
-def _open_queue(channel: Channel, queue_name: str) -> Queue:
-    """Return a queue that the user may read from."""
-    name = channel.queue_name(queue_name)
-    channel.host.authorization.check("read", "queue", name)
-    return channel.vhost.queue(name, channel.host)
 
 
 def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
@@ -144,29 +137,17 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), RESOURCE_LOCKED (405).
     """
-    queue = _open_queue(channel, queue_name)
-    if queue.consumers.single_active and not queue.traits.allows_get_with_single_active:
-        raise resource_locked(
-            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost_name}'. basic.get operations"
-            f" are not supported by {queue.queue_type} queues with single active consumer"
-        )
+    queue = queues.open_for_get(channel.host.principal, channel.queue_name(queue_name), channel.host)
     holder = None if no_ack else channel.unacked.get_holder(queue)
-    entry = queue.get(holder)
-    counters = channel.counters
+    entry = queues.get(queue, holder, channel.counters)
     if entry is None:
         if holder is not None:
             channel.unacked.remove_get_holder(holder)
-        counters.get_empty += 1
         channel.send(_GET_EMPTY, "")
         return
     _, message, redelivered = entry
-    counters.redeliver += redelivered
     if channel.tracer is not None:
         channel.tracer.delivered(channel.origin, queue.name, [entry])
-    if no_ack:
-        counters.get_no_ack += 1
-    else:
-        counters.get += 1
     tag = channel.unacked.take_tag() if holder is None else channel.unacked.hold(holder, entry)
     left = queue.ready_count()
     send_message(channel.host, channel.number, _GET_OK, (tag, redelivered), message, (left,))

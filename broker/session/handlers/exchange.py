@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.core.names import strip_line_ends
+from leveret.broker.operations import bindings, exchanges
+from leveret.broker.operations.bindings import Ends
 from leveret.broker.session.channel import Channel
-from leveret.protocol.faults import access_refused
-from leveret.protocol.field_table import FieldTable, as_text, find
+from leveret.protocol.field_table import FieldTable
 from leveret.protocol.methods import INDEX
 
 _DECLARE_OK: Final = INDEX["exchange.declare-ok"]
@@ -33,29 +34,13 @@ def declare(
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
     """
-    name = strip_line_ends(name)
-    topology = channel.vhost.topology
+    principal = channel.host.principal
     if passive:
-        topology.refuse_default(name)
-        channel.host.authorization.check_any("exchange", name)
-        topology.exchange(name)
+        exchanges.check_exists(principal, name)
     else:
-        topology.check_exchange_type(type_name)
-        topology.refuse_default(name)
-        channel.host.authorization.check("configure", "exchange", name)
-        _check_alternate_permissions(channel, name, arguments)
-        channel.vhost.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
+        exchanges.declare(principal, name, type_name, durable, auto_delete, internal, arguments)
     if not nowait:
         channel.send(_DECLARE_OK)
-
-
-def _check_alternate_permissions(channel: Channel, name: str, arguments: FieldTable) -> None:
-    """Check the permissions for an alternate exchange: read on the new exchange, write on the alternate one."""
-    alternate = find(arguments, "alternate-exchange")
-    is_new = name not in channel.vhost.topology.exchanges and not name.startswith("amq.")
-    if is_new and alternate is not None and alternate.kind == "S":
-        channel.host.authorization.check("read", "exchange", name)
-        channel.host.authorization.check("write", "exchange", as_text(alternate))
 
 
 def delete(channel: Channel, ticket: int, name: str, if_unused: bool, nowait: bool) -> None:
@@ -64,14 +49,7 @@ def delete(channel: Channel, ticket: int, name: str, if_unused: bool, nowait: bo
     Raises:
         ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406) with if-unused if it is in use.
     """
-    name = strip_line_ends(name)
-    topology = channel.vhost.topology
-    topology.refuse_default(name)
-    if name.startswith("amq."):
-        raise access_refused(f"deletion of system exchange '{name}' in vhost '{channel.vhost.name}' not allowed")
-    channel.host.authorization.check("configure", "exchange", name)
-    if not channel.vhost.unrestored.delete("exchange", name):
-        topology.delete_exchange(name, if_unused)
+    exchanges.delete(channel.host.principal, strip_line_ends(name), if_unused)
     if not nowait:
         channel.send(_DELETE_OK)
 
@@ -90,9 +68,7 @@ def bind(
     Raises:
         ChannelFault: ACCESS_REFUSED (403), NOT_FOUND (404), PRECONDITION_FAILED (406).
     """
-    destination, source = _check_ends(channel, destination, source, routing_key)
-    topology = channel.vhost.topology
-    topology.bind(topology.exchange(source), topology.exchange(destination), routing_key, arguments)
+    bindings.bind(channel.host.principal, _read_ends(source, destination), routing_key, arguments)
     if not nowait:
         channel.send(_BIND_OK)
 
@@ -111,25 +87,13 @@ def unbind(
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """
-    destination, source = _check_ends(channel, destination, source, routing_key)
-    topology = channel.vhost.topology
-    ends = topology.exchanges.get(source), topology.exchanges.get(destination)
-    if ends[0] is not None and ends[1] is not None:
-        topology.unbind(ends[0], ends[1], routing_key, arguments)
+    bindings.unbind(channel.host.principal, _read_ends(source, destination), routing_key, arguments)
     if not nowait:
         channel.send(_UNBIND_OK)
 
 
-def _check_ends(channel: Channel, destination: str, source: str, routing_key: str) -> tuple[str, str]:
-    """Check both names and their permissions; return the names without line ends."""
-    destination, source = strip_line_ends(destination), strip_line_ends(source)
-    topology, authorization = channel.vhost.topology, channel.host.authorization
-    topology.refuse_default(destination)
-    authorization.check("write", "exchange", destination)
-    topology.refuse_default(source)
-    authorization.check("read", "exchange", source)
-    authorization.check_topic_binding(source, routing_key)
-    return destination, source
+def _read_ends(source: str, destination: str) -> Ends:
+    return Ends(strip_line_ends(source), strip_line_ends(destination), to_queue=False)
 
 
 METHODS: Final = {
