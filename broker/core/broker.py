@@ -6,6 +6,7 @@ import socket
 from collections import Counter
 
 from leveret.broker.core.clients import ClientConnection as ClientConnection
+from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
 from leveret.broker.core.message_stores.registry import MessageStores
@@ -80,8 +81,10 @@ class Broker:
     def add_vhost(self, name: str) -> VirtualHost:
         """Return a virtual host, which is created if it does not exist."""
         if name not in self.vhosts:
-            vhost = self.vhosts[name] = VirtualHost(name, self.turn, self.timers, self._trust_publishers, self.stores)
-            vhost.recorder.journal, vhost.recorder.gate = self._journal, self.gate
+            recorder = DurableRecorder(name, self._journal, self.gate)
+            vhost = self.vhosts[name] = VirtualHost(
+                name, self.turn, self.timers, self._trust_publishers, self.stores, recorder
+            )
             self._delete_orphaned(name)
             self.save_vhost(vhost)
         return self.vhosts[name]
@@ -121,7 +124,7 @@ class Broker:
         """Replace and save the metadata of a virtual host. This also starts or stops tracing."""
         vhost.metadata = metadata
         if metadata.tracing != (vhost.tracer is not None):
-            vhost.tracer = Tracer(vhost, self.default_cluster_name) if metadata.tracing else None
+            vhost.tracer = Tracer(vhost.topology, self.turn, self.default_cluster_name) if metadata.tracing else None
             # Channels have a reference, so that publishes and deliveries need no lookup.
             for connection in self.connections:
                 if connection.vhost_name == vhost.name:

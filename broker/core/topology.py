@@ -8,13 +8,12 @@ from typing import Final
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.equivalence import check_equal, check_flag, check_name
 from leveret.broker.core.exchanges import default, registry
-from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination, QueueDestination
+from leveret.broker.core.exchanges.base import Binding, BindingIdentity, Destination, Exchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
+from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find
 from leveret.storage.clock import Clock
-from leveret.storage.definitions_database import NoJournal
 
 _ALTERNATE: Final = "alternate-exchange"
 _RESERVED_PREFIX: Final = "amq."
@@ -36,23 +35,29 @@ class Topology:
         vhost_name: Name of the virtual host.
         recorder: Records durable definitions; None to record nothing.
         clock: The broker's clock.
+        on_exchange_deleted: Called with every deleted exchange.
 
     Attributes:
         exchanges: Exchanges by name.
         queues: Queues by name.
         generation: Incremented by every change that can affect routes, to invalidate cached ones.
-        on_exchange_deleted: Called with every deleted exchange.
     """
 
-    def __init__(self, vhost_name: str, recorder: DurableRecorder | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        vhost_name: str,
+        recorder: DurableRecorder | None = None,
+        clock: Clock | None = None,
+        on_exchange_deleted: Callable[[Exchange], None] = lambda exchange: None,
+    ) -> None:
         self.vhost_name = vhost_name
-        self._recorder = recorder or DurableRecorder(vhost_name, NoJournal())
+        self._recorder = recorder or DurableRecorder(vhost_name)
         self._clock = clock or Clock()
-        self.queues: dict[str, QueueDestination] = {}
+        self.queues: dict[str, Queue] = {}
         now = self._clock.seconds()
         self.exchanges: dict[str, Exchange] = {DEFAULT_EXCHANGE: DefaultExchange(vhost_name, self.queues, now)}
         self.generation = 0
-        self.on_exchange_deleted: Callable[[Exchange], None] = lambda exchange: None
+        self._on_exchange_deleted = on_exchange_deleted
         self._bindings_to: dict[Destination, dict[BindingIdentity, Binding]] = {}
         for name, type_name, internal in _PREDECLARED:
             exchange_type = registry.EXCHANGE_TYPES[type_name]
@@ -180,12 +185,12 @@ class Topology:
 
     # -- queues -------------------------------------------------------------------------------------------
 
-    def add_queue(self, queue: QueueDestination) -> None:
+    def add_queue(self, queue: Queue) -> None:
         """Add a queue, so that messages can be routed to it."""
         self.queues[queue.name] = queue
         self.generation += 1
 
-    def remove_queue(self, queue: QueueDestination) -> None:
+    def remove_queue(self, queue: Queue) -> None:
         """Remove a queue and its bindings; auto-delete exchanges that lose their last binding are deleted."""
         del self.queues[queue.name]
         self.generation += 1
@@ -281,7 +286,7 @@ class Topology:
                 continue
             del self.exchanges[exchange.name]
             self._recorder.exchange_deleted(exchange)
-            self.on_exchange_deleted(exchange)
+            self._on_exchange_deleted(exchange)
             self.generation += 1
             self._drop(tuple(exchange.bindings.values()))
             waiting += self._drop(self.bindings_of(exchange))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.definitions.unrestored import Unrestored
@@ -14,6 +14,7 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.dead_letter import DeadLetters
+from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
@@ -37,9 +38,6 @@ from leveret.protocol.field_table import FieldTable, find
 from leveret.storage.definitions_database import NoJournal
 from leveret.storage.message import Message
 
-if TYPE_CHECKING:
-    from leveret.broker.core.messages.tracing import Tracer
-
 
 class ReplyReceiver(Protocol):
     """A channel that consumes from its direct reply-to pseudo-queue."""
@@ -57,9 +55,10 @@ class VirtualHost:
         timers: Clock and timers.
         trust_publishers: See DeadLetters.
         stores: The message stores of queues; by default in memory.
+        recorder: Records durable definitions; None to record nothing.
 
     Attributes:
-        queues: Queues by name.
+        queues: Queues by name; kept by the topology.
         policies: Policies and operator policies.
         dead_letters: Republishes messages that queues drop.
         recorder: Records durable definitions.
@@ -83,14 +82,15 @@ class VirtualHost:
         timers: Timers,
         trust_publishers: bool = False,
         stores: MessageStores | None = None,
+        recorder: DurableRecorder | None = None,
     ) -> None:
         self._stores = stores or MessageStores()
         self.name = name
         self.turn = turn
         self.timers = timers
-        self.queues: dict[str, Queue] = {}
-        self.recorder = DurableRecorder(name, NoJournal())
-        self.topology = Topology(name, self.recorder, timers)
+        self.recorder = recorder or DurableRecorder(name)
+        self.topology = Topology(name, self.recorder, timers, self._on_exchange_deleted)
+        self.queues: Mapping[str, Queue] = self.topology.queues
         self.replies: dict[str, ReplyReceiver] = {}
         self.max_connections: int | None = None
         self.max_queues: int | None = None
@@ -102,9 +102,8 @@ class VirtualHost:
         now = timers.seconds()
         self.deleted_queues = DeletedObjects(QueueCounters(now), QueueCounters(now))
         self.deleted_exchanges = DeletedObjects(ExchangeCounters(now), ExchangeCounters(now))
-        self.topology.on_exchange_deleted = self._on_exchange_deleted
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
-        self.dead_letters = DeadLetters(self, trust_publishers)
+        self.dead_letters = DeadLetters(self.topology, turn, timers, trust_publishers)
         self.unrestored = Unrestored(name, self.recorder, self._stores)
         self._owned: dict[int, dict[Queue, None]] = {}
 
@@ -180,7 +179,7 @@ class VirtualHost:
         try:
             queue = self._create_queue(declaration, qid)
         except Exception:
-            half_made = self.queues.pop(declaration.name, None)
+            half_made = self.queues.get(declaration.name)
             if half_made is not None:
                 self.topology.remove_queue(half_made)
             raise
@@ -208,7 +207,6 @@ class VirtualHost:
         """Delete a queue; return its number of ready messages."""
         if queue.deleted:
             return 0
-        del self.queues[queue.name]
         if queue.owner is not None:
             self._owned.get(id(queue.owner), {}).pop(queue, None)
         self.topology.remove_queue(queue)
@@ -257,7 +255,6 @@ class VirtualHost:
             self._stores.open(request, qid),
             QUORUM if is_quorum else PRIORITY if max_priority else CLASSIC,
         )
-        self.queues[queue.name] = queue
         self.topology.add_queue(queue)
         self.recorder.queue_declared(queue)
         self.policies.apply_to_queue(queue)

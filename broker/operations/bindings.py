@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leveret.broker.core.exchanges.bindings import Binding, Destination
+from leveret.broker.core.exchanges.base import Binding, Destination
 from leveret.broker.core.queues.declaration import check_locked
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import cast
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.messages.published import read_expiration, read_extra_keys
 from leveret.broker.core.messages.routing import route
 from leveret.broker.core.messages.tracing import Origin
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 from leveret.protocol import properties
@@ -102,7 +100,7 @@ def publish(
     envelope, extra_keys = read_content(principal, published_to, read, headers)
     found = route(vhost.topology, exchange, [routing_key, *extra_keys], headers)
     message = Message(envelope, body)
-    queues = cast("tuple[Queue, ...]", found.queues)
+    queues = found.queues
     if vhost.tracer is not None:
         vhost.tracer.published(origin, [message], queues)
     taken = [queue.publish([message], len(body)) for queue in queues]

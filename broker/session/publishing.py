@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.queues.queue import Queue
@@ -323,7 +323,7 @@ def _find_queues(
         # Valid for this message, which arrived before the change, but not for the next one.
         route.generation = -1
     channel.host.routes.add_queues(len(found.queues))
-    return cast("tuple[Queue, ...]", found.queues), found.cacheable
+    return found.queues, found.cacheable
 
 
 def _substitute_reply_to(channel: Channel, read: Properties) -> dict[int, bytes | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.bindings import Binding
+from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
 from leveret.broker.core.exchanges.topic import TopicExchange
 from leveret.protocol.field_table import FieldTable

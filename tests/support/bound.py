@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.bindings import Binding, Destination, QueueDestination
+from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue
 
 
-class NamedQueue:
-    """A queue that is only a routing destination."""
+class NamedQueue(Queue):
+    """A queue that only has a name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,7 +49,7 @@ def add_exchange(
     return topology.declare_exchange(name, type_name, False, auto_delete, False, arguments)
 
 
-def add_queues(topology: Topology, *queue_names: str) -> Sequence[QueueDestination]:
+def add_queues(topology: Topology, *queue_names: str) -> Sequence[NamedQueue]:
     """Add queues with these names."""
     queues = [NamedQueue(name) for name in queue_names]
     for queue in queues:

@@ -7,17 +7,14 @@ their wire format, so that no type is lost.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from leveret.broker.core.definitions.gate import DefinitionsGate
+from leveret.broker.core.exchanges.base import Binding, Exchange
+from leveret.broker.core.queues.queue import Queue
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
-from leveret.storage.definitions_database import Journal
-
-if TYPE_CHECKING:
-    from leveret.broker.core.definitions.gate import DefinitionsGate
-    from leveret.broker.core.exchanges.base import Exchange
-    from leveret.broker.core.exchanges.bindings import Binding
-    from leveret.broker.core.queues.queue import Queue
+from leveret.storage.definitions_database import Journal, NoJournal
 
 
 def table_to_text(table: FieldTable) -> str:
@@ -39,24 +36,24 @@ class DurableRecorder:
 
     Args:
         vhost_name: Name of the virtual host.
-        journal: Where definitions are written.
+        journal: Where definitions are written; None to write nothing.
+        gate: Delays replies that depend on unwritten definitions; None without a data directory.
 
     Attributes:
         journal: See Args.
-        gate: Delays replies that depend on unwritten definitions; None without a data directory.
     """
 
-    __slots__ = ("_vhost_name", "gate", "journal")
+    __slots__ = ("_gate", "_vhost_name", "journal")
 
-    def __init__(self, vhost_name: str, journal: Journal) -> None:
+    def __init__(self, vhost_name: str, journal: Journal | None = None, gate: DefinitionsGate | None = None) -> None:
         self._vhost_name = vhost_name
-        self.journal = journal
-        self.gate: DefinitionsGate | None = None
+        self.journal = NoJournal() if journal is None else journal
+        self._gate = gate
 
     def rely_on(self, kind: str, name: str) -> None:
         """Note that a reply depends on a queue or exchange; see DefinitionsGate."""
-        if self.gate is not None:
-            self.gate.rely_on(kind, (self._vhost_name, name))
+        if self._gate is not None:
+            self._gate.rely_on(kind, (self._vhost_name, name))
 
     def refuse_if_failing(self, kind: str, name: str) -> None:
         """Refuse a new durable queue or exchange while definitions cannot be written.
@@ -64,8 +61,8 @@ class DurableRecorder:
         Raises:
             ConnectionFault: RESOURCE_ERROR (506).
         """
-        if self.gate is not None:
-            self.gate.refuse_if_failing(f"{kind} '{name}' in vhost '{self._vhost_name}'")
+        if self._gate is not None:
+            self._gate.refuse_if_failing(f"{kind} '{name}' in vhost '{self._vhost_name}'")
 
     def exchange_declared(self, exchange: Exchange) -> None:
         """Record a new exchange if it is durable."""

@@ -6,18 +6,15 @@ Source: https://www.rabbitmq.com/docs/definitions
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import Policy
 from leveret.policies.values import VHOST_LIMITS
-
-if TYPE_CHECKING:
-    from leveret.broker.core.broker import Broker
-    from leveret.broker.core.exchanges.base import Exchange
-    from leveret.broker.core.exchanges.bindings import Binding
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.vhost import VirtualHost
-    from leveret.policies.policy import Policy
 
 
 def export_vhosts(broker: Broker) -> list[dict[str, Any]]:

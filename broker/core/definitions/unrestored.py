@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from leveret.broker.core.definitions.durable import DurableRecorder
+from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.protocol.faults import not_found
 from leveret.storage.definitions_database import Key
-
-if TYPE_CHECKING:
-    from leveret.broker.core.definitions.durable import DurableRecorder
-    from leveret.broker.core.message_stores.registry import MessageStores
 
 
 class Unrestored:

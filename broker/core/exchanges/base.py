@@ -1,17 +1,16 @@
-"""Base class of all exchange types."""
+"""The base class of exchange types, and bindings: from an exchange to a queue or to another exchange."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, NamedTuple, TypeAlias
 
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ExchangeCounters
+from leveret.broker.core.terms import Term, table_to_term
 from leveret.policies.policy import Policy
-from leveret.protocol.field_table import FieldTable, as_text, find
-
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination
+from leveret.protocol.field_table import FieldTable, as_text, find, sort_table
 
 
 class Exchange(ABC):
@@ -126,3 +125,56 @@ class Exchange(ABC):
             The destinations, possibly with duplicates. If the search takes long, it yields None now and then, so that
             the caller can serve other clients.
         """
+
+
+Destination: TypeAlias = Exchange | Queue
+
+
+class BindingIdentity(NamedTuple):
+    """The key of a binding in its virtual host.
+
+    Args:
+        source: Name of the source exchange.
+        destination_type: ``exchange`` or ``queue``.
+        destination: Name of the destination.
+        routing_key: Routing key or pattern.
+        arguments: The term of the arguments, sorted by key: types matter, their order does not.
+    """
+
+    source: str
+    destination_type: str
+    destination: str
+    routing_key: str
+    arguments: Term
+
+
+class Binding:
+    """One immutable binding.
+
+    Args:
+        source: The source exchange.
+        destination: The destination queue or exchange.
+        routing_key: Routing key or pattern, interpreted by the source.
+        arguments: Binding arguments in any order.
+
+    Attributes:
+        arguments: Binding arguments, sorted by key.
+        identity: Equal for bindings that RabbitMQ considers the same.
+    """
+
+    __slots__ = ("arguments", "destination", "identity", "routing_key", "source")
+
+    def __init__(
+        self, source: Exchange, destination: Destination, routing_key: str, arguments: FieldTable = ()
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        self.arguments = sort_table(arguments)
+        self.identity = BindingIdentity(
+            source.name,
+            "exchange" if isinstance(destination, Exchange) else "queue",
+            destination.name,
+            routing_key,
+            table_to_term(self.arguments),
+        )

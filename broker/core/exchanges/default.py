@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
+from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.faults import access_refused
 from leveret.protocol.field_table import FieldTable
-
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.bindings import Binding, Destination, QueueDestination
 
 #: Name of the default exchange.
 DEFAULT_EXCHANGE = ""
@@ -30,7 +28,7 @@ class DefaultExchange(Exchange):
 
     type_name: ClassVar[str] = "direct"
 
-    def __init__(self, vhost_name: str, queues: Mapping[str, QueueDestination], since: int = 0) -> None:
+    def __init__(self, vhost_name: str, queues: Mapping[str, Queue], since: int = 0) -> None:
         super().__init__(vhost_name, DEFAULT_EXCHANGE, since=since)
         self._queues = queues
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
 from leveret.protocol.field_table import FieldTable
-
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.bindings import Binding, Destination
 
 
 class FanoutExchange(Exchange):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
-from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.base import Binding, BindingIdentity, Destination, Exchange
 from leveret.broker.core.terms import Term, format_value, to_term
 from leveret.protocol.faults import precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, find
-
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination
 
 _ALL: Final = b"all"
 #: Values of x-match, and whether headers that start with ``x-`` are compared.

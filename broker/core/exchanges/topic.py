@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
-from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.base import Binding, BindingIdentity, Destination, Exchange
 from leveret.protocol.field_table import FieldTable
-
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.bindings import Binding, BindingIdentity, Destination
 
 _ONE_WORD: Final = "*"
 _ANY_WORDS: Final = "#"

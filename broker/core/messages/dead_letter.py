@@ -11,20 +11,20 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from leveret.broker.core.messages.routing import route_in_steps
+from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.topology import Topology
 from leveret.policies.dead_letter import REJECTED, Death, record_death, visited_queues
 from leveret.protocol import properties
-from leveret.protocol.field_table import FieldTable, find, normalize
+from leveret.protocol.field_table import FieldTable, FieldValue, find, normalize
 from leveret.protocol.properties import Properties, encode_headers
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.message import Envelope, Message
-
-if TYPE_CHECKING:
-    from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.vhost import VirtualHost
 
 log = logging.getLogger("leveret.queue")
 
@@ -54,12 +54,16 @@ class DeadLetters:
     practically unlimited: the work is done in time slices.
 
     Args:
-        vhost: The virtual host.
+        topology: Exchanges and queues of the virtual host.
+        turn: Provides time slices.
+        timers: Clock and timers.
         trust_publishers: Whether x-death headers set by publishers are treated as the broker's own, as in 3.10.8.
     """
 
-    def __init__(self, vhost: VirtualHost, trust_publishers: bool) -> None:
-        self._vhost = vhost
+    def __init__(self, topology: Topology, turn: Turn, timers: Timers, trust_publishers: bool) -> None:
+        self._topology = topology
+        self._turn = turn
+        self._timers = timers
         self._trust_publishers = trust_publishers
         #: The remaining steps of each batch, by the queue that dropped the messages.
         self._work: OrderedDict[DeadLetterOutbox, deque[Iterator[None]]] = OrderedDict()
@@ -95,7 +99,7 @@ class DeadLetters:
 
     def _run(self, pending_queues: int = 0) -> None:
         """Work until the time slice is over, or until only this many queues have pending work."""
-        time_slice = self._vhost.turn.slice()
+        time_slice = self._turn.slice()
         self._working = True
         try:
             while len(self._work) > pending_queues:
@@ -106,7 +110,7 @@ class DeadLetters:
             self._working = False
             if self._work and not self._is_scheduled:
                 self._is_scheduled = True
-                self._vhost.timers.call_later(0, self._continue)
+                self._timers.call_later(0, self._continue)
 
     def _continue(self) -> None:
         self._is_scheduled = False
@@ -152,8 +156,8 @@ class DeadLetters:
 
     def _letter(self, batch: DeadLetterBatch, envelope: Envelope) -> Generator[None, None, _Letter | None]:
         """Return the dead letter of an envelope, cached if it is the same as the last one."""
-        now = self._vhost.timers.seconds()
-        cache_key = (envelope, batch.outbox, batch.reason, now, batch.settings, self._vhost.topology.generation)
+        now = self._timers.seconds()
+        cache_key = (envelope, batch.outbox, batch.reason, now, batch.settings, self._topology.generation)
         if cache_key == self._cache_key:
             return self._cached_letter
         made = yield from self._make_letter(batch, envelope, now)
@@ -164,7 +168,7 @@ class DeadLetters:
         self, batch: DeadLetterBatch, envelope: Envelope, now: int
     ) -> Generator[None, None, _Letter | None]:
         reason, settings = batch.reason, batch.settings
-        exchange = self._vhost.topology.exchanges.get(settings.dead_letter_exchange or "")
+        exchange = self._topology.exchanges.get(settings.dead_letter_exchange or "")
         if exchange is None:
             return None
         published = Properties(envelope.header)
@@ -176,9 +180,9 @@ class DeadLetters:
             keys, blind_keys = [settings.dead_letter_routing_key], ()
             headers = tuple(entry for entry in headers if entry[0] != "CC")
         recorded = record_death(headers, death, envelope.dead or self._trust_publishers)
-        headers = normalize(cast("FieldTable", recorded))
-        found = yield from route_in_steps(self._vhost.topology, exchange, [*keys, *blind_keys], headers)
-        targets = cast("tuple[Queue, ...]", found.queues)
+        headers = normalize(tuple((key, FieldValue(*value)) for key, value in recorded))
+        found = yield from route_in_steps(self._topology, exchange, [*keys, *blind_keys], headers)
+        targets = found.queues
         if reason != REJECTED:
             known = visited_queues(headers)
             for target in targets:
@@ -207,7 +211,7 @@ class DeadLetters:
         log.warning(
             "dead letters from queue '%s' reach queue '%s' in vhost '%s' in a cycle; they are dropped there",
             *cycle,
-            self._vhost.name,
+            self._topology.vhost_name,
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.bindings import QueueDestination
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.topology import Topology
 from leveret.protocol.field_table import FieldTable
 
@@ -25,7 +25,7 @@ class Route:
             exchange and routing keys have the same route.
     """
 
-    queues: tuple[QueueDestination, ...]
+    queues: tuple[Queue, ...]
     cacheable: bool
 
 
@@ -57,7 +57,7 @@ def route_in_steps(
     """
     keys = tuple(dict.fromkeys(routing_keys))
     # Dictionaries as ordered sets.
-    queues: dict[QueueDestination, None] = {}
+    queues: dict[Queue, None] = {}
     seen: dict[Exchange, None] = {exchange: None}
     waiting = [exchange]
     cacheable = True

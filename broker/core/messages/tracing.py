@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from leveret.broker.core.messages.published import published_to, read_extra_keys
 from leveret.broker.core.messages.routing import route
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.topology import Topology
 from leveret.protocol import properties
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr, normalize
@@ -18,10 +21,6 @@ from leveret.protocol.properties import FLAGS, Properties, encode_content_header
 from leveret.protocol.short_strings import encode_shortstr
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
-
-if TYPE_CHECKING:
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.vhost import VirtualHost
 
 #: The predeclared exchange that copies are published to.
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
@@ -49,15 +48,17 @@ class Tracer:
     A copy has the body of the message; its headers describe the original. Copies are transient and not traced.
 
     Args:
-        vhost: The virtual host.
+        topology: Exchanges and queues of the virtual host.
+        turn: Runs deliver() at the end of the turn.
         node_name: The name of the node.
 
     Attributes:
         scheduled: Whether deliver() is scheduled for the end of the turn; set by Turn.
     """
 
-    def __init__(self, vhost: VirtualHost, node_name: str) -> None:
-        self._vhost = vhost
+    def __init__(self, topology: Topology, turn: Turn, node_name: str) -> None:
+        self._topology = topology
+        self._turn = turn
         self._node_name = node_name
         self._waiting: list[tuple[str, Origin, Sequence[Entry]]] = []
         self.scheduled = False
@@ -89,7 +90,7 @@ class Tracer:
             entries: The messages.
         """
         self._waiting.append((queue_name, origin, entries))
-        self._vhost.turn.deliver_later(self)
+        self._turn.deliver_later(self)
 
     def deliver(self) -> None:
         """Publish the pending copies of deliveries."""
@@ -102,7 +103,7 @@ class Tracer:
 
     def _origin_headers(self, origin: Origin) -> FieldTable:
         return (
-            ("vhost", longstr(self._vhost.name)),
+            ("vhost", longstr(self._topology.vhost_name)),
             ("connection", longstr(origin.connection)),
             ("channel", FieldValue("I", origin.channel)),
             ("user", longstr(origin.user)),
@@ -111,8 +112,7 @@ class Tracer:
     def _copy(self, key: str, messages: Sequence[Message], about: FieldTable) -> None:
         """Publish copies of messages with one envelope and of one size."""
         envelope, size = messages[0].envelope, len(messages[0].body)
-        topology = self._vhost.topology
-        exchange = topology.exchanges[TRACE_EXCHANGE]
+        exchange = self._topology.exchanges[TRACE_EXCHANGE]
         if not exchange.bindings or envelope.route.startswith(_TRACE_ROUTE):
             return
         headers = (*_describe(envelope), ("node", longstr(self._node_name)), *about)
@@ -120,8 +120,8 @@ class Tracer:
         header = encode_content_header(size, {properties.HEADERS: encode_headers(headers)})
         made = Envelope(_TRACE_ROUTE + encode_shortstr(octets), header)
         copies = [Message(made, message.body) for message in messages]
-        found = route(topology, exchange, [octets.decode("utf-8", "surrogateescape")], headers)
-        for queue in cast("tuple[Queue, ...]", found.queues):
+        found = route(self._topology, exchange, [octets.decode("utf-8", "surrogateescape")], headers)
+        for queue in found.queues:
             if not queue.deleted:
                 queue.publish(copies, len(copies) * size)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from leveret.broker.core.definitions.exporting import policy_value
 from leveret.broker.core.json_values.tables import table_to_json
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost_policies.policies import VirtualHostPolicies
 from leveret.policies.explanation import Source, explain_setting, explain_settings, ineffective_policies
 from leveret.policies.keys import KEYS
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import find, plain_values
-
-if TYPE_CHECKING:
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.vhost_policies.policies import VirtualHostPolicies
 
 _AT_LIMIT: Final = {
     "drop-head": "the oldest messages are dropped",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import add
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.clients import ClientConnection
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.stats.totals import VirtualHostStatistics
-
-if TYPE_CHECKING:
-    from leveret.broker.core.broker import Broker
-    from leveret.broker.core.clients import ClientConnection
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.core.vhost import VirtualHost
 
 _FIELDS: Final = VirtualHostStatistics.FIELDS
 _READY: Final = _FIELDS.index("messages_ready")

@@ -13,22 +13,20 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.scheduling.timers import RealTimer
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
 from leveret.broker.core.stats.losses import LossCounters
+from leveret.broker.core.vhost import VirtualHost
 from leveret.storage.disk.files import DiskFiles, replace_file
 from leveret.storage.engine import StorageEngine, events_since
 from leveret.storage.event_log import EventPosition
 from leveret.storage.format import crc_of, pack_checked
-
-if TYPE_CHECKING:
-    from leveret.broker.core.broker import Broker
-    from leveret.broker.core.scheduling.timers import RealTimer
-    from leveret.broker.core.vhost import VirtualHost
 
 log = logging.getLogger("leveret.statistics")
 

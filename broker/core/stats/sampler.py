@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from leveret.broker.core.broker import Broker
+from leveret.broker.core.node import Node
+from leveret.broker.core.scheduling.timers import Timer
 from leveret.broker.core.stats.census import Census
 from leveret.broker.core.stats.history import GLOBAL, STEP
-
-if TYPE_CHECKING:
-    from leveret.broker.core.broker import Broker
-    from leveret.broker.core.node import Node
-    from leveret.broker.core.scheduling.timers import Timer
 
 log = logging.getLogger("leveret.statistics")
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.explanation import why_not_in_force
 from leveret.policies.policy import APPLY_TO, Policy
-
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.base import Exchange
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.vhost import VirtualHost
 
 _QUEUES: Final = frozenset(("classic", "quorum"))
 

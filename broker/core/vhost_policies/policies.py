@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
 
 from leveret.broker.core.definitions.durable import DurableRecorder
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.topology import Topology
 from leveret.policies.keys import merge_operator
 from leveret.policies.policy import Policy, find_policy
-
-if TYPE_CHECKING:
-    from leveret.broker.core.exchanges.base import Exchange
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.topology import Topology
 
 
 class VirtualHostPolicies:
@@ -99,7 +96,7 @@ class VirtualHostPolicies:
 
     def _apply(self, changed: Sequence[Policy]) -> Iterator[None]:
         """Reapply policies to all queues and exchanges that the changed policies match."""
-        for queue in cast("list[Queue]", list(self._topology.queues.values())):
+        for queue in list(self._topology.queues.values()):
             if not queue.deleted and any(policy.matches(queue.name, queue.queue_type) for policy in changed):
                 self.apply_to_queue(queue)
             yield

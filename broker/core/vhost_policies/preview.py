@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_policies.policies import effective_definition
 from leveret.policies.policy import Policy, find_policy
 from leveret.policies.settings import QueueSettings, effective_settings
 from leveret.protocol.field_table import plain_values
-
-if TYPE_CHECKING:
-    from leveret.broker.core.queues.queue import Queue
-    from leveret.broker.core.vhost import VirtualHost
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from leveret.broker.core.exchanges.bindings import Binding, Destination
+from leveret.broker.core.exchanges.base import Binding, Destination
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from leveret.broker.core.exchanges.bindings import Binding
+from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.exchange_actions import exchange_name

@@ -7,8 +7,7 @@ import hashlib
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
-from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.exchanges.bindings import Binding
+from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue

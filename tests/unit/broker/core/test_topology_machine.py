@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from leveret.broker.core.exchanges.bindings import Destination
+from leveret.broker.core.exchanges.base import Destination
 from leveret.broker.core.messages.routing import route
 from leveret.broker.core.topology import Topology
 from tests.support.bound import NamedQueue, add_exchange

@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session import publishing
 from leveret.broker.session.channel import Channel
@@ -176,8 +175,8 @@ def test_what_precedes_a_long_route_search_is_published_once(monkeypatch: pytest
     client.send(b"".join(frames[1:]))
     assert len(searched) >= 2
     assert client.confirmed == dict.fromkeys(range(1, 7), "Basic.Ack")
-    counts = [client.broker.vhost.topology.queues[name] for name in ("q", "other")]
-    assert [queue.store.ready_count for queue in counts if isinstance(queue, Queue)] == [6, 2]
+    counts = [client.broker.vhost.queues[name] for name in ("q", "other")]
+    assert [queue.store.ready_count for queue in counts] == [6, 2]
 
 
 def test_counters_count_each_message() -> None:
@@ -186,7 +185,6 @@ def test_counters_count_each_message() -> None:
     client.send(frames[0])
     client.send(b"".join(frames[1:]))
     counters = client.client.connection.channels.find(1, 0).counters
-    queue = client.broker.vhost.topology.queues["q"]
-    assert isinstance(queue, Queue)
+    queue = client.broker.vhost.queues["q"]
     assert (counters.publish, counters.publish_confirm, counters.confirm) == (4, 4, 4)
     assert (queue.counters.published, queue.store.ready_count, queue.store.ready_bytes) == (4, 4, 3 * (1 + 2 + 3 + 2))

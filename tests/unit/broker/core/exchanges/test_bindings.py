@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.exchanges.bindings import Binding
+from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.exchanges.direct import DirectExchange
 from leveret.protocol.field_table import FieldTable
 from tests.support.bound import NamedQueue, table

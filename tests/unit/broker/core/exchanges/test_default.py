@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.core.exchanges.bindings import Binding, QueueDestination
+from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.exchanges.default import DefaultExchange, refuse_default
+from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.faults import ChannelFault
 from tests.support.bound import NamedQueue
 
@@ -11,7 +12,7 @@ REFUSAL = "403 ACCESS_REFUSED - operation not permitted on the default exchange"
 
 
 def test_the_key_is_the_name_of_a_queue() -> None:
-    queues: dict[str, QueueDestination] = {}
+    queues: dict[str, Queue] = {}
     exchange = DefaultExchange("/", queues)
     queue = queues["q"] = NamedQueue("q")
 

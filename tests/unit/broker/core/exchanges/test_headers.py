@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.broker.core.exchanges.bindings import Binding
+from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.exchanges.headers import HeadersExchange
 from leveret.protocol.faults import ChannelFault, ReplyCode, encode_reply_text
 from leveret.protocol.field_table import FieldTable, FieldValue
