@@ -121,19 +121,19 @@ class VirtualHost:
 
     # -- queues -------------------------------------------------------------------------------------------
 
-    def queue(self, name: str, owner: object | None) -> Queue:
+    def queue(self, name: str, user: object) -> Queue:
         """Find a queue that a connection may use.
 
         Args:
             name: Name of the queue.
-            owner: Stands for the connection; None over HTTP.
+            user: The connection.
         Raises:
             ChannelFault: NOT_FOUND (404); RESOURCE_LOCKED (405) if it is exclusive to another connection.
         """
         queue = self.queues.get(name)
         if queue is None:
             raise not_found(f"no queue '{name}' in vhost '{self.name}'")
-        check_locked(queue, owner)
+        check_locked(queue, user)
         self.recorder.rely_on("queue", name)
         return queue
 
@@ -227,7 +227,9 @@ class VirtualHost:
     def _delete_in_slices(self, queues: deque[Queue]) -> None:
         time_slice = self.turn.slice()
         while queues:
-            self.delete_queue(queues.popleft())
+            # Messages of the closed connection may still be on their way back.
+            if queues[0].delivery.return_some(time_slice):
+                self.delete_queue(queues.popleft())
             if queues and time_slice.is_over():
                 self.timers.call_later(0, partial(self._delete_in_slices, queues))
                 return

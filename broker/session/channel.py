@@ -194,7 +194,7 @@ class Channel:
         left = self.cancel_consumers()
         self.cancel_replies()
         if self.transaction is not None:
-            self.transaction.rollback()
+            self.transaction.abandon()
         self.unacked.return_all(left if keep_gets else None)
         self.confirms = self.transaction = None
 

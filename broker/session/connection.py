@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._handle_closing(event)
         except Unfinished as work:
-            self.intake.run_in_slices(work.step)
+            self.intake.run_in_slices(work.step, work.is_handled)
         except AmqpFault as fault:
             self.fail(fault, method_of(event))
         except WireFault as fault:

@@ -115,9 +115,9 @@ def _apply_limits(channel: Channel, name: str | None) -> None:
     queue = None if name is None else channel.vhost.queues.get(name)
     if queue is None:
         return
-    evict_and_expire, new_slice = queue.contents.evict_and_expire, channel.vhost.turn.slice
-    if not evict_and_expire(new_slice()):
-        raise Unfinished(lambda: evict_and_expire(new_slice()))
+    prepare, new_slice = queue.delivery.prepare, channel.vhost.turn.slice
+    if not prepare(new_slice()):
+        raise Unfinished(lambda: prepare(new_slice()))
 
 
 def _find_channel(channels: ChannelTable, event: MethodReceived) -> Channel:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from leveret.protocol.events import Event, PublishRun, VariedRun
+from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.states import ConnectionState
 
@@ -36,7 +37,7 @@ class Intake:
         blocked: True while the connection is blocked by a resource alarm.
     """
 
-    __slots__ = ("_held", "_is_read", "_overfull", "_owner", "_transport", "_work", "blocked")
+    __slots__ = ("_held", "_is_handled", "_is_read", "_overfull", "_owner", "_transport", "_work", "blocked")
 
     def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
         # A weak reference: a cycle would be freed by the garbage collector only.
@@ -47,6 +48,8 @@ class Intake:
         self._overfull = False
         #: Unfinished work that precedes the held events.
         self._work: Callable[[], bool] | None = None
+        #: Whether the event that needs the work has been handled.
+        self._is_handled = False
         self.blocked = False
 
     @property
@@ -79,19 +82,20 @@ class Intake:
                         self.run_in_slices(_no_work)
                         self._held = events[position + 1 :]
                         return
-                self._held = events[position:]
+                self._held = events[position + self._is_handled :]
                 return
 
     # -- events that take long ----------------------------------------------------------------------------
 
-    def run_in_slices(self, step: Callable[[], bool]) -> None:
+    def run_in_slices(self, step: Callable[[], bool], is_handled: bool = False) -> None:
         """Run long work in slices before any other event of this connection; other connections run in between.
 
         Args:
             step: Runs one slice of the work; returns whether the work is finished.
+            is_handled: Whether the current event has been handled; otherwise it is handled again after the work.
         """
         connection = self._connection
-        self._work = step
+        self._work, self._is_handled = step, is_handled
         self._update_reading()
         connection.server.loop.call_soon(self._run_slice)
 
@@ -104,11 +108,15 @@ class Intake:
         except Exception:
             # The event is handled again, fails in the same way, and closes the connection.
             log.exception("AMQP connection %s: internal error", connection.name)
+            if self._is_handled:
+                connection.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), 0)
+                return
             is_done = True
         if not is_done:
             connection.server.loop.call_soon(self._run_slice)
             return
         self._work = None
+        self._is_handled = False
         self._update_reading()
         self.process()
 
@@ -117,6 +125,7 @@ class Intake:
         connection = self._connection
         self._held = []
         self._work = None
+        self._is_handled = False
         self.blocked = self._overfull = False
         connection.server.broker.alarms.forget(connection)
         connection.output.resume = None

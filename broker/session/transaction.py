@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.session.unacked import Held, Outcome, Unacked
+
+#: Messages published in one time slice: they are written to disk at the end of the turn, which takes time, too.
+_SLICE_PUBLISHES: Final = 4096
+#: Acknowledgements applied between two checks of the time slice.
+_SLICE_ACKNOWLEDGEMENTS: Final = 8192
 
 
 class Transaction:
@@ -14,12 +23,16 @@ class Transaction:
         unacked: Unacknowledged messages of the channel.
     """
 
-    __slots__ = ("_publishes", "_settlements", "_unacked")
+    __slots__ = ("_is_committing", "_is_refused", "_publishes", "_returning", "_settlements", "_unacked")
 
     def __init__(self, unacked: Unacked) -> None:
         self._unacked = unacked
-        self._publishes: list[tuple[Callable[[], int], int]] = []
-        self._settlements: list[tuple[list[tuple[int, Held]], Outcome]] = []
+        self._publishes: deque[tuple[Callable[[], int], int]] = deque()
+        self._settlements: deque[tuple[list[tuple[int, Held]], Outcome]] = deque()
+        #: Queues that have not requeued all messages of the commit yet.
+        self._returning: list[Queue] = []
+        self._is_committing = False
+        self._is_refused = False
 
     def hold_publish(self, publish: Callable[[], int], count: int) -> None:
         """Hold publishes that have passed all checks.
@@ -49,18 +62,56 @@ class Transaction:
         publishes = sum(count for _, count in self._publishes)
         return publishes, sum(len(held) for held, _ in self._settlements)
 
-    def commit(self) -> bool:
-        """Apply held publishes, then acknowledgements; return whether all publishes were accepted."""
-        publishes, self._publishes = self._publishes, []
-        settlements, self._settlements = self._settlements, []
-        refused = [publish() < count for publish, count in publishes]
-        for held, outcome in settlements:
-            self._unacked.settle([each for _, each in held], outcome)
-        return not any(refused)
+    def commit(self, time_slice: TimeSlice) -> bool:
+        """Apply held publishes, then acknowledgements, while time is left.
+
+        Returns:
+            Whether it is finished, so that end_commit() can be called; otherwise call it again.
+        """
+        self._is_committing = True
+        published = 0
+        while self._publishes:
+            if published > _SLICE_PUBLISHES or (published and time_slice.is_over()):
+                return False
+            publish, count = self._publishes.popleft()
+            self._is_refused |= publish() < count
+            published += count
+        while self._settlements:
+            if published and time_slice.is_over():
+                return False
+            published += self._settle_some()
+        self._returning = [queue for queue in self._returning if not queue.delivery.return_some(time_slice)]
+        return not self._returning
+
+    def end_commit(self) -> bool:
+        """End a finished commit; return whether all publishes were accepted."""
+        is_refused, self._is_refused, self._is_committing = self._is_refused, False, False
+        return not is_refused
+
+    def _settle_some(self) -> int:
+        """Apply acknowledgements; return their number."""
+        held, outcome = self._settlements.popleft()
+        if outcome == "acknowledge" and len(held) > _SLICE_ACKNOWLEDGEMENTS:
+            self._settlements.appendleft((held[_SLICE_ACKNOWLEDGEMENTS:], outcome))
+            del held[_SLICE_ACKNOWLEDGEMENTS:]
+        self._returning += self._unacked.settle([each for _, each in held], outcome)
+        return len(held)
+
+    def abandon(self) -> None:
+        """End the transaction with its channel: roll it back, or finish a commit that has begun."""
+        if self._is_committing:
+            while not self.commit(TimeSlice(_no_clock)):
+                pass
+        self.rollback()
 
     def rollback(self) -> None:
         """Discard held publishes, and make acknowledged messages outstanding again."""
         self._publishes.clear()
-        settlements, self._settlements = self._settlements, []
+        settlements, self._settlements = self._settlements, deque()
         for held, _ in settlements:
             self._unacked.restore(held)
+
+
+def _no_clock() -> int:
+    """Return a time that never passes."""
+    return 0

@@ -136,13 +136,15 @@ class Unacked(dict[int, Held]):
 
     # -- settling -----------------------------------------------------------------------------------------
 
-    def settle(self, held: Iterable[Held], outcome: Outcome, individually: bool = False) -> None:
+    def settle(self, held: Iterable[Held], outcome: Outcome, individually: bool = False) -> list[Queue]:
         """Settle removed messages, grouped by holder.
 
         Args:
             held: Holder and entry of each message, in order of delivery tags.
             outcome: How to settle them.
             individually: Whether each message was acknowledged by its own method.
+        Returns:
+            Queues that take longer than a time slice to requeue their messages.
         """
         runs: dict[Consumer | GetHolder, list[Entry]] = {}
         last: Consumer | GetHolder | None = None
@@ -162,11 +164,12 @@ class Unacked(dict[int, Held]):
         if individually or len(runs) == 1:
             for holder, settled in runs.items():
                 self._settle_run(holder, settled, outcome)
-            return
-        # RabbitMQ settles holder after holder, each with all its effects.
-        for holder, settled in sorted(runs.items(), key=_settling_order):
-            self._settle_run(holder, settled, outcome)
-            holder.queue.deliver()
+        else:
+            # RabbitMQ settles holder after holder, each with all its effects.
+            for holder, settled in sorted(runs.items(), key=_settling_order):
+                self._settle_run(holder, settled, outcome)
+                holder.queue.deliver()
+        return [holder.queue for holder in runs if holder.queue.delivery.returning]
 
     def _settle_run(self, holder: Consumer | GetHolder, settled: list[Entry], outcome: Outcome) -> None:
         """Settle the messages of one holder."""
@@ -187,9 +190,9 @@ class Unacked(dict[int, Held]):
             queue.deliver()
         self.remove_get_holder(holder)
 
-    def requeue_all(self) -> None:
-        """Requeue all messages (basic.recover)."""
-        self.settle(self.take_all(), "requeue")
+    def requeue_all(self) -> list[Queue]:
+        """Requeue all messages (basic.recover); see settle()."""
+        return self.settle(self.take_all(), "requeue")
 
     def return_all(self, queues: set[Queue] | None = None) -> None:
         """Requeue messages of a closed channel, in one batch per queue.

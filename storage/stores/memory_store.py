@@ -132,9 +132,12 @@ class MemoryStore:
         if len(back) == 1:
             insort(requeued, back[0], key=_newest_first)
         else:
+            back.sort(key=_newest_first)
+            is_oldest = not requeued or back[0][0] < requeued[-1][0]
             requeued += back
-            # Usually both halves are sorted, and sort() merges them in linear time.
-            requeued.sort(key=_newest_first)
+            if not is_oldest:
+                # Both halves are sorted, and sort() merges them in linear time.
+                requeued.sort(key=_newest_first)
         self.ready_count += len(back)
         self.taken_count -= len(back)
         self.ready_bytes += sum(len(message.body) for _, message, _ in back)

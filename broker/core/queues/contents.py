@@ -135,6 +135,11 @@ class Contents:
         self._backing.store.requeue(entries)
         self._note_returned(entries)
 
+    def requeue(self, entries: Sequence[Entry]) -> None:
+        """Return messages that a client has requeued to their positions in the store."""
+        self._counters.requeued += len(entries)
+        self.put_back(entries)
+
     def append_returned(self, entries: Sequence[Entry], counter: DeliveryCounter, to_tail: bool) -> None:
         """Append returned messages with a higher delivery count, and drop those that exceed the delivery limit.
 

@@ -10,6 +10,9 @@ from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, Queue
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
+from leveret.broker.core.queues.returning import RETURN_STEP, PutBack, Returning
+from leveret.broker.core.queues.traits import QueueTraits
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.policies.dead_letter import EXPIRED
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry
@@ -28,13 +31,19 @@ class Delivery:
         consumers: Consumers of the queue.
         counters: Counters of the queue.
         outbox: Gets expired messages.
+        traits: Traits of the queue's type.
 
     Attributes:
         unacked_count: Number of messages delivered and not yet settled.
         unacked_bytes: Body bytes of these.
+        returning: Requeued messages that are not back yet, because there are very many. They count as unacked. Until
+            all are back nothing is delivered, so that newer messages do not overtake them.
     """
 
-    __slots__ = ("_backing", "_consumers", "_contents", "_counters", "_outbox", "unacked_bytes", "unacked_count")
+    __slots__ = (
+        "_backing", "_consumers", "_contents", "_counters", "_counts_deliveries", "_outbox", "returning",
+        "unacked_bytes", "unacked_count",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,14 +52,17 @@ class Delivery:
         consumers: ConsumerGroup,
         counters: QueueCounters,
         outbox: DeadLetterOutbox,
+        traits: QueueTraits,
     ) -> None:
         self._contents = contents
         self._backing = backing
         self._consumers = consumers
         self._counters = counters
         self._outbox = outbox
+        self._counts_deliveries = traits.counts_deliveries
         self.unacked_count = 0
         self.unacked_bytes = 0
+        self.returning = Returning()
 
     def serve(self, expired_too: bool = False) -> None:
         """Deliver messages while a consumer has credit.
@@ -58,6 +70,8 @@ class Delivery:
         Args:
             expired_too: Also deliver expired messages, for a TTL of 0.
         """
+        if self.returning:
+            return
         store, ring, contents = self._backing.store, self._consumers.ring, self._contents
         while store.ready_count and ring:
             level = ring.first_level()
@@ -88,6 +102,42 @@ class Delivery:
         """Stop counting messages as unacked."""
         self.unacked_count -= len(entries)
         self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
+
+    def put_back(self, entries: Sequence[Entry], put_back: PutBack) -> None:
+        """Put requeued messages back: at once, or by return_some() if there are very many.
+
+        Args:
+            entries: The messages, which no longer count as unacked.
+            put_back: Called with all of them, or with some at a time.
+        """
+        if len(entries) <= RETURN_STEP and not self.returning:
+            put_back(entries)
+            return
+
+        def put_back_some(part: Sequence[Entry]) -> None:
+            self.release(part)
+            put_back(part)
+
+        self.hold(len(entries), sum([len(entry[1].body) for entry in entries]))
+        self.returning.add(entries, put_back_some)
+
+    def return_some(self, time_slice: TimeSlice) -> bool:
+        """Put requeued messages back while time is left; return whether all are back."""
+        if self.returning:
+            if not self.returning.run(time_slice):
+                return False
+            if self._counts_deliveries:
+                self.serve_returned(time_slice)
+        return True
+
+    def serve_returned(self, time_slice: TimeSlice) -> None:
+        """Deliver returned messages: unlike classic queues, quorum queues do so before they apply limits."""
+        if not self._contents.may_have_timed or self._contents.expire(time_slice):
+            self.serve()
+
+    def prepare(self, time_slice: TimeSlice) -> bool:
+        """Finish requeues, then apply limits and expiry while time is left; return whether all is finished."""
+        return self.return_some(time_slice) and self._contents.evict_and_expire(time_slice)
 
     def _deliver(self, level: Consumers, consumer: QueueConsumer, entries: list[Entry], body_bytes: int) -> None:
         """Deliver taken messages, if any, to the first consumer of a priority level, and move it to the end."""

@@ -16,6 +16,7 @@ from leveret.broker.core.queues.delivery_count import DeliveryCounter
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
+from leveret.broker.core.queues.returning import RETURN_STEP
 from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timers
@@ -172,7 +173,7 @@ class Queue:
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
         single_active = find(arguments, "x-single-active-consumer")
         self.consumers = ConsumerGroup(single_active is not None and single_active.value)
-        self.delivery = Delivery(contents, backing, self.consumers, counters, outbox)
+        self.delivery = Delivery(contents, backing, self.consumers, counters, outbox, traits)
         self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
         self._delivery_counter = DeliveryCounter() if traits.counts_deliveries else None
@@ -208,8 +209,8 @@ class Queue:
 
     def ready_count(self) -> int:
         """Return the number of ready messages, after all eviction, expiry and deliveries that are due."""
-        if self.store.ready_count:
-            while not self.contents.evict_and_expire(TimeSlice(self.host.timers.monotonic)):
+        if self.store.ready_count or self.delivery.returning:
+            while not self.delivery.prepare(TimeSlice(self.host.timers.monotonic)):
                 pass
             self.deliver()
         return self.store.ready_count
@@ -240,6 +241,10 @@ class Queue:
         taken, limits, ttl = len(messages), contents.limits, contents.time_to_live(messages[0])
         if messages[0].envelope.dead and not self.traits.refuses_dead_letters and limits is not None and limits.refuses:
             limits = None
+        if limits is not None and limits.refuses and self.delivery.returning:
+            # What fits depends on the number of ready messages.
+            while not self.delivery.return_some(TimeSlice(self.host.timers.monotonic)):
+                pass
         if ttl == 0:
             taken = self._publish_with_zero_ttl(messages, limits)
         elif limits is not None and limits.refuses:
@@ -297,7 +302,8 @@ class Queue:
 
     def _evict(self) -> None:
         """Drop the oldest messages while a limit is exceeded; continue in the next turn if it takes too long."""
-        if not self.contents.evict(self.host.turn.slice()):
+        time_slice = self.host.turn.slice()
+        if not (self.delivery.return_some(time_slice) and self.contents.evict(time_slice)):
             self.host.turn.deliver_later(self)
 
     def _deliver_new(self) -> None:
@@ -314,7 +320,7 @@ class Queue:
         """Apply limits and expiry, then deliver until no consumer has credit or no message is ready."""
         if self.deleted:
             return
-        if not self.contents.evict_and_expire(self.host.turn.slice()):
+        if not self.delivery.prepare(self.host.turn.slice()):
             self.host.turn.deliver_later(self)
             return
         self.delivery.serve()
@@ -391,14 +397,15 @@ class Queue:
         if self.deleted:
             return
         if self._delivery_counter is None:
-            self.counters.requeued += len(entries)
-            self.contents.put_back(entries)
+            if len(entries) > RETURN_STEP:
+                # Newest first: then each part stands before those that are back already.
+                entries = sorted(entries, key=_number, reverse=True)
+            self.delivery.put_back(entries, self.contents.requeue)
         else:
             to_tail = self.settings.delivery_limit is None and not abandoned
-            self.contents.append_returned(entries, self._delivery_counter, to_tail)
-            # Unlike classic queues, quorum queues deliver before they apply limits.
-            if not self.contents.may_have_timed or self.contents.expire(self.host.turn.slice()):
-                self.delivery.serve()
+            counter = self._delivery_counter
+            self.delivery.put_back(entries, lambda some: self.contents.append_returned(some, counter, to_tail))
+            self.delivery.serve_returned(self.host.turn.slice())
         self._evict()
         self.host.turn.deliver_later(self)
 
@@ -478,7 +485,12 @@ class Queue:
         self.expiry.close()
         self._head_timer.close()
         self.outbox.close()
+        self.delivery.returning.clear()
         self.backing.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()
         return ready
+
+
+def _number(entry: Entry) -> int:
+    return entry[0]

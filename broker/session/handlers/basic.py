@@ -7,6 +7,7 @@ from typing import Any, Final
 from leveret.broker.core.names import generate_name
 from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations import queues
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.delivery import send_message
@@ -207,7 +208,18 @@ def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: b
         channel.transaction.hold_settlement(tags, outcome)
         return
     unacked = channel.unacked
-    unacked.settle([unacked.pop(tag) for tag in tags], outcome, individually)
+    _await_returns(channel, unacked.settle([unacked.pop(tag) for tag in tags], outcome, individually))
+
+
+def _await_returns(channel: Channel, queues: list[Queue]) -> None:
+    """Handle no later event of the connection until queues have requeued their messages: it must not overtake them.
+
+    Raises:
+        Unfinished: There are such queues.
+    """
+    if queues:
+        new_slice = channel.host.vhost.turn.slice
+        raise Unfinished(lambda: all(queue.delivery.return_some(new_slice()) for queue in queues), is_handled=True)
 
 
 def recover(channel: Channel, requeue: bool) -> None:
@@ -219,7 +231,7 @@ def recover(channel: Channel, requeue: bool) -> None:
     if not requeue:
         raise not_implemented("requeue=false")
     channel.send(_RECOVER_OK)
-    channel.unacked.requeue_all()
+    _await_returns(channel, channel.unacked.requeue_all())
 
 
 def recover_async(channel: Channel, requeue: bool) -> None:
@@ -230,7 +242,7 @@ def recover_async(channel: Channel, requeue: bool) -> None:
     """
     if not requeue:
         raise not_implemented("requeue=false")
-    channel.unacked.requeue_all()
+    _await_returns(channel, channel.unacked.requeue_all())
 
 
 METHODS: Final = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from leveret.broker.core.message_stores.registry import HasFailed
+from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.transaction import Transaction
 from leveret.protocol.faults import precondition_failed
@@ -36,9 +37,12 @@ def commit(channel: Channel) -> None:
     Raises:
         ChannelFault: PRECONDITION_FAILED (406) without a transaction, or if a queue refused a message; the
             remaining publishes and acknowledgements are applied anyway.
+        Unfinished: It takes longer than a time slice.
     """
-    transaction = _transaction(channel)
-    if not transaction.commit():
+    transaction, new_slice = _transaction(channel), channel.host.vhost.turn.slice
+    if not transaction.commit(new_slice()):
+        raise Unfinished(lambda: transaction.commit(new_slice()))
+    if not transaction.end_commit():
         raise precondition_failed("partial tx completion")
     channel.host.stores.await_sync(_Commit(channel, transaction))
 

@@ -157,6 +157,175 @@ class TestAQueueThatShrinks:
         assert came.message_count == (9 if answer is commands.Basic.GetOk else 10)
 
 
+QUORUM = [("x-queue-type", "S", "quorum")]
+MANY = 20_000
+
+
+class TestManyUnackedMessagesThatReturn:
+    @pytest.fixture(params=["classic", "quorum"])
+    def holder(self, broker: MemoryBroker, request: pytest.FixtureRequest) -> MemoryClient:
+        """A client with all messages of the queue unacked, but for one that arrived later."""
+        opened = broker.open()
+        arguments = QUORUM if request.param == "quorum" else []
+        opened.call(1, commands.Queue.Declare, queue="u", durable=True, arguments=arguments)
+        opened.send(publish(1, "u", b"old") * MANY)
+        opened.send(method(1, commands.Basic.Consume, queue="u", consumer_tag="c"))
+        opened.transport.take()
+        opened.call(1, commands.Basic.Cancel, consumer_tag="c")
+        opened.send(publish(1, "u", b"new"))
+        assert broker.vhost.queues["u"].unacked_count == MANY
+        return opened
+
+    LEAVING = pytest.mark.parametrize(
+        "leave",
+        [
+            method(1, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0),
+            method(0, commands.Connection.Close, reply_code=200, reply_text="", class_id=0, method_id=0),
+            method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=True),
+            method(1, commands.Basic.Recover, requeue=True),
+        ],
+        ids=["channel", "connection", "nack", "recover"],
+    )
+
+    @LEAVING
+    def test_others_are_served_in_between(self, broker: MemoryBroker, holder: MemoryClient, leave: bytes) -> None:
+        other, queue = broker.open(), broker.vhost.queues["u"]
+        holder.feed(leave)
+        other.feed(method(1, commands.Queue.Declare, queue="other"))
+        assert steps_until(broker, other) <= 3
+        assert 0 < queue.unacked_count < MANY
+        assert queue.store.ready_count + queue.unacked_count == MANY + 1
+        broker.loop.run()
+        assert (queue.store.ready_count, queue.unacked_count) == (MANY + 1, 0)
+
+    def test_no_newer_message_overtakes_them(self, broker: MemoryBroker, holder: MemoryClient) -> None:
+        other = broker.open()
+        other.send(method(1, commands.Basic.Qos, prefetch_count=3))
+        other.send(method(1, commands.Basic.Consume, queue="u", consumer_tag="o"))
+        other.send(method(1, commands.Basic.Ack, delivery_tag=1))
+        other.transport.take()
+        holder.send(method(1, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0))
+        delivered = [each for each in other.methods() if each.kind is commands.Basic.Deliver]
+        assert len(delivered) == 3
+        assert all(each.redelivered for each in delivered)
+
+    def test_basic_get_waits_for_them(self, broker: MemoryBroker, holder: MemoryClient) -> None:
+        other = broker.open()
+        holder.feed(method(1, commands.Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0))
+        other.feed(method(1, commands.Basic.Get, queue="u", no_ack=True))
+        broker.loop.run()
+        got = other.only(commands.Basic.GetOk)
+        assert (got.redelivered, got.message_count) == (True, MANY)
+
+    def test_a_later_publish_of_the_same_client_follows_them(self, broker: MemoryBroker, holder: MemoryClient) -> None:
+        holder.feed(
+            method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=True) + publish(1, "u", b"last")
+        )
+        assert not holder.transport.reading
+        broker.loop.run()
+        assert holder.transport.reading
+        entries, _ = broker.vhost.queues["u"].store.take(2 * MANY, 1 << 30)
+        assert len(entries) == MANY + 2
+        assert entries[-1][1].body == b"last"
+
+    def test_a_full_queue_refuses_publishes_meanwhile(self, broker: MemoryBroker) -> None:
+        opened, other = broker.open(), broker.open()
+        arguments = [("x-max-length", "l", MANY), ("x-overflow", "S", "reject-publish")]
+        opened.call(1, commands.Queue.Declare, queue="u", arguments=arguments)
+        opened.send(publish(1, "u", b"old") * MANY)
+        opened.send(method(1, commands.Basic.Consume, queue="u", consumer_tag="c"))
+        opened.transport.take()
+        other.call(1, commands.Confirm.Select)
+        opened.feed(method(0, commands.Connection.Close, reply_code=200, reply_text="", class_id=0, method_id=0))
+        other.send(publish(1, "u", b"more"))
+        assert kinds(other.methods()) == [commands.Basic.Nack]
+        assert broker.vhost.queues["u"].store.ready_count == MANY
+
+    def test_an_exclusive_queue_waits_with_its_deletion(self, broker: MemoryBroker) -> None:
+        owner, other = broker.open(), broker.open()
+        owner.call(1, commands.Queue.Declare, queue="own", exclusive=True)
+        owner.send(publish(1, "own", b"m") * MANY)
+        owner.send(method(1, commands.Basic.Consume, queue="own", consumer_tag="c"))
+        owner.transport.lose()
+        other.feed(method(1, commands.Queue.Declare, queue="other"))
+        assert steps_until(broker, other) <= 3
+        assert "own" in broker.vhost.queues
+        broker.loop.advance(1)
+        assert "own" not in broker.vhost.queues
+
+
+class TestACommitOfManyMessages:
+    @pytest.fixture
+    def client(self, broker: MemoryBroker) -> MemoryClient:
+        opened = broker.open()
+        opened.call(1, commands.Queue.Declare, queue="q")
+        opened.call(1, commands.Tx.Select)
+        return opened
+
+    COMMIT = method(1, commands.Tx.Commit)
+
+    def hold_publishes(self, client: MemoryClient) -> None:
+        # The header differs from the one before, so each is a run of its own.
+        pair = publish(1, "q", b"a", priority=1) + publish(1, "q", b"b", priority=2)
+        client.send(pair * 300)
+
+    def test_others_are_served_between_publishes(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        self.hold_publishes(client)
+        other, queue = broker.open(), broker.vhost.queues["q"]
+        client.feed(self.COMMIT)
+        other.feed(method(1, commands.Queue.Declare, queue="other"))
+        assert steps_until(broker, other) <= 3
+        assert 0 < queue.store.ready_count < 600
+        assert not client.transport.written
+        broker.loop.run()
+        client.only(commands.Tx.CommitOk)
+        assert queue.store.ready_count == 600
+
+    def test_others_are_served_between_acknowledgements(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        other, queue = broker.open(), broker.vhost.queues["q"]
+        other.send(publish(1, "q", b"m") * 100_000)
+        client.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"))
+        client.send(method(1, commands.Basic.Ack, delivery_tag=0, multiple=True))
+        client.transport.take()
+        client.feed(self.COMMIT)
+        other.feed(method(1, commands.Queue.Declare, queue="other"))
+        assert steps_until(broker, other) <= 3
+        assert 0 < queue.unacked_count < 100_000
+        broker.loop.run()
+        client.only(commands.Tx.CommitOk)
+        assert (queue.store.ready_count, queue.unacked_count) == (0, 0)
+
+    def test_messages_that_are_requeued(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        other, queue = broker.open(), broker.vhost.queues["q"]
+        other.send(publish(1, "q", b"m") * MANY)
+        client.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"))
+        client.send(method(1, commands.Basic.Cancel, consumer_tag="c"))
+        client.send(method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=True))
+        client.transport.take()
+        client.feed(self.COMMIT)
+        other.feed(method(1, commands.Queue.Declare, queue="other"))
+        assert steps_until(broker, other) <= 3
+        assert 0 < queue.unacked_count < MANY
+        broker.loop.run()
+        client.only(commands.Tx.CommitOk)
+        assert queue.store.ready_count == MANY
+
+    def test_a_commit_goes_on_if_the_connection_is_lost(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        self.hold_publishes(client)
+        client.feed(self.COMMIT)
+        client.abort()
+        broker.loop.run()
+        assert broker.vhost.queues["q"].store.ready_count == 600
+
+    def test_a_refused_publish_is_told_at_the_end(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        arguments = [("x-max-length", "l", 599), ("x-overflow", "S", "reject-publish")]
+        client.call(1, commands.Queue.Declare, queue="r", arguments=arguments)
+        client.send((publish(1, "r", b"a", priority=1) + publish(1, "r", b"b", priority=2)) * 300)
+        client.send(self.COMMIT)
+        assert client.only(commands.Channel.Close).reply_code == 406
+        assert broker.vhost.queues["r"].store.ready_count == 599
+
+
 def test_the_turn_has_the_slices() -> None:
     assert not turn.Turn(lambda _: None).slice().is_over()
 
