@@ -8,34 +8,24 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from leveret.broker.management.http.controller import Controller, RequestContext
-from leveret.broker.management.http.controllers.aliveness import Aliveness
-from leveret.broker.management.http.controllers.binding_actions import BindingActions
-from leveret.broker.management.http.controllers.bindings import Bindings
-from leveret.broker.management.http.controllers.browser_session import BrowserSession
+from leveret.broker.management.http.controllers.bindings import BindingActions, Bindings
 from leveret.broker.management.http.controllers.channels import Channels
-from leveret.broker.management.http.controllers.cluster import Cluster
-from leveret.broker.management.http.controllers.configuration import Configuration
-from leveret.broker.management.http.controllers.connection_actions import ConnectionActions
-from leveret.broker.management.http.controllers.connections import Connections
+from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features
+from leveret.broker.management.http.controllers.connections import ConnectionActions, Connections
 from leveret.broker.management.http.controllers.definitions import Definitions
-from leveret.broker.management.http.controllers.exchange_actions import ExchangeActions
 from leveret.broker.management.http.controllers.exchanges import Exchanges
-from leveret.broker.management.http.controllers.features import Features
-from leveret.broker.management.http.controllers.health import HealthChecks
+from leveret.broker.management.http.controllers.health import Aliveness, HealthChecks
 from leveret.broker.management.http.controllers.limits import Limits
 from leveret.broker.management.http.controllers.losses import Losses
 from leveret.broker.management.http.controllers.nodes import Nodes
 from leveret.broker.management.http.controllers.overview import Overview
 from leveret.broker.management.http.controllers.parameters import Parameters
 from leveret.broker.management.http.controllers.permissions import Permissions
-from leveret.broker.management.http.controllers.policies import Policies
-from leveret.broker.management.http.controllers.policy_coverage import PolicyCoverage
+from leveret.broker.management.http.controllers.policies import Policies, PolicyCoverage
 from leveret.broker.management.http.controllers.policy_keys import PolicyKeys
-from leveret.broker.management.http.controllers.queue_actions import QueueActions
-from leveret.broker.management.http.controllers.queue_explanations import QueueExplanations
 from leveret.broker.management.http.controllers.queue_messages import QueueMessages
 from leveret.broker.management.http.controllers.queues import Queues
-from leveret.broker.management.http.controllers.sessions import Sessions
+from leveret.broker.management.http.controllers.sessions import BrowserSession, Sessions
 from leveret.broker.management.http.controllers.users import Users
 from leveret.broker.management.http.controllers.vhosts import VirtualHosts
 from leveret.broker.management.http.durability import save_after_changes, wait_for_changes
@@ -73,11 +63,8 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     PolicyCoverage,
     PolicyKeys,
     Queues,
-    QueueActions,
     QueueMessages,
-    QueueExplanations,
     Losses,
-    ExchangeActions,
     BindingActions,
 )
 

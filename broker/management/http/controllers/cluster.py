@@ -1,14 +1,41 @@
-"""The cluster, which has one node: its name, and rebalancing of queues."""
+"""The cluster, which has one node: its name, feature flags, and the effective configuration."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
+from typing import Final, TypeAlias
+
 from aiohttp import web
 
+from leveret.broker.config.options import OPTIONS
 from leveret.broker.core.global_parameters import CLUSTER_NAME
-from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.controller import Controller, RequestContext, resource
+from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import read_text, require_keys
+from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
+
+_QUORUM: Final = "https://www.rabbitmq.com/quorum-queues.html"
+#: Flags of 3.10 whose features exist: name, description, page, application.
+_FLAGS: Final = (
+    ("classic_mirrored_queue_version", "Support setting version for classic mirrored queues", "", "rabbit"),
+    ("drop_unroutable_metric", "Count unroutable publishes to be dropped in stats", "", "rabbitmq_management_agent"),
+    ("empty_basic_get_metric", "Count AMQP `basic.get` on empty queues in stats", "", "rabbitmq_management_agent"),
+    (
+        "implicit_default_bindings",
+        "Default bindings are now implicit, instead of being stored in the database",
+        "",
+        "rabbit",
+    ),
+    ("maintenance_mode_status", "Maintenance mode status", "", "rabbit"),
+    ("quorum_queue", "Support queues of type `quorum`", _QUORUM, "rabbit"),
+    ("user_limits", "Configure connection and channel limits for a user", "", "rabbit"),
+    ("virtual_host_metadata", "Virtual host metadata (description, tags, etc)", "", "rabbit"),
+)
+_SECRET: Final = "********"
+_Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"
 
 
 class Cluster(Controller):
@@ -38,3 +65,85 @@ class Cluster(Controller):
         """Do nothing: all queues are on this node."""
         self._access.require(request, "administrator")
         return web.Response(status=204)
+
+
+class Features(Controller):
+    """The resources ``/api/feature-flags``, ``/api/deprecated-features`` and ``/api/reset``."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return [
+            *resource("feature-flags", GET=self.list),
+            *resource("feature-flags/{flag}/enable", PUT=self.enable),
+            *resource("deprecated-features", GET=self.list_deprecated),
+            *resource("deprecated-features/used", GET=self.list_deprecated),
+            *resource("reset", DELETE=self.reset),
+            *resource("reset/{node}", DELETE=self.reset),
+        ]
+
+    async def list(self, request: web.Request) -> web.Response:
+        """List the flags. All of them are always enabled."""
+        self._access.require(request, "administrator")
+        flags = [
+            {
+                "name": name,
+                "desc": description,
+                "doc_url": page,
+                "state": "enabled",
+                "stability": "stable",
+                "provided_by": application,
+            }
+            for name, description, page, application in _FLAGS
+        ]
+        view = View[dict[str, str]](lambda flag: flag, order=lambda flag: flag["name"])
+        return await list_response(request, flags, view)
+
+    async def enable(self, request: web.Request) -> web.Response:
+        """Accept enabling an existing flag, which always is enabled."""
+        self._access.require(request, "administrator")
+        if request.match_info["flag"] not in {flag[0] for flag in _FLAGS}:
+            raise bad_request("unsupported")
+        return web.Response(status=204)
+
+    async def list_deprecated(self, request: web.Request) -> web.Response:
+        """List deprecated features, of which there are none."""
+        self._access.require(request, "management")
+        return json_response([])
+
+    async def reset(self, request: web.Request) -> web.Response:
+        """Accept a reset of statistics, as RabbitMQ's pages send it. Counters are not reset."""
+        self._access.require(request, "administrator")
+        if request.match_info.get("node", self._node_name) != self._node_name:
+            raise not_found()
+        return web.Response(status=204)
+
+
+class Configuration(Controller):
+    """The resource ``/api/config/effective``: every option by its dotted name, with secrets masked."""
+
+    def __init__(self, context: RequestContext) -> None:
+        super().__init__(context)
+        self._settings = context.settings
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the paths and their handlers."""
+        return resource("config/effective", GET=self.show)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Show all options with their values at startup."""
+        self._access.require(request, "administrator")
+        return json_response({name: self._value(name, option.secret) for name, option in OPTIONS.items()})
+
+    def _value(self, name: str, secret: bool) -> _Json:
+        value: object = reduce(getattr, name.split("."), self._settings)
+        return _SECRET if secret and value else _json(value)
+
+
+def _json(value: object) -> _Json:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(each) for each in value]
+    return str(value)

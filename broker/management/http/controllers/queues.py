@@ -1,4 +1,4 @@
-"""Lists and shows queues."""
+"""Lists, shows, explains, declares and deletes queues."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import Any
 
 from aiohttp import web
 
-from leveret.broker.core.queues.explanation import fill_percent
+from leveret.broker.core.queues.explanation import explain_queue, fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.management.http.controller import Controller, RequestContext, resource
 from leveret.broker.management.http.documents.queues import queue_document, queue_without_stats, single_queue_document
-from leveret.broker.management.http.errors import not_found
+from leveret.broker.management.http.errors import bad_request, not_found
+from leveret.broker.management.http.json_fields import check_length, read_arguments, read_flag, require_keys
 from leveret.broker.management.http.listing import View, list_response
+from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.management.http.statistics import Rates, stats_are_disabled, totals_are_enabled
+from leveret.broker.operations import queues
 
 
 class Queues(Controller):
-    """Reading methods of the resource ``/api/queues``."""
+    """The resource ``/api/queues``, except for messages."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__(context)
@@ -31,7 +34,10 @@ class Queues(Controller):
             *resource("queues", GET=self.list),
             *resource("queues/", GET=self.list_default),
             *resource("queues/{vhost}", GET=self.list),
-            *resource("queues/{vhost}/{name}", GET=self.show),
+            *resource("queues/{vhost}/{name}", GET=self.show, PUT=self.declare, DELETE=self.delete),
+            *resource("queues/{vhost}/{name}/explain", GET=self.explain),
+            *resource("queues/{vhost}/{name}/contents", DELETE=self.purge),
+            *resource("queues/{vhost}/{name}/actions", POST=self.run_action),
         ]
 
     async def list(self, request: web.Request) -> web.Response:
@@ -58,12 +64,62 @@ class Queues(Controller):
         rates = Rates(request, self._broker)
         return object_response(request, single_queue_document(queue, self._node_name, rates, self._consumer_timeout))
 
+    async def explain(self, request: web.Request) -> web.Response:
+        """Show each setting with argument, policy, operator policy, effective value and reason, and the fill level."""
+        _, vhost = self._access.require_vhost(request)
+        queue = vhost.queues.get(request.match_info["name"])
+        if queue is None:
+            raise not_found()
+        return object_response(request, explain_queue(queue, vhost.policies))
+
+    async def declare(self, request: web.Request) -> web.Response:
+        """Declare a queue. The body may have durable, auto_delete, arguments and node."""
+        principal = self._access.require_vhost_for_change(request)
+        name = check_length(request.match_info["name"], "queue")
+        document = await read_object(request)
+        flags = read_flag(document, "durable"), read_flag(document, "auto_delete")
+        arguments = read_arguments(document)
+        node = document.get("node")
+        if node not in (None, "", self._node_name):
+            raise bad_request(f"Node {node} could not be contacted")
+        existed = name in principal.vhost.queues
+        queues.declare(principal, name, *flags, arguments).expiry.renew()
+        return web.Response(status=204 if existed else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a queue; with if-empty only if it is empty, with if-unused only if it has no consumers."""
+        principal, name = self._access.require_vhost_for_change(request), request.match_info["name"]
+        if name not in principal.vhost.queues and not principal.vhost.unrestored.has("queue", name):
+            raise not_found()
+        if_unused, if_empty = (request.query.get(key) == "true" for key in ("if-unused", "if-empty"))
+        queues.delete(principal, name, if_unused, if_empty)
+        return web.Response(status=204)
+
+    async def purge(self, request: web.Request) -> web.Response:
+        """Drop the ready messages of a queue."""
+        principal, name = self._access.require_vhost_for_change(request), request.match_info["name"]
+        if name not in principal.vhost.queues:
+            raise not_found()
+        queues.purge(principal, name)
+        return web.Response(status=204)
+
+    async def run_action(self, request: web.Request) -> web.Response:
+        """Accept the actions sync and cancel_sync, which do nothing: there are no mirrors."""
+        vhost = self._access.require_vhost_for_change(request, "administrator").vhost
+        document = await read_object(request)
+        require_keys(document, "action")
+        if document["action"] not in ("sync", "cancel_sync"):
+            raise bad_request(["unknown", document["action"]])
+        if request.match_info["name"] not in vhost.queues:
+            raise not_found()
+        return web.Response(status=204)
+
     async def _list(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
-        queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+        found = [queue for vhost in vhosts for queue in vhost.queues.values()]
         describe = self._describe(request)
         if stats_are_disabled(request):
             # Columns that are not shown cannot be sorted by.
-            return await list_response(request, queues, View(describe, order=_default_order), paginated=True)
+            return await list_response(request, found, View(describe, order=_default_order), paginated=True)
         view = View(
             describe,
             order=_default_order,
@@ -85,7 +141,7 @@ class Queues(Controller):
                 "fill.percent": _fill,
             },
         )
-        return await list_response(request, queues, view, paginated=True)
+        return await list_response(request, found, view, paginated=True)
 
     def _describe(self, request: web.Request) -> Callable[[Queue], dict[str, Any]]:
         if stats_are_disabled(request):

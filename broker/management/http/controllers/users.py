@@ -11,7 +11,7 @@ from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check
 from leveret.broker.auth.user_definitions import dump_user
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.controllers.connection_actions import close_connections
+from leveret.broker.management.http.controllers.connections import close_connections
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length, read_flag, require_keys
 from leveret.broker.management.http.listing import View, list_response

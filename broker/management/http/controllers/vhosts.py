@@ -12,7 +12,7 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, VirtualHostMetadata, read_metadata
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.controllers.connection_actions import close_connections
+from leveret.broker.management.http.controllers.connections import close_connections
 from leveret.broker.management.http.documents.overview import vhost_stats
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_length

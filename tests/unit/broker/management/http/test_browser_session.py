@@ -11,7 +11,7 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
-from leveret.broker.management.http.controllers.browser_session import BrowserSession
+from leveret.broker.management.http.controllers.sessions import BrowserSession
 from leveret.storage.clock import Clock
 from tests.support.memory_broker import MemoryBroker
 
