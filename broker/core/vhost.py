@@ -121,19 +121,19 @@ class VirtualHost:
 
     # -- queues -------------------------------------------------------------------------------------------
 
-    def queue(self, name: str, user: object) -> Queue:
+    def queue(self, name: str, owner: object | None) -> Queue:
         """Find a queue that a connection may use.
 
         Args:
             name: Name of the queue.
-            user: The connection.
+            owner: Stands for the connection; None over HTTP.
         Raises:
             ChannelFault: NOT_FOUND (404); RESOURCE_LOCKED (405) if it is exclusive to another connection.
         """
         queue = self.queues.get(name)
         if queue is None:
             raise not_found(f"no queue '{name}' in vhost '{self.name}'")
-        check_locked(queue, user)
+        check_locked(queue, owner)
         self.recorder.rely_on("queue", name)
         return queue
 

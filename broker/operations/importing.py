@@ -224,15 +224,8 @@ def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
     name, arguments = _text(entry, "name", "queues"), _arguments(entry)
     if name in vhost.queues:
         return
-    declaration = QueueDeclaration(
-        name,
-        _flag(entry, "durable", "queues", True),
-        _flag(entry, "auto_delete", "queues"),
-        None,
-        None,
-        arguments,
-    )
-    vhost.declare_queue(declaration, lambda _: None)
+    durable, auto_delete = _flag(entry, "durable", "queues", True), _flag(entry, "auto_delete", "queues")
+    vhost.declare_queue(QueueDeclaration(name, durable, auto_delete, None, arguments), lambda _: None)
 
 
 def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.messages.published import read_expiration, read_extra_keys
+from leveret.broker.core.messages.published import read_extra_keys
 from leveret.broker.core.messages.routing import route
 from leveret.broker.core.messages.tracing import Origin
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
+from leveret.policies.arguments import MAX_TTL_MS
 from leveret.protocol import properties
 from leveret.protocol.faults import access_refused, precondition_failed
 from leveret.protocol.field_table import FieldTable, find, normalize
@@ -61,7 +62,7 @@ def read_content(
         ChannelFault: PRECONDITION_FAILED (406). The order of the checks is RabbitMQ's.
     """
     principal.check_user_id(read.text(properties.USER_ID))
-    expiration = read_expiration(read)
+    expiration = _read_expiration(read)
     copies, blind = read_extra_keys(headers, "CC"), read_extra_keys(headers, "BCC")
     mode = read.octet(properties.DELIVERY_MODE, 1)
     if mode not in (1, 2):
@@ -73,6 +74,32 @@ def read_content(
     priority = read.octet(properties.PRIORITY, 0)
     envelope = Envelope(published_to, header, mode == 2, priority, expiration, blind_keys=tuple(blind))
     return envelope, copies + blind
+
+
+def _read_expiration(read: Properties) -> int | None:
+    """Return the expiration in milliseconds, parsed as Erlang parses integers: an optional sign, then only digits.
+
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406).
+    """
+    text = read.text(properties.EXPIRATION)
+    if text is None:
+        return None
+    unsigned = text[1:] if text[:1] in ("+", "-") else text
+    digits = unsigned[: len(unsigned) - len(unsigned.lstrip("0123456789"))]
+    rest = unsigned[len(digits) :]
+    if not digits:
+        reason = "no_integer"
+    elif rest:
+        reason = f'{{leftover_string,"{rest}"}}'
+    else:
+        # 19 digits are above the limit already; int() of thousands of digits would be slow.
+        value = int(digits) if len(digits) < 4000 else MAX_TTL_MS + 1
+        value = -value if text[0] == "-" else value
+        if 0 <= value <= MAX_TTL_MS:
+            return value
+        reason = f"{{{'value_negative' if value < 0 else 'value_too_large'},{value}}}"
+    raise precondition_failed(f"invalid expiration '{text}': {reason}")
 
 
 def publish(

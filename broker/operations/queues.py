@@ -48,7 +48,7 @@ def declare(
     else:
         check_unreserved(name)
     principal.check("configure", "queue", name)
-    declaration = QueueDeclaration(name, durable, auto_delete, owner, owner, arguments, server_named)
+    declaration = QueueDeclaration(name, durable, auto_delete, owner, arguments, server_named)
     return principal.vhost.declare_queue(declaration, partial(_check_dead_letters, principal, name))
 
 

@@ -66,7 +66,7 @@ def declare(
     Raises:
         AmqpFault: See VirtualHost.declare_queue.
     """
-    declaration = QueueDeclaration(name, durable, auto_delete, owner, owner, arguments)
+    declaration = QueueDeclaration(name, durable, auto_delete, owner, arguments)
     return vhost.declare_queue(declaration, lambda _: None)
 
 

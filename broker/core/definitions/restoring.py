@@ -104,7 +104,7 @@ class _Restorer:
     def _queue(self, key: Key, kept: dict[str, Any]) -> None:
         vhost_name, name = key
         arguments = table_from_text(kept["arguments"])
-        declaration = QueueDeclaration(name, True, kept["auto_delete"], None, None, arguments)
+        declaration = QueueDeclaration(name, True, kept["auto_delete"], None, arguments)
         vhost, qid = self._vhost_of(vhost_name), kept.get("qid")
         vhost.restore_queue(declaration, qid)
         found = vhost.queues[name].backing.qid

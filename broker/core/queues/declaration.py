@@ -25,7 +25,6 @@ class QueueDeclaration:
         durable: The durable bit.
         auto_delete: The auto-delete bit.
         owner: Stands for the declaring connection if the exclusive bit is set, else None.
-        user: Stands for the declaring connection.
         arguments: The arguments table as received.
         server_named: True if the broker has generated the name.
     """
@@ -34,7 +33,6 @@ class QueueDeclaration:
     durable: bool
     auto_delete: bool
     owner: object | None
-    user: object
     arguments: FieldTable
     server_named: bool = False
 
@@ -55,13 +53,16 @@ def check_unreserved(name: str) -> None:
         raise access_refused(f"queue name '{name}' contains reserved prefix 'amq.*'")
 
 
-def check_locked(queue: Queue, user: object) -> None:
+def check_locked(queue: Queue, owner: object | None) -> None:
     """Refuse access to a queue that is exclusive to another connection.
 
+    Args:
+        queue: The queue.
+        owner: Stands for the connection that asks; None over HTTP.
     Raises:
         ChannelFault: RESOURCE_LOCKED (405).
     """
-    if queue.owner is not None and queue.owner is not user:
+    if queue.owner is not None and queue.owner is not owner:
         raise _locked(queue)
 
 

@@ -151,7 +151,7 @@ def test_the_queue_limit_is_checked_before_the_arguments(vhost: VirtualHost) -> 
 def test_the_dead_letter_exchange_is_asked_about_for_new_queues_only(vhost: VirtualHost) -> None:
     asked: list[str] = []
     arguments: FieldTable = (("x-dead-letter-exchange", FieldValue("S", b"dlx")),)
-    declaration = QueueDeclaration("q", True, False, None, ME, arguments)
+    declaration = QueueDeclaration("q", True, False, None, arguments)
     vhost.declare_queue(declaration, asked.append)
     vhost.declare_queue(declaration, asked.append)
     assert asked == ["dlx"]

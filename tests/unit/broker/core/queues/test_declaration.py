@@ -44,10 +44,9 @@ def declaration(
     durable: bool = True,
     auto_delete: bool = False,
     owner: object | None = None,
-    user: object = ME,
     arguments: FieldTable = (),
 ) -> QueueDeclaration:
-    return QueueDeclaration("q", durable, auto_delete, owner, user, arguments)
+    return QueueDeclaration("q", durable, auto_delete, owner, arguments)
 
 
 def inequivalent(existing: Queue, declared: QueueDeclaration) -> str:
