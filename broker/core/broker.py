@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections import Counter
 
 from leveret.broker.core.clients import ClientConnection as ClientConnection
+from leveret.broker.core.connections import Connections
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.global_parameters import CLUSTER_NAME, GlobalParameters
@@ -16,7 +16,6 @@ from leveret.broker.core.resources.sockets import SocketBudget
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.totals import BrokerStatistics
-from leveret.broker.core.user_counts import count_down
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
 from leveret.broker.core.vhost_policies.slow_patterns import log_slow_pattern
@@ -42,9 +41,6 @@ class Broker:
         global_parameters: Parameters that belong to no virtual host.
         default_cluster_name: Cluster name unless a global parameter sets it.
         connections: Connections that have opened a virtual host.
-        user_connections: Open connections by user name.
-        user_channels: Open channels by user name.
-        channel_count: Number of open channels.
         statistics: Counters of the whole broker.
         last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
         sockets: Limits of the number of clients.
@@ -65,12 +61,9 @@ class Broker:
         self.gate = DefinitionsGate(timers.real_call_later, self.alarms)
         self.global_parameters = GlobalParameters()
         self.default_cluster_name = f"leveret@{socket.gethostname()}"
-        self.connections: set[ClientConnection] = set()
-        self.user_connections: Counter[str] = Counter()
-        self.user_channels: Counter[str] = Counter()
-        self.channel_count = 0
         report_to(log_slow_pattern)
         self.statistics = BrokerStatistics()
+        self.connections = Connections(self.statistics)
         self.last_sample = 0
         self.losses_since = timers.seconds()
         self.file_counts = FileCounts()
@@ -149,18 +142,12 @@ class Broker:
     def register(self, connection: ClientConnection) -> None:
         """Count a connection that has opened its virtual host."""
         self.connections.add(connection)
-        self.statistics.connection_created += 1
-        self.user_connections[connection.username] += 1
-        self.vhosts[connection.vhost_name].connection_count += 1
 
     def unregister(self, connection: ClientConnection) -> None:
         """Stop counting a connection."""
         if connection not in self.connections:
             return
         self.connections.remove(connection)
-        self.statistics.connection_closed += 1
-        count_down(self.user_connections, connection.username)
         vhost = self.vhosts.get(connection.vhost_name)
         if vhost is not None:
-            vhost.connection_count -= 1
             vhost.statistics.connections.absorb(connection.output.counters)

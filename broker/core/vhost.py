@@ -69,7 +69,6 @@ class VirtualHost:
         has_limits: Whether limits have been set; RabbitMQ also lists them when the last one has been removed.
         metadata: Description, tags and defaults; changed by Broker.set_metadata.
         tracer: Copies published and delivered messages; None while tracing is off.
-        connection_count: Number of open connections.
         statistics: Counters of the virtual host.
         deleted_queues: Losses of deleted queues.
         deleted_exchanges: Losses of deleted exchanges.
@@ -97,7 +96,6 @@ class VirtualHost:
         self.has_limits = False
         self.metadata = VirtualHostMetadata()
         self.tracer: Tracer | None = None
-        self.connection_count = 0
         self.statistics = VirtualHostStatistics()
         now = timers.seconds()
         self.deleted_queues = DeletedObjects(QueueCounters(now), QueueCounters(now))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.user_counts import count_down
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.protocol.faults import ConnectionFault, ReplyCode
@@ -71,20 +70,14 @@ class ChannelTable:
             raise ConnectionFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
         self._check_limits()
         channel = self._by_number[number] = Channel(self.host, number, state)
-        broker = self._broker
-        broker.statistics.channel_created += 1
-        broker.channel_count += 1
-        broker.user_channels[self.host.username] += 1
+        self._broker.connections.channel_opened(self.host.username)
         return channel
 
     def remove(self, channel: Channel) -> None:
         """Remove a closed channel; its number can be reused."""
         del self._by_number[channel.number]
-        broker = self._broker
-        broker.statistics.channel_closed += 1
         self.host.vhost.statistics.channels.absorb(channel.counters)
-        broker.channel_count -= 1
-        count_down(broker.user_channels, self.host.username)
+        self._broker.connections.channel_closed(self.host.username)
 
     def close_all(self) -> None:
         """Close all channels."""
@@ -104,13 +97,13 @@ class ChannelTable:
                 f" ({self._channel_max})"
             )
         limit = user.limits.max_channels
-        if limit is not None and 0 <= limit <= broker.user_channels[user.name]:
+        if limit is not None and 0 <= limit <= broker.connections.channels_by_user[user.name]:
             raise _not_allowed(
                 f"number of channels opened for user '{user.name}' has reached the maximum allowed user limit of"
                 f" ({limit})"
             )
         limit = self._node_max
-        if limit is not None and broker.channel_count >= limit:
+        if limit is not None and broker.connections.channel_count >= limit:
             raise _not_allowed(
                 f"number of channels opened on node '{broker.cluster_name}' has reached the maximum allowed limit of"
                 f" {limit}"

@@ -219,12 +219,12 @@ class Handshake:
         if vhost is None:
             raise _not_allowed(f"vhost {vhost_name} not found")
         limit = vhost.max_connections
-        if limit is not None and 0 <= limit <= vhost.connection_count:
+        if limit is not None and 0 <= limit <= broker.connections.by_vhost[vhost.name]:
             raise _not_allowed(
                 f"access to vhost '{vhost_name}' refused for user '{user.name}': connection limit ({limit}) is reached"
             )
         limit = user.limits.max_connections
-        if limit is not None and 0 <= limit <= broker.user_connections[user.name]:
+        if limit is not None and 0 <= limit <= broker.connections.by_user[user.name]:
             raise _not_allowed(f"connection refused for user '{user.name}': user connection limit ({limit}) is reached")
         return vhost
 

@@ -53,7 +53,7 @@ class MemoryBreakdown:
     def __init__(self, broker: Broker) -> None:
         connections = len(broker.connections)
         self._parts = dict.fromkeys(_PARTS, 0)
-        self._parts["connection_channels"] = broker.channel_count * _CHANNEL
+        self._parts["connection_channels"] = broker.connections.channel_count * _CHANNEL
         self._parts["connection_other"] = connections * _CONNECTION
         self._parts["connection_writers"] = sum(connection.output.pending_bytes() for connection in broker.connections)
 

@@ -120,7 +120,7 @@ def object_families(context: RequestContext, counted: Counted) -> Iterator[Metri
     """Yield the numbers of objects and the start time of the broker."""
     broker = context.broker
     queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])
-    values = (len(broker.connections), broker.channel_count, counted.consumers, queues)
+    values = (len(broker.connections), broker.connections.channel_count, counted.consumers, queues)
     for metric, value in zip(_OBJECTS, values, strict=True):
         yield metric.single("rabbitmq_", value)
     yield _START.single("", context.node.started_at / 1000)

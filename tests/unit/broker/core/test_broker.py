@@ -64,13 +64,13 @@ def test_open_connections_are_counted_by_user_and_vhost(broker: Broker) -> None:
     connections = [connect("ann", "v"), connect("ann", "w"), connect("bob", "v")]
     for connection in connections:
         broker.register(connection)
-    assert broker.connections == {*connections}
-    assert dict(broker.user_connections) == {"ann": 2, "bob": 1}
-    assert [vhost.connection_count for vhost in broker.vhosts.values()] == [2, 1]
+    assert set(broker.connections) == {*connections}
+    assert dict(broker.connections.by_user) == {"ann": 2, "bob": 1}
+    assert [broker.connections.by_vhost[name] for name in broker.vhosts] == [2, 1]
     broker.unregister(connections[0])
-    assert broker.user_connections["ann"] == 1
-    assert [vhost.connection_count for vhost in broker.vhosts.values()] == [1, 1]
-    assert broker.connections == {*connections[1:]}
+    assert broker.connections.by_user["ann"] == 1
+    assert [broker.connections.by_vhost[name] for name in broker.vhosts] == [1, 1]
+    assert set(broker.connections) == {*connections[1:]}
 
 
 def test_a_connection_is_uncounted_once(broker: Broker) -> None:
@@ -80,7 +80,7 @@ def test_a_connection_is_uncounted_once(broker: Broker) -> None:
     broker.unregister(stranger)
     broker.unregister(connection)
     broker.unregister(connection)
-    assert (vhost.connection_count, broker.user_connections["ann"]) == (0, 0)
+    assert (broker.connections.by_vhost[vhost.name], broker.connections.by_user["ann"]) == (0, 0)
 
 
 def test_a_connection_may_outlive_its_vhost(broker: Broker) -> None:

@@ -76,11 +76,11 @@ class TestGetters:
 
 
 def test_users_without_connections_are_not_counted(broker: MemoryBroker, client: MemoryClient) -> None:
-    assert broker.broker.user_connections == {"guest": 1}
-    assert broker.broker.user_channels == {"guest": 1}
+    assert broker.broker.connections.by_user == {"guest": 1}
+    assert broker.broker.connections.channels_by_user == {"guest": 1}
     client.abort()
-    assert list(broker.broker.user_connections) == []
-    assert list(broker.broker.user_channels) == []
+    assert list(broker.broker.connections.by_user) == []
+    assert list(broker.broker.connections.channels_by_user) == []
 
 
 def test_a_deleted_exchange_is_freed(broker: MemoryBroker, client: MemoryClient) -> None:

@@ -27,7 +27,7 @@ class TestClosedByTheClient:
         client.send(CLOSE)
         client.only(commands.Connection.CloseOk)
         assert client.connection.state is ConnectionState.CLOSED
-        assert (broker.broker.connections, broker.broker.channel_count) == (set(), 0)
+        assert (set(broker.broker.connections), broker.broker.connections.channel_count) == (set(), 0)
         broker.loop.advance(29.9)
         assert not client.transport.closed
         broker.loop.advance(0.2)
@@ -69,7 +69,7 @@ class TestClosedByTheServer:
         client.send(method(1, commands.Basic.Qos, prefetch_size=1))
         assert closed(client) == (540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", (60, 10))
         assert client.connection.state is ConnectionState.CLOSING
-        assert broker.broker.connections == set()
+        assert set(broker.broker.connections) == set()
         assert not client.transport.closed
         client.send(CLOSE_OK)
         assert client.transport.closed
@@ -175,7 +175,7 @@ class TestClosedByTheServer:
         client.send(frame(METHOD, 1, b"\x00\x63\x00\x63"))
         assert client.transport.closed
         assert client.transport.take() == b""
-        assert (broker.server.sockets, broker.broker.connections) == (set(), set())
+        assert (broker.server.sockets, set(broker.broker.connections)) == (set(), set())
 
 
 class TestFaultsOfOurs:
@@ -283,8 +283,8 @@ class TestChannels:
             second.call(number, commands.Channel.Open)
         second.send(method(4, commands.Channel.Open))
         assert "number of channels opened on node" in closed(second)[1]
-        assert broker.broker.channel_count == 0
-        assert broker.broker.user_channels["guest"] == 0
+        assert broker.broker.connections.channel_count == 0
+        assert broker.broker.connections.channels_by_user["guest"] == 0
 
 
 class TestLost:
@@ -297,7 +297,7 @@ class TestLost:
         client.abort()
         assert (queue.unacked_count, queue.store.ready_count, len(queue.consumers)) == (0, 3, 0)
         assert list(broker.vhost.queues) == ["q"]
-        assert (broker.broker.channel_count, broker.vhost.connection_count) == (0, 0)
+        assert (broker.broker.connections.channel_count, broker.broker.connections.by_vhost["/"]) == (0, 0)
         assert broker.server.sockets == set()
         assert broker.server.all_closed.is_set()
         assert broker.loop.pending_timers == 0
@@ -315,7 +315,7 @@ class TestLost:
         broker.loop.advance(31)
         assert client.transport.closed
         assert client.transport.take() == frame(HEARTBEAT, 0, b"") * 5
-        assert broker.broker.connections == set()
+        assert set(broker.broker.connections) == set()
 
     def test_a_client_with_traffic_is_not_dropped(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=10)

@@ -158,7 +158,8 @@ class ConnectionModel(RuleBasedStateMachine):
         for peer in self.peers:
             peer.client.abort()
         broker = self.broker.broker
-        assert (broker.connections, broker.channel_count, +broker.user_channels) == (set(), 0, {})
+        assert not broker.connections
+        assert (broker.connections.channel_count, +broker.connections.channels_by_user) == (0, {})
         assert self.broker.server.sockets == set()
         for queue in self.broker.vhost.queues.values():
             assert (queue.owner, queue.unacked_count, len(queue.consumers)) == (None, 0, 0)
@@ -175,7 +176,7 @@ class ConnectionModel(RuleBasedStateMachine):
         broker = self.broker.broker
         alive = [peer for peer in self.peers if not peer.dead]
         assert len(broker.connections) == len(alive)
-        assert broker.channel_count == sum(len(peer.channels) for peer in alive)
+        assert broker.connections.channel_count == sum(len(peer.channels) for peer in alive)
 
     @invariant()
     def queues_know_who_holds_what(self) -> None:
