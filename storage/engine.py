@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from leveret.storage.clock import AscendingClock, Clock
 from leveret.storage.commit.committer import Committer, SyncMode
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.commit.redo_log import RedoLog, remove_redo
+from leveret.storage.commits import Commits
 from leveret.storage.compaction.compactor import Compactor
-from leveret.storage.departures import Departures
 from leveret.storage.directory.data_directory import DataDirectory
 from leveret.storage.disk.descriptors import Descriptors, is_shortage
 from leveret.storage.disk.files import DiskFiles, Files, sync_files
@@ -25,11 +26,10 @@ from leveret.storage.recovery.checkpointer import Checkpointer
 from leveret.storage.recovery.report import RecoveryReport
 from leveret.storage.recovery.restart import Restart, commit_recovered
 from leveret.storage.segments.dead_set import DeadSet
+from leveret.storage.segments.manifest import Manifest
+from leveret.storage.segments.segment import StorePlace
 from leveret.storage.snapshots.lease import remove_dead_snapshots
-from leveret.storage.store_places import StorePlaces
 from leveret.storage.stores.segment_store import SegmentStore, StoreState
-from leveret.storage.stores.stored_queue import StoredQueue
-from leveret.storage.uncommitted import Uncommitted
 
 __all__ = ["EngineOptions", "StorageEngine", "StoredQueue", "events_since"]
 
@@ -38,6 +38,30 @@ _LOG: Final = logging.getLogger("leveret.storage")
 _DIRTY_BYTES: Final = 4 << 20
 _SECOND: Final = 1_000_000
 _END_OF_TIME: Final = 1 << 62
+
+
+@dataclass(slots=True)
+class StoredQueue:
+    """A queue of the storage engine.
+
+    Attributes:
+        qid: Number of the queue.
+        durable: Whether it survives a restart.
+        attributes: Metadata of the broker.
+        salt: Checksum salt of its files.
+        stores: Stores by priority.
+    """
+
+    qid: int
+    durable: bool
+    attributes: Mapping[str, object]
+    salt: int
+    stores: dict[int, SegmentStore] = field(default_factory=dict)
+
+    @property
+    def persists_transient(self) -> bool:
+        """Whether transient messages survive a restart too; stored as an attribute."""
+        return bool(self.attributes.get("persists_transient"))
 
 
 class StorageEngine:
@@ -84,29 +108,15 @@ class StorageEngine:
         self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)
         self._descriptors = Descriptors(self._options.append_files, self._options.read_files)
         self._trash = Trash(self._files, self._options.trash_us, self._options.trash_bytes)
-        self._places = StorePlaces(
-            self._files, self._directory, self._clock, self._trash, self._options.segment_bytes, self._descriptors
-        )
         self.queues: dict[int, StoredQueue] = {}
         self.report = RecoveryReport()
         self.on_work: Callable[[], None] = _ignore
         self._dirty: dict[SegmentStore, None] = {}
         #: Stores whose last flush failed. Retried by the next flush(), about once a second at the latest.
         self._failed_stores: dict[SegmentStore, None] = {}
-        self._uncommitted = Uncommitted(self._directory, self._events)
         self._stores_with_dead: dict[SegmentStore, None] = {}
         #: Stores used recently, whose idle() is called by housekeeping().
         self._recently_used: dict[SegmentStore, None] = {}
-        self._salts: dict[int, int] = {}
-        self._departures = Departures(self._commit_copies)
-        #: Whether the last attempt to write events failed.
-        self._events_failed = False
-        #: Callbacks that wait until unwritten events are on disk.
-        self._waiting_callbacks: list[Callable[[], None]] = []
-        self._committer: Committer | None = None
-        self._threaded = deliver is not None
-        #: Whether confirms wait for syncs.
-        self._waits_for_syncs = not self._threaded or self._options.sync is SyncMode.ALWAYS
         self._compactor = Compactor(deliver, self._compacted, self._sync)
         self._checkpointer = Checkpointer(
             self._files, self._directory, self._events, self._options.event_retention, self._clock
@@ -114,20 +124,21 @@ class StorageEngine:
         self._ticked = 0
         where, what = self._directory, self._options
         self._redo = RedoLog(self._files, where.redo, where.store_id, what.redo_segments, what.redo_bytes)
+        self._commits = Commits(self._files, where, self._events, self._redo, what.sync)
         room = what.disk_free_limit, what.bytes_needed, what.ballast_bytes
         self.disk = DiskSpace(self._files, where.path, *room, on_disk_alarm or _ignore)
         try:
-            self._recover()
+            self._recover(threaded=deliver is not None)
         except BaseException:
             self._directory.close()
             raise
         if deliver is not None:
             interval = self._options.sync_interval / _SECOND if self._options.sync is SyncMode.INTERVAL else 0.0
-            self._committer = Committer(self._files, deliver, on_failure or _raise, interval, self._redo)
+            self._commits.start(Committer(self._files, deliver, on_failure or _raise, interval, self._redo))
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
-    def create_queue(self, durable: bool, attributes: Mapping[str, Any]) -> StoredQueue:
+    def create_queue(self, durable: bool, attributes: Mapping[str, object]) -> StoredQueue:
         """Create a queue. It survives a crash after the next commit.
 
         Args:
@@ -137,10 +148,9 @@ class StorageEngine:
             OSError: It could not be created.
         """
         record = self._directory.make_queue(durable, attributes)
-        queue = self.queues[record.qid] = StoredQueue(record.qid, durable, record.attributes)
-        self._salts[record.qid] = record.salt or 0
+        queue = self.queues[record.qid] = StoredQueue(record.qid, durable, record.attributes, record.salt or 0)
         if durable:
-            self._uncommitted.add_queue(record.qid)
+            self._commits.add_queue(record.qid)
         return queue
 
     def store(self, queue: StoredQueue, priority: int = 0, first_seq: int = 1) -> SegmentStore:
@@ -154,12 +164,9 @@ class StorageEngine:
         """
         store = queue.stores.get(priority)
         if store is None:
-            place = self._places.of(queue.qid, priority, self._salts[queue.qid])
+            place = self._place(queue.qid, priority, queue.salt)
             state = StoreState(dead=DeadSet(first_seq), next_seq=first_seq)
-            store = SegmentStore(
-                place, self._events, queue.durable, self._note_dirty, None, state, queue.persists_transient
-            )
-            queue.stores[priority] = store
+            store = self._open_store(queue, place, None, state)
         return store
 
     def delete_queue(self, queue: StoredQueue) -> None:
@@ -168,30 +175,28 @@ class StorageEngine:
         if any(store.leaving for store in stores):
             # Copies of moved messages must be synced before the queue is removed.
             self.flush()
-            if self._committer is not None and self._waits_for_syncs:
-                self._committer.wait()
+            self._commits.wait()
             for store in stores:
                 store.settle_left(len(store.leaving))
         for store in stores:
             self._compactor.forget(store)
-            self._departures.forget(store)
             store.close()
             store.flush()
             for noted in (self._dirty, self._failed_stores, self._stores_with_dead, self._recently_used):
                 noted.pop(store, None)
             store.log.drop_dead()
-        del self.queues[queue.qid], self._salts[queue.qid]
-        self._uncommitted.forget(queue.qid, queue.stores)
+        del self.queues[queue.qid]
+        self._commits.forget(queue.qid, stores)
         # If there is no space, events are kept in memory, and the queue is deleted nevertheless.
         self._flush_events()
-        group = self._uncommitted.collect(events=True)
+        group = self._commits.collect(events=True)
         for store in stores:
             store.log.collect(group)
         has_events = any(store.noted or store.next_seq > 1 for store in stores)
         deleted = self._clock() if has_events else None
         group.file_actions.append(partial(self._directory.discard_queue, queue.qid, deleted))
         group.file_actions.append(self._directory.empty_trash)
-        self._submit(group)
+        self._commits.submit(group)
 
     # --- end of a turn and periodic work ------------------------------------------------------------------------------
 
@@ -215,13 +220,13 @@ class StorageEngine:
             except OSError as error:
                 failures[store] = error
                 self._failed_stores[store] = None
-            most = max(most, self._uncommitted.add(store, files.appended - before))
+            most = max(most, self._commits.add(store, files.appended - before))
             if store.leaving.uncovered:
-                self._departures.add(store)
+                self._commits.departures.add(store)
         self._stores_with_dead |= dirty
         self._recently_used |= dirty
         if not failures and not self._options.holds_moved():
-            self._departures.begin()
+            self._commits.departures.begin()
         settled = self._flush_events()
         if settled:
             self._drop_dead_segments()
@@ -258,23 +263,7 @@ class StorageEngine:
             events: Sync the event log too, because a settlement must be durable. The callback then also waits for
                 events that could not be written yet and for the copies of moved messages.
         """
-        if events and callback is not None and self._departures and self._waits_for_syncs:
-            self._departures.when_done(partial(self._waiting_callbacks.append, callback))
-            callback = None
-        self._commit(callback, events)
-
-    def _commit(self, callback: Callable[[], None] | None, events: bool) -> None:
-        group = self._uncommitted.collect(events)
-        if callback is None:
-            pass
-        elif events and self._events_failed:
-            self._waiting_callbacks.append(callback)
-        elif self._committer is None or self._waits_for_syncs:
-            group.callbacks.append(callback)
-        else:
-            self._committer.deliver(callback)
-        if group:
-            self._submit(group)
+        self._commits.commit(callback, events)
 
     def watch_disk(self) -> float:
         """Check the free disk space; return the seconds until the next call."""
@@ -292,7 +281,7 @@ class StorageEngine:
         for store in [*self._recently_used]:
             if store.idle():
                 del self._recently_used[store]
-        if not self.flush() and self._files.appended != self._ticked and not self._events_failed:
+        if not self.flush() and self._files.appended != self._ticked and not self._commits.has_unwritten_events:
             # Later messages get later times than this tick.
             self._events.tick()
             self._clock.advance_past()
@@ -303,7 +292,7 @@ class StorageEngine:
             self._compactor.run_background(self._clock())
         self.commit(events=True)
         self._remove_expired(is_short=False)
-        if self._checkpointer.due and not self._events_failed:
+        if self._checkpointer.due and not self._commits.has_unwritten_events:
             self.checkpoint()
 
     def checkpoint(self, clean: bool = False) -> None:
@@ -312,38 +301,34 @@ class StorageEngine:
         Args:
             clean: Whether this is the last write before a clean shutdown.
         """
-        self._write_checkpoint(self._uncommitted.collect(events=True), clean)
+        self._write_checkpoint(self._commits.collect(events=True), clean)
 
     def close(self) -> bool:
         """Write and sync everything and close the engine; return whether that succeeded."""
         self._compactor.close()
         succeeded = not self.flush()
-        committer, self._committer = self._committer, None
-        if committer is not None:
-            succeeded = committer.close() and succeeded
+        succeeded = self._commits.close() and succeeded
         # Settles moved messages now that their copies are synced.
-        succeeded = not self.flush() and not self._events.waiting and not self._departures and succeeded
-        for queue in self.queues.values():
-            for store in queue.stores.values():
-                store.log.seal_active()
-                self._uncommitted.add(store)
+        succeeded = not self.flush() and not self._events.waiting and not self._commits.departures and succeeded
+        stores = self._stores()
+        for store in stores:
+            store.log.seal_active()
+            self._commits.add(store)
         if succeeded:
             try:
-                self._finish()
+                self._finish(stores)
             except OSError as error:
                 _LOG.error("The data directory could not be closed cleanly: %s", error)
                 succeeded = False
-        for queue in self.queues.values():
-            for store in queue.stores.values():
-                store.log.close()
+        for store in stores:
+            store.log.close()
         self._redo.close()
         self._events.close()
         self._directory.close()
         return succeeded
 
-    def _finish(self) -> None:
+    def _finish(self, stores: Sequence[SegmentStore]) -> None:
         """Sync everything and write a checkpoint that marks a clean shutdown."""
-        stores = [store for queue in self.queues.values() for store in queue.stores.values()]
         if self._options.sync is SyncMode.OFF:
             for qid in self.queues:
                 for path in map(partial(self._directory.store_path, qid), self._directory.priorities(qid)):
@@ -353,36 +338,66 @@ class StorageEngine:
         for _ in range(2):
             self.commit(events=True)
             for store in stores:
-                self._uncommitted.add(store)
+                self._commits.add(store)
         self.checkpoint(clean=True)
         self._redo.clear()
 
     # --- internal -----------------------------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
+    def _stores(self) -> list[SegmentStore]:
+        return [store for queue in self.queues.values() for store in queue.stores.values()]
+
+    def _place(self, qid: int, priority: int, salt: int) -> StorePlace:
+        """Return the place of a store.
+
+        Args:
+            qid: Number of the queue.
+            priority: Priority, 0..255.
+            salt: Checksum salt of the queue.
+        """
+        return StorePlace(
+            self._files,
+            self._directory.store_path(qid, priority),
+            qid,
+            priority,
+            salt,
+            self._directory.store_id,
+            self._clock,
+            self._trash,
+            self._options.segment_bytes,
+            self._descriptors,
+        )
+
+    def _open_store(
+        self, queue: StoredQueue, place: StorePlace, manifest: Manifest | None, state: StoreState
+    ) -> SegmentStore:
+        store = SegmentStore(
+            place, self._events, queue.durable, self._note_dirty, manifest, state, queue.persists_transient
+        )
+        queue.stores[place.priority] = store
+        return store
+
+    def _recover(self, threaded: bool) -> None:
         """Recover all stores, then write events, manifests and a checkpoint."""
         report, files, directory = self.report, self._files, self._directory
         if files.list_directory(directory.redo) and files.free_space(directory.path) < self.disk.limit:
             # Restoring segments from the redo log needs space.
             self.disk.release_ballast()
-        restart = Restart(files, directory, self._events, self._places.of, report)
+        restart = Restart(files, directory, self._events, self._place, report)
         restored = restart.run()
         self._clock.advance_past(restart.latest)
         for record, stores in restored:
-            self._salts[record.qid] = record.salt or 0
-            queue = self.queues[record.qid] = StoredQueue(record.qid, True, record.attributes)
-            for priority, place, manifest, state in stores:
-                store = SegmentStore(
-                    place, self._events, True, self._note_dirty, manifest, state, queue.persists_transient
-                )
+            queue = StoredQueue(record.qid, True, record.attributes, record.salt or 0)
+            self.queues[record.qid] = queue
+            for place, manifest, state in stores:
+                store = self._open_store(queue, place, manifest, state)
                 store.log.drop_dead()
-                queue.stores[priority] = store
-                self._uncommitted.add(store)
+                self._commits.add(store)
                 self._stores_with_dead[store] = None
         try:
             self._flush_events()
             # The callbacks write to the manifests which segments are sealed; the next group syncs that.
-            commit_recovered(self._uncommitted.collect(True, keep=True), files, self._redo, self._threaded)
+            commit_recovered(self._commits.collect(True, keep=True), files, self._redo, threaded)
             self._write_checkpoint(CommitGroup(), clean=False)
             if not report.failures:
                 remove_redo(files, directory.redo)
@@ -398,18 +413,12 @@ class StorageEngine:
         )
         self._checkpointer.add(group, stores, clean)
         self._clock.advance_past()
-        self._submit(group)
+        self._commits.submit(group)
 
     def _note_dirty(self, store: SegmentStore) -> None:
         if not self._dirty:
             self.on_work()
         self._dirty[store] = None
-
-    def _commit_copies(self, callback: Callable[[], None]) -> None:
-        """Sync everything written, in any sync mode, then call back."""
-        group = self._uncommitted.collect(events=False)
-        group.callbacks.append(callback)
-        self._submit(group)
 
     def _flush_events(self) -> bool:
         """Write events, releasing the ballast if necessary; return False if they could not be written."""
@@ -418,15 +427,14 @@ class StorageEngine:
                 self._events.flush()
             except OSError:
                 if not self.disk.release_ballast():
-                    self._events_failed = True
+                    self._commits.has_unwritten_events = True
                     return False
             else:
                 break
-        self._events_failed = self._events.waiting
-        if self._waiting_callbacks and not self._events_failed:
-            waiting, self._waiting_callbacks = self._waiting_callbacks, []
-            for callback in waiting:
-                self._commit(callback, events=True)
+        if self._events.waiting:
+            self._commits.has_unwritten_events = True
+        else:
+            self._commits.note_events_written()
         return True
 
     def _drop_dead_segments(self) -> None:
@@ -437,7 +445,7 @@ class StorageEngine:
             if store.log.has_dead:
                 if not store.log.drop_dead() and not (self.disk.release_ballast() and store.log.drop_dead()):
                     self._stores_with_dead[store] = None
-                self._uncommitted.add(store)
+                self._commits.add(store)
                 has_dropped = has_dropped or store.log.has_dropped
         if has_dropped:
             # Frees the space even if nothing else is committed soon.
@@ -447,7 +455,7 @@ class StorageEngine:
 
     def _compacted(self, store: SegmentStore) -> None:
         """Commit replaced segments, so that the old files are removed, and check whether more compaction is needed."""
-        self._uncommitted.add(store)
+        self._commits.add(store)
         self.commit()
         self._reconsider(store)
 
@@ -455,7 +463,7 @@ class StorageEngine:
         if store.place.qid not in self.queues:
             return
         self._stores_with_dead[store] = None
-        if self._committer is not None:
+        if self._commits.is_threaded:
             # Events must be written before messages that died since may be left out by compaction.
             self.flush()
         else:
@@ -463,10 +471,10 @@ class StorageEngine:
 
     def _sync(self, store: SegmentStore) -> None:
         """Sync a store's segments in any sync mode, then check again whether to compact it."""
-        self._uncommitted.add(store)
-        group = self._uncommitted.collect(events=True)
+        self._commits.add(store)
+        group = self._commits.collect(events=True)
         group.callbacks.append(partial(self._reconsider, store))
-        self._submit(group)
+        self._commits.submit(group)
 
     def _remove_expired(self, is_short: bool) -> None:
         """Remove expired trash and snapshots; all of them if the disk is short of space."""
@@ -475,15 +483,7 @@ class StorageEngine:
         if isinstance(self._files, DiskFiles):
             now = self._system_clock.now() / 1_000_000
             group.file_actions.append(partial(remove_dead_snapshots, self._directory.path, now, is_short))
-        self._submit(group)
-
-    def _submit(self, group: CommitGroup) -> None:
-        if self._options.sync is SyncMode.OFF and self._committer is not None:
-            group.clear_syncs()
-        if self._committer is not None:
-            self._committer.submit(group)
-        else:
-            group.commit(self._files, self._redo)
+        self._commits.submit(group)
 
 
 def events_since(engine: StorageEngine, position: EventPosition) -> Iterator[Event]:

@@ -6,6 +6,7 @@ Recovery replays it; analytics read it as a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -192,7 +193,7 @@ class EventLog:
         """Add the written files to a commit group."""
         for retired in self._retired:
             group.journals[retired] = None
-            group.callbacks.append(lambda handle=retired: self._files.close(handle))  # type: ignore[misc]
+            group.callbacks.append(partial(self._files.close, retired))
         self._retired.clear()
         if self._unsynced or self._new:
             # A new file may contain only its header, if there was no space for more.

@@ -28,13 +28,11 @@ class RestoredStore(NamedTuple):
     """A recovered store.
 
     Attributes:
-        priority: Priority within the queue.
         place: Paths and shared services of the store.
         manifest: Manifest of the store.
         state: Recovered state.
     """
 
-    priority: int
     place: StorePlace
     manifest: Manifest
     state: StoreState
@@ -159,7 +157,7 @@ class Restart:
             state.redelivered_below = state.next_seq
             state.dead.add(state.next_seq, _SKIPPED)
             state.next_seq += _SKIPPED
-        return RestoredStore(priority, place, manifest, state)
+        return RestoredStore(place, manifest, state)
 
     def _attempt(self, path: str, action: Callable[[], None]) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 from zlib import crc32
 
@@ -114,13 +115,13 @@ class _Recovery:
         if state.next_seq > at:
             state.dead.add(at, state.next_seq - at)
         for segment in state.segments:
-            self._attempt(segment.name, lambda segment=segment: self._count(segment))  # type: ignore[misc]
+            self._attempt(segment.name, partial(self._count, segment))
         self._measure([segment for segment in state.segments if 0 < segment.live < segment.count])
         self.report.messages += state.count
         self.report.body_bytes += state.body_bytes
         if self.manifest.is_long(len(state.segments)):
             edits = [each.edit(_op_of(each)) for each in state.segments]
-            self._attempt("MANIFEST", lambda: self.manifest.rewrite(edits))
+            self._attempt("MANIFEST", partial(self.manifest.rewrite, edits))
 
     def _segments(self, contents: ManifestContents) -> list[Segment]:
         """Return all segments with files. Segments without complete metadata in the manifest are read."""
@@ -136,17 +137,17 @@ class _Recovery:
             if name == TRASH:
                 self.files.remove_tree(path)
             elif name.endswith(".tmp") or name in unfinished or (segment and segment.stream is Stream.SPILL):
-                self._attempt(name, lambda path=path: self.files.unlink(path))  # type: ignore[misc]
+                self._attempt(name, partial(self.files.unlink, path))
             elif segment is not None:
                 key = segment.stream, segment.first_seq, segment.generation
                 edit = contents.segments.get(key)
                 if key in contents.deleted:
-                    self._attempt(name, lambda path=path: self.files.unlink(path))  # type: ignore[misc]
+                    self._attempt(name, partial(self.files.unlink, path))
                 elif edit is not None and edit.op != EditOp.NEW and self._size(path) >= edit.file_len:
                     found.append(segment_of_edit(edit))
                 else:
                     known = edit if edit is not None and edit.op != EditOp.NEW else None
-                    self._attempt(name, lambda segment=segment, known=known: self._read(segment, known))  # type: ignore[misc]
+                    self._attempt(name, partial(self._read, segment, known))
                     if segment.count:
                         found.append(segment)
                         if known is not None:
@@ -203,7 +204,7 @@ class _Recovery:
             if kept and kept[-1].last_seq >= segment.first_seq:
                 older = kept.pop() if segment.generation > kept[-1].generation else segment
                 path = f"{self.place.directory}/{older.name}"
-                self._attempt(older.name, lambda path=path: self.files.rename(path, f"{path}.bad"))  # type: ignore[misc]
+                self._attempt(older.name, partial(self.files.rename, path, f"{path}.bad"))
                 self._note(older.name, "holds what another segment holds; set aside as .bad")
                 if older is segment:
                     continue

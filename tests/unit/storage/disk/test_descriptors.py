@@ -130,9 +130,9 @@ def test_syncs_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureF
     told: list[int] = []
     engine.commit(lambda: told.append(1))
     while "Cannot sync the data directory for now" not in caplog.text:
-        assert engine._committer is not None
-        engine._committer._thread.join(0.01)
-        assert engine._committer._thread.is_alive()
+        assert engine._commits._committer is not None
+        engine._commits._committer._thread.join(0.01)
+        assert engine._commits._committer._thread.is_alive()
     assert not told
     files.most = 1 << 20
     while not told:
