@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.keys import fits, refuse_definition
 from leveret.policies.patterns import Pattern
-from leveret.protocol.erlang_terms import format_json
+from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
 #: Values of apply-to, and the resources that each covers.
 APPLY_TO: Final[Mapping[str, frozenset[str]]] = {
@@ -94,9 +94,9 @@ def read_policy(name: str, document: Mapping[str, Any], operator: bool) -> Polic
         PolicyError: A key is missing, or a value is invalid.
     Source: RabbitMQ 3.10.8, observed.
     """
-    missing = [f"{{key_missing,{key}}}" for key in ("pattern", "definition") if key not in document]
+    missing = [format_tuple("key_missing", key) for key in ("pattern", "definition") if key not in document]
     if missing:
-        raise PolicyError(f"[{','.join(missing)}]")
+        raise PolicyError(format_list(missing))
     priority, pattern = document.get("priority", 0), document["pattern"]
     if isinstance(priority, bool) or not isinstance(priority, int | float):
         raise invalid(f"priority should be a number, actually was {format_json(priority)}")

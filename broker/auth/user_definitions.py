@@ -13,6 +13,7 @@ from leveret.broker.auth.passwords import MD5, SHA256, InvalidHash, check_hash, 
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.config.errors import DefinitionsError
 from leveret.policies.invalid_pattern import InvalidPattern
+from leveret.policies.permissions import Permissions, TopicPermissions
 
 #: Releases of RabbitMQ that exported hashes without naming the algorithm, and used MD5.
 _MD5_RELEASES: Final = ("1.", "2.", "3.0.", "3.1.", "3.2.", "3.3.", "3.4.", "3.5.")
@@ -218,19 +219,9 @@ def dump(accounts: Accounts) -> dict[str, Any]:
     """Return all users and permissions as a definitions document for load()."""
     return {
         "users": [dump_user(user) for user in accounts.users.values()],
-        "permissions": [
-            {
-                "user": user,
-                "vhost": vhost,
-                "configure": granted.configure,
-                "write": granted.write,
-                "read": granted.read,
-            }
-            for (user, vhost), granted in accounts.all_permissions.items()
-        ],
+        "permissions": [dump_permissions(*key, granted) for key, granted in accounts.all_permissions.items()],
         "topic_permissions": [
-            {"user": user, "vhost": vhost, "exchange": exchange, "write": granted.write, "read": granted.read}
-            for (user, vhost, exchange), granted in accounts.all_topic_permissions.items()
+            dump_topic_permissions(*key, granted) for key, granted in accounts.all_topic_permissions.items()
         ],
     }
 
@@ -251,11 +242,26 @@ def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def dump_user(user: User) -> dict[str, Any]:
     """Return one user in the form of definitions and the HTTP API."""
-    limits = {"max-connections": user.limits.max_connections, "max-channels": user.limits.max_channels}
     return {
         "name": user.name,
         "password_hash": user.password_hash,
         "hashing_algorithm": user.hashing_algorithm,
         "tags": list(user.tags),
-        "limits": {key: value for key, value in limits.items() if value is not None},
+        "limits": user.limits.document(),
     }
+
+
+def dump_permissions(user: str, vhost: str, granted: Permissions) -> dict[str, str]:
+    """Return the permissions of a user in a virtual host in the form of definitions and the HTTP API."""
+    return {
+        "user": user,
+        "vhost": vhost,
+        "configure": granted.configure,
+        "write": granted.write,
+        "read": granted.read,
+    }
+
+
+def dump_topic_permissions(user: str, vhost: str, exchange: str, granted: TopicPermissions) -> dict[str, str]:
+    """Return the permissions of a user on a topic exchange in the form of definitions and the HTTP API."""
+    return {"user": user, "vhost": vhost, "exchange": exchange, "write": granted.write, "read": granted.read}

@@ -19,6 +19,11 @@ class UserLimits:
     max_connections: int | None = None
     max_channels: int | None = None
 
+    def document(self) -> dict[str, int]:
+        """Return the limits that are set, including negative ones, by their names in definitions and the HTTP API."""
+        limits = {"max-connections": self.max_connections, "max-channels": self.max_channels}
+        return {name: value for name, value in limits.items() if value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class User:

@@ -86,8 +86,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "set_operator_policy",
         "set_policy",
     ),
-    "queue_list": ("list_queues",),
-    "queues": ("delete_queue", "purge_queue"),
+    "queues": ("delete_queue", "list_queues", "purge_queue"),
     "users": (
         "add_user",
         "authenticate_user",

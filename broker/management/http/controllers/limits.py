@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
-from leveret.broker.auth.users import User
 from leveret.broker.core.definitions.exporting import vhost_limits
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, missing, not_found
@@ -84,7 +81,9 @@ class Limits(Controller):
         name = request.match_info.get("user")
         if name is not None and name not in self._accounts.users:
             raise not_found()
-        limits = [(user.name, user_limits(user)) for user in self._accounts.users.values() if name in (None, user.name)]
+        limits = [
+            (user.name, user.limits.document()) for user in self._accounts.users.values() if name in (None, user.name)
+        ]
         return json_response([{"user": user, "value": value} for user, value in limits if value])
 
     async def put_user(self, request: web.Request) -> web.Response:
@@ -116,9 +115,3 @@ class Limits(Controller):
         connections = value if limit == "max-connections" else limits.max_connections
         channels = value if limit == "max-channels" else limits.max_channels
         self._accounts.set_user_limits(name, connections, channels)
-
-
-def user_limits(user: User) -> dict[str, Any]:
-    """Return the limits of a user, including negative ones."""
-    values = {"max-connections": user.limits.max_connections, "max-channels": user.limits.max_channels}
-    return {name: value for name, value in values.items() if value is not None}

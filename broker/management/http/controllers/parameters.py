@@ -23,7 +23,7 @@ from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.broker.operations.parameters import InvalidLimits, clear_policy, escape_markup, set_limits
 from leveret.policies.policy import Policy, PolicyError, read_policy
-from leveret.protocol.erlang_terms import format_json
+from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
 _REFUSAL: Final = "User not authorised to access object"
 #: Required keys of an operator policy in its raw form.
@@ -182,11 +182,11 @@ def _read_operator_policy(name: str, value: Any) -> Policy:
     if not isinstance(value, Mapping):
         raise bad_request(escape_markup(f"Validation failed\n\n{name} not a list {format_json(value)}\n"))
     unknown = [
-        f"{{{format_json(key)},{format_json(each)}}}"
+        format_tuple(format_json(key), format_json(each))
         for key, each in sorted(value.items())
         if key not in ("apply-to", *_REQUIRED)
     ]
-    problems = [f"Unrecognised terms [{','.join(unknown)}] in {name}\n"] if unknown else []
+    problems = [f"Unrecognised terms {format_list(unknown)} in {name}\n"] if unknown else []
     problems += [f'Key "{key}" not found in {name}\n' for key in _REQUIRED if key not in value]
     if problems:
         raise bad_request(escape_markup(f"Validation failed\n\n{''.join(problems)}"))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread, read_text, require_keys
@@ -14,8 +15,6 @@ from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import object_response
 from leveret.policies.invalid_pattern import InvalidPattern
-from leveret.policies.permissions import Permissions as Granted
-from leveret.policies.permissions import TopicPermissions
 
 
 class Permissions(Controller):
@@ -43,7 +42,7 @@ class Permissions(Controller):
         """List all permissions, those of a user, or those in a virtual host."""
         user, vhost = self._optional_names(request)
         found = [
-            _describe(user_name, vhost_name, granted)
+            dump_permissions(user_name, vhost_name, granted)
             for (user_name, vhost_name), granted in self._accounts.all_permissions.items()
             if user in (None, user_name) and vhost in (None, vhost_name)
         ]
@@ -55,7 +54,7 @@ class Permissions(Controller):
         granted = self._accounts.permissions(user, vhost)
         if granted is None:
             raise not_found()
-        return object_response(request, _describe(user, vhost, granted))
+        return object_response(request, dump_permissions(user, vhost, granted))
 
     async def put(self, request: web.Request) -> web.Response:
         """Set the permissions of a user in a virtual host. The body has configure, write and read."""
@@ -124,7 +123,7 @@ class Permissions(Controller):
 
     def _topic(self, user: str | None, vhost: str | None) -> Sequence[dict[str, Any]]:
         return [
-            _describe_topic(user_name, vhost_name, exchange, granted)
+            dump_topic_permissions(user_name, vhost_name, exchange, granted)
             for (user_name, vhost_name, exchange), granted in self._accounts.all_topic_permissions.items()
             if user in (None, user_name) and vhost in (None, vhost_name)
         ]
@@ -146,20 +145,6 @@ class Permissions(Controller):
     def _check_exist(self, user: str, vhost: str) -> None:
         if user not in self._accounts.users or vhost not in self._broker.vhosts:
             raise bad_request("vhost_or_user_not_found")
-
-
-def _describe(user: str, vhost: str, granted: Granted) -> dict[str, Any]:
-    return {
-        "user": user,
-        "vhost": vhost,
-        "configure": granted.configure,
-        "write": granted.write,
-        "read": granted.read,
-    }
-
-
-def _describe_topic(user: str, vhost: str, exchange: str, granted: TopicPermissions) -> dict[str, Any]:
-    return {"user": user, "vhost": vhost, "exchange": exchange, "write": granted.write, "read": granted.read}
 
 
 _VIEW: Final[View[dict[str, Any]]] = View(
