@@ -8,7 +8,7 @@ import sqlite3
 from functools import cached_property
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from leveret.broker.addresses import address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
@@ -25,6 +25,7 @@ from leveret.broker.core.message_stores.data_directory import (
 )
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
+from leveret.broker.core.resources.memory_checks import MemoryChecks
 from leveret.broker.core.resources.paging import Pager
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
@@ -45,14 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret")
 
-#: Seconds between two checks of memory use against the watermark.
-_MEMORY_CHECK_SECONDS: Final = 1.0
-#: Memory is also checked after the broker has received this fraction of the free memory below the watermark.
-_CHECK_FRACTION: Final = 4
-#: Bounds of that number of bytes.
-_CHECK_BYTES_MIN: Final = 2 * 1024 * 1024
-_CHECK_BYTES_MAX: Final = 64 * 1024 * 1024
-
 
 class StartError(Exception):
     """The broker cannot start; the text says in one line why, and what to do."""
@@ -71,28 +64,31 @@ class App:
         loop = asyncio.get_running_loop()
         timers = Timers(loop.call_later)
         self.broker = Broker(
-            Turn(loop.call_soon, self._make_durable, timers.monotonic), timers, settings.trust_publisher_x_death
-        )
-        self.broker.sockets.store_files = settings.storage.append_files + settings.storage.read_files
-        self.accounts = Accounts(settings.loopback_users)
-        self.server = Server(settings, self.broker, self.accounts, loop)
-        self._listener = Listener(self.server)
-        self.node = Node(
+            Turn(loop.call_soon, self._make_durable, timers.monotonic),
             timers,
-            data_dir=settings.data_dir,
-            memory_limit=_memory_limit(settings),
-            disk_free_limit=disk_free_limit(settings),
+            settings.trust_publisher_x_death,
+            cluster_name=settings.cluster_name,
+            store_files=settings.storage.append_files + settings.storage.read_files,
         )
+        self.accounts = Accounts(settings.loopback_users)
+        limit = _memory_limit(settings)
+        self.node = Node(
+            timers, data_dir=settings.data_dir, memory_limit=limit, disk_free_limit=disk_free_limit(settings)
+        )
+        self._memory_checks = MemoryChecks(
+            MemoryMonitor(self.broker.alarms, limit, loop.time, collect_all),
+            Pager(self.broker, _paging_threshold(settings, limit)),
+            loop,
+        )
+        self.server = Server(settings, self.broker, self.accounts, self._memory_checks, loop)
+        self._listener = Listener(self.server)
         self.addresses = self.node.addresses
         self._management = HttpListener(self._make_management, eager_http)
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, eager_http)
-        self._memory = MemoryMonitor(self.broker.alarms, self.node.memory_limit, loop.time, collect_all)
-        self._pager = Pager(self.broker, int(self.node.memory_limit * settings.vm_memory_high_watermark_paging_ratio))
         self._stores: DiskMessageStores | None = None
         self._losses: LossRecord | None = None
         self._tls: Tls | None = None
-        self._memory_timer: asyncio.TimerHandle | None = None
         self._definitions: DefinitionsKeeper | None = None
 
     async def start(self) -> None:
@@ -127,8 +123,7 @@ class App:
         self._losses = LossRecord(self.broker, self._stores.engine, self._stores.write, self.settings.data_dir)
         self._losses.restore()
         self._losses.start()
-        self.server.check_memory = self._check_memory
-        self._check_memory_periodically()
+        self._memory_checks.start()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
         await self._listen()
@@ -175,8 +170,7 @@ class App:
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
         self._sampler.stop()
-        if self._memory_timer is not None:
-            self._memory_timer.cancel()
+        self._memory_checks.stop()
         # In parallel, so that each has the whole timeout.
         seconds = self.settings.shutdown_timeout / 1000
         await asyncio.gather(self._prometheus.stop(), self._management.stop(), self._listener.stop(seconds))
@@ -202,8 +196,8 @@ class App:
         """
         self._warn_about_restart(settings)
         logging.getLogger().setLevel(settings.log_level.upper())
-        self.node.memory_limit = self._memory.limit = _memory_limit(settings)
-        self._pager.threshold = int(self._memory.limit * settings.vm_memory_high_watermark_paging_ratio)
+        limit = self.node.memory_limit = _memory_limit(settings)
+        self._memory_checks.set_limits(limit, _paging_threshold(settings, limit))
         if self._stores is not None:
             self._stores.engine.disk.limit = disk_free_limit(settings)
             self.node.disk_free_limit = self._stores.engine.disk.limit
@@ -237,17 +231,6 @@ class App:
     def _save_definitions(self) -> None:
         if self._definitions is not None:
             self._definitions.save()
-
-    def _check_memory_periodically(self) -> None:
-        self._check_memory()
-        self._pager.page_out_excess(self._memory.used)
-        self._memory_timer = self.server.loop.call_later(_MEMORY_CHECK_SECONDS, self._check_memory_periodically)
-
-    def _check_memory(self) -> None:
-        self._memory.check()
-        # Checks get more frequent near the limit, as a message takes more memory than its bytes on the wire.
-        size = (self._memory.limit - self._memory.used) / _CHECK_FRACTION
-        self.server.check_memory_after(min(max(size, _CHECK_BYTES_MIN), _CHECK_BYTES_MAX))
 
 
 def _open_database(data_dir: Path) -> DefinitionsDatabase:
@@ -284,3 +267,7 @@ def _memory_limit(settings: Settings) -> int:
     if watermark.absolute is not None:
         return watermark.absolute
     return int(available_memory() * watermark.relative)
+
+
+def _paging_threshold(settings: Settings, memory_limit: int) -> int:
+    return int(memory_limit * settings.vm_memory_high_watermark_paging_ratio)

@@ -32,6 +32,8 @@ class Broker:
         timers: Clock and timers.
         trust_publishers: Whether x-death headers set by publishers are treated as the broker's own.
         stores: The message stores of queues; by default in memory.
+        cluster_name: Cluster name unless a global parameter sets it; by default with the name of the host.
+        store_files: Number of message files that may be open.
 
     Attributes:
         stores: The message stores of queues.
@@ -39,7 +41,7 @@ class Broker:
         alarms: Resource alarms.
         gate: Delays replies that depend on definitions that are not written yet.
         global_parameters: Parameters that belong to no virtual host.
-        default_cluster_name: Cluster name unless a global parameter sets it.
+        default_cluster_name: See cluster_name above.
         connections: Connections that have opened a virtual host.
         statistics: Counters of the whole broker.
         last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
@@ -49,7 +51,14 @@ class Broker:
     """
 
     def __init__(
-        self, turn: Turn, timers: Timers, trust_publishers: bool = False, stores: MessageStores | None = None
+        self,
+        turn: Turn,
+        timers: Timers,
+        trust_publishers: bool = False,
+        stores: MessageStores | None = None,
+        *,
+        cluster_name: str | None = None,
+        store_files: int = 384,
     ) -> None:
         self.stores = stores or MessageStores()
         self.turn = turn
@@ -60,7 +69,7 @@ class Broker:
         self.alarms = Alarms()
         self.gate = DefinitionsGate(timers.real_call_later, self.alarms)
         self.global_parameters = GlobalParameters()
-        self.default_cluster_name = f"leveret@{socket.gethostname()}"
+        self.default_cluster_name = cluster_name or f"leveret@{socket.gethostname()}"
         report_to(log_slow_pattern)
         self.statistics = BrokerStatistics()
         self.connections = Connections(self.statistics)
@@ -69,7 +78,7 @@ class Broker:
         self.file_counts = FileCounts()
         #: Definitions that could not be restored because their virtual host is missing: kind and key by virtual host.
         self._orphaned: dict[str, list[tuple[str, Key]]] = {}
-        self.sockets = SocketBudget()
+        self.sockets = SocketBudget(store_files)
 
     def add_vhost(self, name: str) -> VirtualHost:
         """Return a virtual host, which is created if it does not exist."""

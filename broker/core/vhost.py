@@ -61,7 +61,6 @@ class VirtualHost:
         queues: Queues by name; kept by the topology.
         policies: Policies and operator policies.
         dead_letters: Republishes messages that queues drop.
-        recorder: Records durable definitions.
         unrestored: Definitions that could not be restored at start.
         replies: Channels that consume direct replies, by reply-to name.
         max_connections: Limit of open connections; None or a negative number for no limit.

@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         counters = self.output.counters
         counters.recv_oct += nbytes
         counters.recv_cnt += 1
-        self.server.count_received(nbytes)
+        self.server.memory_checks.count_received(nbytes)
         octets = bytes(self.server.read_buffer[:nbytes])
         if self.state is ConnectionState.AWAIT_HEADER and self._handshake is not None:
             octets = self._handshake.receive_header(octets)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import platform
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.resources.memory_checks import MemoryChecks
 from leveret.broker.version import VERSION
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
@@ -35,46 +34,31 @@ class Server:
         settings: The broker's configuration.
         broker: The broker.
         accounts: Users and permissions.
+        memory_checks: Count received bytes, to check memory in time.
         loop: The event loop.
 
     Attributes:
         sockets: All open connections, including those in the handshake.
         all_closed: Set when no connection is open; the listener waits for it at shutdown.
         read_buffer: Read buffer of all connections; emptied before the next one reads.
-        received: Total bytes received by all connections.
-        check_memory_at: Value of received at which check_memory() is called once.
-        check_memory: Checks memory use: fast input may fill the memory between two regular checks.
     """
 
-    def __init__(self, settings: Settings, broker: Broker, accounts: Accounts, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        broker: Broker,
+        accounts: Accounts,
+        memory_checks: MemoryChecks,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self.settings = settings
         self.broker = broker
         self.accounts = accounts
+        self.memory_checks = memory_checks
         self.loop = loop
         self.sockets: set[Connection] = set()
         self.all_closed = asyncio.Event()
         self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
-        self.received = 0
-        self.check_memory_at = math.inf
-        self.check_memory: Callable[[], object] = lambda: None
-        if settings.cluster_name:
-            broker.default_cluster_name = settings.cluster_name
-
-    def check_memory_after(self, byte_count: float) -> None:
-        """Schedule a call of check_memory() after this many more received bytes."""
-        self.check_memory_at = self.received + byte_count
-
-    def count_received(self, byte_count: int) -> None:
-        """Count received bytes, and call check_memory() if it is due."""
-        self.received += byte_count
-        if self.received >= self.check_memory_at:
-            self.check_memory_at = math.inf
-            self.loop.call_soon(self.check_memory)
-
-    @property
-    def cluster_name(self) -> str:
-        """Name of the cluster."""
-        return self.broker.cluster_name
 
     @property
     def properties(self) -> FieldTable:
@@ -83,7 +67,7 @@ class Server:
         capabilities = tuple((name, FieldValue("t", True)) for name in _CAPABILITIES)
         return (
             ("capabilities", FieldValue("F", capabilities)),
-            ("cluster_name", longstr(self.cluster_name)),
+            ("cluster_name", longstr(self.broker.cluster_name)),
             ("copyright", longstr("Copyright the Leveret authors")),
             ("information", longstr(f"Leveret {VERSION}. Licensed under the Apache License 2.0")),
             (

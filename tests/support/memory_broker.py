@@ -10,6 +10,9 @@ from pamqp import commands
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.resources.memory import MemoryMonitor
+from leveret.broker.core.resources.memory_checks import MemoryChecks
+from leveret.broker.core.resources.paging import Pager
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.session.connection import Connection
 from leveret.broker.session.server import Server
@@ -20,6 +23,8 @@ from tests.support.methods import Method, MethodType
 from tests.support.queues import ManualTimers
 from tests.support.transport import BODY, HEADER, METHOD, PROTOCOL_HEADER, Frame, frame
 
+#: Bytes of memory that no test uses.
+_MEMORY_LIMIT = 1 << 60
 #: Capabilities of current client libraries.
 CAPABILITIES = ("authentication_failure_close", "connection.blocked", "consumer_cancel_notify")
 
@@ -38,7 +43,9 @@ class MemoryBroker:
         self.accounts = Accounts(("guest",))
         self.accounts.add_user("guest", "guest", ("administrator",))
         self.accounts.set_permissions("guest", "/", ".*", ".*", ".*")
-        self.server = Server(Settings(**settings), self.broker, self.accounts, self.loop.loop)
+        monitor = MemoryMonitor(self.broker.alarms, _MEMORY_LIMIT, self.loop.time)
+        self.memory_checks = MemoryChecks(monitor, Pager(self.broker, _MEMORY_LIMIT), self.loop.loop)
+        self.server = Server(Settings(**settings), self.broker, self.accounts, self.memory_checks, self.loop.loop)
 
     def connect(self, **extra: Any) -> MemoryClient:
         """Return a connected client that has sent nothing.

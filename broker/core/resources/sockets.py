@@ -86,7 +86,7 @@ class SocketBudget:
         http: Sockets of clients of the HTTP API, the web pages and the metrics.
     """
 
-    def __init__(self, store_files: int = 384) -> None:
+    def __init__(self, store_files: int) -> None:
         self.store_files = store_files
         self.amqp = Clients("AMQP", self._amqp_limit)
         self.http = Clients("HTTP", self._http_limit)

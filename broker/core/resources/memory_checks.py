@@ -1,0 +1,68 @@
+"""Checks memory once a second, and sooner while clients send much."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final
+
+from leveret.broker.core.resources.memory import MemoryMonitor
+from leveret.broker.core.resources.paging import Pager
+
+_INTERVAL_SECONDS: Final = 1.0
+#: Memory is also checked after the broker has received this fraction of the free memory below the limit.
+_FRACTION: Final = 4
+#: Bounds of that number of bytes.
+_BYTES_MIN: Final = 2 * 1024 * 1024
+_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class MemoryChecks:
+    """Checks memory once a second, and sooner if fast input could fill it in between.
+
+    Args:
+        monitor: Sets the memory alarm.
+        pager: Pages messages out, once a second.
+        loop: The event loop.
+
+    Attributes:
+        received: Total bytes received by all connections.
+    """
+
+    def __init__(self, monitor: MemoryMonitor, pager: Pager, loop: asyncio.AbstractEventLoop) -> None:
+        self._monitor = monitor
+        self._pager = pager
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        #: Value of received at which memory is checked once.
+        self._check_at = math.inf
+        self.received = 0
+
+    def start(self) -> None:
+        """Start the checks."""
+        self._check()
+        self._pager.page_out_excess(self._monitor.used)
+        self._timer = self._loop.call_later(_INTERVAL_SECONDS, self.start)
+
+    def stop(self) -> None:
+        """Stop the checks."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def set_limits(self, limit: int, paging_threshold: int) -> None:
+        """Change the bytes of memory above which the alarm is set, and those above which messages are paged out."""
+        self._monitor.limit = limit
+        self._pager.threshold = paging_threshold
+
+    def count_received(self, byte_count: int) -> None:
+        """Count bytes that a connection has received, and check memory at the end of the turn if that is due."""
+        self.received += byte_count
+        if self.received >= self._check_at:
+            self._check_at = math.inf
+            self._loop.call_soon(self._check)
+
+    def _check(self) -> None:
+        self._monitor.check()
+        # Checks get more frequent near the limit, as a message takes more memory than its bytes on the wire.
+        free = (self._monitor.limit - self._monitor.used) / _FRACTION
+        self._check_at = self.received + min(max(free, _BYTES_MIN), _BYTES_MAX)
