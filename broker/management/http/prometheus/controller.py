@@ -8,9 +8,9 @@ from typing import Final
 from aiohttp import web
 
 from leveret.broker.core.scheduling.slices import in_slices_async
+from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.controller import RequestContext
 from leveret.broker.management.http.prometheus.cluster import CLUSTER_FAMILIES
-from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.exposition import Exposition
 from leveret.broker.management.http.prometheus.families import Vhosts
 from leveret.broker.management.http.prometheus.node import (
@@ -105,7 +105,7 @@ class Metrics:
                     yield piece
         yield exposition.text(identity_families(self._context, "detailed"))
 
-    def _common(self, exposition: Exposition, counted: Counted) -> Iterator[bytes]:
+    def _common(self, exposition: Exposition, counted: CounterTotals) -> Iterator[bytes]:
         """Yield the metrics of the node and the totals."""
         single = [family for _, family in node_families(self._context, _PREFIX)]
         for family in (*alarm_families(self._context.broker), *single, *object_families(self._context, counted)):

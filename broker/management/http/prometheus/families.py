@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Unkno
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.core.stats.counter_totals import CounterTotals
 
 Item = TypeVar("Item")
 #: Names of the requested virtual hosts; None for all.
@@ -93,7 +93,7 @@ class Family(Generic[Item]):
     identify: Callable[[Item], tuple[str, ...]]
     measure: Callable[[Item], Sequence[float | None]]
     exists: Callable[[Item], bool] = lambda item: True
-    total: Callable[[Counted], Sequence[float | None]] | None = None
+    total: Callable[[CounterTotals], Sequence[float | None]] | None = None
     prefix: str = "rabbitmq_"
 
     def families(self, items: Sequence[Item], prefix: str) -> list[MetricFamily]:

@@ -7,10 +7,9 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric as MetricFamily
 
-from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.stats.counter_totals import QUEUE_TYPES, CounterTotals
 from leveret.broker.core.stats.counters import ChannelCounters
-from leveret.broker.management.http.prometheus.counted import QUEUE_TYPES, Counted
 from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 
@@ -136,11 +135,10 @@ _CONSUMERS: Final = gauge("consumers", "Current number of consumers")
 _PUBLISHERS: Final = gauge("publishers", "Current number of publishers")
 
 
-def global_families(broker: Broker, counted: Counted) -> Iterator[MetricFamily]:
+def global_families(counted: CounterTotals) -> Iterator[MetricFamily]:
     """Yield the metrics of all messages.
 
     Args:
-        broker: The broker.
         counted: The complete sums.
     """
     for metric, of_channels in _OF_CHANNELS:
@@ -153,12 +151,11 @@ def global_families(broker: Broker, counted: Counted) -> Iterator[MetricFamily]:
             add(family, (_PROTOCOL, _label(queue_type)), of_queues(counters))
         yield family
     yield from _dead_letters(counted)
-    consumers = sum(len(channel.consumers) for connection in broker.connections for channel in connection.channels)
-    yield _CONSUMERS.single(_PREFIX, consumers, protocol=_PROTOCOL)
+    yield _CONSUMERS.single(_PREFIX, counted.consumers, protocol=_PROTOCOL)
     yield _PUBLISHERS.single(_PREFIX, counted.publishers, protocol=_PROTOCOL)
 
 
-def _dead_letters(counted: Counted) -> Iterator[MetricFamily]:
+def _dead_letters(counted: CounterTotals) -> Iterator[MetricFamily]:
     """Yield the messages that were dead-lettered, and those that were dropped without a dead-letter exchange."""
     for reason, queue_types, metric in _DEAD:
         family = metric.family(_PREFIX, ("queue_type", "dead_letter_strategy"))

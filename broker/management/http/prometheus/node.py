@@ -17,9 +17,9 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.global_parameters import CLUSTER_ID
 from leveret.broker.core.node import Node
 from leveret.broker.core.resources.memory import used_memory
+from leveret.broker.core.stats.counter_totals import CounterTotals, ended_totals
 from leveret.broker.core.stats.node import open_files, open_files_max
 from leveret.broker.management.http.controller import RequestContext
-from leveret.broker.management.http.prometheus.counted import Counted, ended_totals
 from leveret.broker.management.http.prometheus.families import Metric, add, counter, gauge
 from leveret.broker.version import RABBITMQ_VERSION
 
@@ -116,7 +116,7 @@ def alarm_families(broker: Broker) -> Iterator[MetricFamily]:
         yield metric.single("rabbitmq_", resource in broker.alarms.resources)
 
 
-def object_families(context: RequestContext, counted: Counted) -> Iterator[MetricFamily]:
+def object_families(context: RequestContext, counted: CounterTotals) -> Iterator[MetricFamily]:
     """Yield the numbers of objects and the start time of the broker."""
     broker = context.broker
     queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.management.http.prometheus.counted import Counted
+from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.prometheus.families import Family, Metric, Vhosts, add, counter, gauge
 from leveret.policies.dead_letter import REASONS
 from leveret.protocol.properties import Properties
@@ -151,7 +151,7 @@ QUEUE_FAMILIES: Final[tuple[Family[Queue], ...]] = (
 )
 
 
-def loss_totals(counted: Counted) -> Iterator[MetricFamily]:
+def loss_totals(counted: CounterTotals) -> Iterator[MetricFamily]:
     """Yield the sums of lost messages over all queues."""
     total = counted.all_queues
     metrics = _DROPPED, _DEAD_LETTERED, _DEAD_LETTERS_LOST

@@ -11,8 +11,8 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
+from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
-from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.families import Family, add
 from leveret.broker.management.http.prometheus.global_messages import global_families
 from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES, loss_totals
@@ -34,14 +34,14 @@ class Totals:
         self._broker = broker
         self._previous: dict[tuple[str, tuple[str, ...]], float] = {}
 
-    async def count(self) -> Counted:
+    async def count(self) -> CounterTotals:
         """Add up all counters; other connections are served in between."""
-        counted = Counted(self._broker)
+        counted = CounterTotals(self._broker)
         await asyncio.sleep(0)
         await run_in_slices(counted.steps())
         return counted
 
-    async def of_objects(self, counted: Counted) -> list[MetricFamily]:
+    async def of_objects(self, counted: CounterTotals) -> list[MetricFamily]:
         """Return the metrics of objects, without labels.
 
         Args:
@@ -57,13 +57,13 @@ class Totals:
                 made.append(single)
         return self._keep_monotonic([*made, *loss_totals(counted)])
 
-    def of_messages(self, counted: Counted) -> list[MetricFamily]:
+    def of_messages(self, counted: CounterTotals) -> list[MetricFamily]:
         """Return the metrics by protocol.
 
         Args:
             counted: From count().
         """
-        return self._keep_monotonic(global_families(self._broker, counted))
+        return self._keep_monotonic(global_families(counted))
 
     async def _sums(self, family: Family[Any]) -> Sequence[float]:
         sums: Sequence[float] = (0.0,) * len(family.metrics)

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from leveret.broker.config.options import Settings
 from leveret.broker.core.node import Node
+from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
-from leveret.broker.management.http.prometheus.counted import Counted
 from leveret.broker.management.http.prometheus.exposition import Exposition
 from leveret.broker.management.http.prometheus.families import counter, gauge
 from leveret.broker.management.http.prometheus.node import alarm_families, node_families
@@ -53,7 +53,7 @@ async def sums(totals: Totals) -> Mapping[str, float]:
 def test_object_that_ends_while_counting_is_counted_once(broker: MemoryBroker, client: MemoryClient) -> None:
     fill(client, "a", 3)
     fill(client, "b", 4)
-    counted = Counted(broker.broker)
+    counted = CounterTotals(broker.broker)
     steps = counted.steps()
     next(steps)
     client.call(1, commands.Queue.Delete, queue="a")
@@ -61,7 +61,7 @@ def test_object_that_ends_while_counting_is_counted_once(broker: MemoryBroker, c
     client.abort()
     for _ in steps:
         pass
-    again = Counted(broker.broker)
+    again = CounterTotals(broker.broker)
     for _ in again.steps():
         pass
     assert counted.all_queues.published == again.all_queues.published == 7

@@ -13,7 +13,7 @@ from leveret.broker.core.stats.totals import VirtualHostStatistics
 QUEUE_TYPES: Final = ("classic", "quorum")
 
 
-class Counted:
+class CounterTotals:
     """Adds up counters in steps.
 
     The counters of ended objects are added at once, then those of the objects that existed at that time, even if they
