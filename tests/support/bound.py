@@ -11,10 +11,11 @@ from leveret.protocol.field_table import FieldTable, FieldValue
 
 
 class NamedQueue(Queue):
-    """A queue that only has a name."""
+    """A transient queue that only has a name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.durable = False
 
     def __repr__(self) -> str:
         return f"NamedQueue({self.name!r})"

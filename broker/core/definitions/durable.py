@@ -134,4 +134,4 @@ def _policy_kind(operator: bool) -> str:
 
 
 def _is_durable(binding: Binding) -> bool:
-    return binding.source.durable and bool(getattr(binding.destination, "durable", False))
+    return binding.source.durable and binding.destination.durable

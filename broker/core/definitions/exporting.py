@@ -62,7 +62,8 @@ def export_bindings(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
     """Yield entries of the section bindings, without implicit ones and those of exclusive queues."""
     for exchange in list(vhost.topology.exchanges.values()):
         for binding in list(exchange.bindings.values()):
-            if getattr(binding.destination, "owner", None) is None:
+            destination = binding.destination
+            if isinstance(destination, Exchange) or destination.owner is None:
                 yield _binding(vhost, binding)
 
 

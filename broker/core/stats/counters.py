@@ -75,8 +75,18 @@ class ChannelCounters(SampledCounters):
 
     def absorb(self, other: ChannelCounters) -> None:
         """Add the counters of a closed channel."""
-        for field in (*self.FIELDS, "publish_confirm"):
-            setattr(self, field, getattr(self, field) + getattr(other, field))
+        self.publish += other.publish
+        self.publish_confirm += other.publish_confirm
+        self.confirm += other.confirm
+        self.return_unroutable += other.return_unroutable
+        self.drop_unroutable += other.drop_unroutable
+        self.deliver += other.deliver
+        self.deliver_no_ack += other.deliver_no_ack
+        self.get += other.get
+        self.get_no_ack += other.get_no_ack
+        self.get_empty += other.get_empty
+        self.redeliver += other.redeliver
+        self.ack += other.ack
 
 
 class ExchangeCounters(LossCounters):

@@ -121,7 +121,7 @@ class LossRecord:
         state, name = entry["state"], entry["name"]
         deleted: Any = vhost.deleted_queues if entry["kind"] == "queue" else vhost.deleted_exchanges
         if state in ("others", "earlier"):
-            _merge_earlier(getattr(deleted, state), counters)
+            _merge_earlier(deleted.others if state == "others" else deleted.earlier, counters)
             return
         target: LossCounters | None = None
         if state == "present" and isinstance(counters, QueueCounters):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from leveret.broker.core.queues.queue import Queue
@@ -85,12 +85,10 @@ def _preview(
 
 
 def _changes(before: QueueSettings, after: QueueSettings) -> dict[str, tuple[Any, Any]]:
-    changed = {}
-    for field in QueueSettings.__dataclass_fields__:
-        values = getattr(before, field), getattr(after, field)
-        if values[0] != values[1]:
-            changed[field.replace("_", "-")] = values
-    return changed
+    new = asdict(after)
+    return {
+        field.replace("_", "-"): (value, new[field]) for field, value in asdict(before).items() if value != new[field]
+    }
 
 
 def _drop(queue: Queue, new: QueueSettings) -> Drop:

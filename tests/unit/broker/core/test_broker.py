@@ -87,9 +87,19 @@ def test_a_connection_may_outlive_its_vhost(broker: Broker) -> None:
     broker.add_vhost("v")
     connection = connect("ann", "v")
     broker.register(connection)
-    del broker.vhosts["v"]
+    broker.delete_vhost("v")
+    broker.add_vhost("v")
+    broker.register(connect("ann", "v"))
     broker.unregister(connection)
-    assert not broker.connections
+    assert (len(broker.connections), broker.connections.by_vhost["v"]) == (1, 1)
+
+
+def test_channels_are_counted_by_user(broker: Broker) -> None:
+    connections = broker.connections
+    for user in ("ann", "ann", "bob"):
+        connections.channel_opened(user)
+    connections.channel_closed("bob")
+    assert (connections.channel_count, connections.channels_by_user) == (2, {"ann": 2})
 
 
 class Rows:

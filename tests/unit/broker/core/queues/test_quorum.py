@@ -8,6 +8,7 @@ import pytest
 
 from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.queues.traits import QUORUM
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
@@ -15,7 +16,7 @@ from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_content import arguments, contents, deaths, drain, headers_of, publish, texts
-from tests.support.queues import declare, new_vhost
+from tests.support.queues import ManualTimers, declare, new_vhost
 
 
 @pytest.fixture
@@ -331,6 +332,17 @@ class TestAtLeastOnce:
         publish(queue, "a")
         loop.advance(1)
         vhost.delete_queue(queue)
+        assert loop.pending_timers == 0
+
+    def test_neither_does_one_whose_messages_expire_as_it_is_deleted(self, loop: ManualLoop) -> None:
+        timers = ManualTimers(loop)
+        vhost = VirtualHost("v", Turn(loop.call_soon), timers)
+        queue = self.source(vhost)
+        publish(queue, "a")
+        loop.run()
+        timers.set_by = 1.0
+        vhost.delete_queue(queue)
+        assert queue.counters.dropped["expired"] == 1
         assert loop.pending_timers == 0
 
 
