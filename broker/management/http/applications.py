@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from leveret.broker.management.http.controller import Controller, RequestContext
-from leveret.broker.management.http.controllers.bindings import BindingActions, Bindings
+from leveret.broker.management.http.controllers.bindings import Bindings
 from leveret.broker.management.http.controllers.channels import Channels
 from leveret.broker.management.http.controllers.cluster import Cluster, Configuration, Features
 from leveret.broker.management.http.controllers.connections import ConnectionActions, Connections
@@ -65,7 +65,6 @@ CONTROLLERS: Final[tuple[type[Controller], ...]] = (
     Queues,
     QueueMessages,
     Losses,
-    BindingActions,
 )
 
 

@@ -41,11 +41,12 @@ class Exchanges(Controller):
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
+        path = "exchanges/{vhost}/{name}"
         return [
             *resource("exchanges", GET=self.list),
             *resource("exchanges/{vhost}", GET=self.list),
-            *resource("exchanges/{vhost}/{name}", GET=self.show, PUT=self.declare, DELETE=self.delete),
-            *resource("exchanges/{vhost}/{name}/publish", POST=self.publish),
+            *resource(path, GET=self.show, PUT=self.declare, DELETE=self.delete),
+            *resource(f"{path}/publish", POST=self.publish),
         ]
 
     async def list(self, request: web.Request) -> web.Response:

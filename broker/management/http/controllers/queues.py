@@ -1,4 +1,4 @@
-"""Lists, shows, explains, declares and deletes queues."""
+"""Lists, shows, explains, declares, deletes and purges queues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leveret.broker.operations import queues
 
 
 class Queues(Controller):
-    """The resource ``/api/queues``, except for messages."""
+    """The resource ``/api/queues``, except its messages."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__(context)
@@ -30,14 +30,15 @@ class Queues(Controller):
 
     def routes(self) -> list[web.RouteDef]:
         """Return the paths and their handlers."""
+        path = "queues/{vhost}/{name}"
         return [
             *resource("queues", GET=self.list),
             *resource("queues/", GET=self.list_default),
             *resource("queues/{vhost}", GET=self.list),
-            *resource("queues/{vhost}/{name}", GET=self.show, PUT=self.declare, DELETE=self.delete),
-            *resource("queues/{vhost}/{name}/explain", GET=self.explain),
-            *resource("queues/{vhost}/{name}/contents", DELETE=self.purge),
-            *resource("queues/{vhost}/{name}/actions", POST=self.run_action),
+            *resource(path, GET=self.show, PUT=self.declare, DELETE=self.delete),
+            *resource(f"{path}/explain", GET=self.explain),
+            *resource(f"{path}/contents", DELETE=self.purge),
+            *resource(f"{path}/actions", POST=self.run_action),
         ]
 
     async def list(self, request: web.Request) -> web.Response:
@@ -55,10 +56,7 @@ class Queues(Controller):
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one queue."""
-        _, vhost = self._access.require_vhost(request)
-        queue = vhost.queues.get(request.match_info["name"])
-        if queue is None:
-            raise not_found()
+        _, queue = self._require_queue(request)
         if stats_are_disabled(request):
             return object_response(request, queue_without_stats(queue, self._node_name, totals_are_enabled(request)))
         rates = Rates(request, self._broker)
@@ -66,10 +64,7 @@ class Queues(Controller):
 
     async def explain(self, request: web.Request) -> web.Response:
         """Show each setting with argument, policy, operator policy, effective value and reason, and the fill level."""
-        _, vhost = self._access.require_vhost(request)
-        queue = vhost.queues.get(request.match_info["name"])
-        if queue is None:
-            raise not_found()
+        vhost, queue = self._require_queue(request)
         return object_response(request, explain_queue(queue, vhost.policies))
 
     async def declare(self, request: web.Request) -> web.Response:
@@ -113,6 +108,13 @@ class Queues(Controller):
         if request.match_info["name"] not in vhost.queues:
             raise not_found()
         return web.Response(status=204)
+
+    def _require_queue(self, request: web.Request) -> tuple[VirtualHost, Queue]:
+        _, vhost = self._access.require_vhost(request)
+        queue = vhost.queues.get(request.match_info["name"])
+        if queue is None:
+            raise not_found()
+        return vhost, queue
 
     async def _list(self, request: web.Request, vhosts: Iterable[VirtualHost]) -> web.Response:
         found = [queue for vhost in vhosts for queue in vhost.queues.values()]
