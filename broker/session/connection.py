@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import Final, Literal, cast
 
-from leveret.broker.addresses import is_loopback
 from leveret.broker.core.scheduling.time_slice import Unfinished
-from leveret.broker.session.capabilities import Capabilities
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.channel_table import ChannelTable
 from leveret.broker.session.dispatch import dispatch, method_of
-from leveret.broker.session.handshake import Handshake
+from leveret.broker.session.handshake import Handshake, Refusal, UnknownProtocol
 from leveret.broker.session.heartbeat import Heartbeat
 from leveret.broker.session.intake import Intake
 from leveret.broker.session.output import Output
 from leveret.broker.session.peer_certificate import TlsSession, tls_session
+from leveret.broker.session.server import Server
 from leveret.broker.session.sockets import connection_name, disable_delay, endpoints, reset
+from leveret.protocol.constants import PROTOCOL_HEADER
 from leveret.protocol.events import Event, MethodReceived
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault, encode_reply_text
 from leveret.protocol.field_table import FieldTable
@@ -27,11 +27,6 @@ from leveret.protocol.frame_reader import ChannelFrames, FrameReader
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.proxy_header import ProxiedAddresses
 from leveret.protocol.states import ConnectionInput, ConnectionState, next_connection_state
-
-if TYPE_CHECKING:
-    from leveret.broker.auth.users import User
-    from leveret.broker.core.vhost import VirtualHost
-    from leveret.broker.session.server import Server
 
 log = logging.getLogger("leveret.connection")
 
@@ -48,31 +43,67 @@ _SILENCE_SECONDS: Final = 3.0
 _LINGER_SECONDS: Final = 3.0
 
 
+class OpenConnections:
+    """All connections with an open socket, including those in the handshake."""
+
+    def __init__(self) -> None:
+        self._open: set[Connection] = set()
+        #: Set when no connection is open.
+        self._all_closed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._open))
+
+    def add(self, connection: Connection) -> None:
+        """Add a connection."""
+        self._open.add(connection)
+        self._all_closed.clear()
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+        self._open.discard(connection)
+        if not self._open:
+            self._all_closed.set()
+
+    async def wait_all_closed(self, seconds: float) -> bool:
+        """Wait until no connection is open; return False if that takes longer than this many seconds."""
+        if self._open:
+            try:
+                await asyncio.wait_for(self._all_closed.wait(), seconds)
+            except TimeoutError:
+                return False
+        return True
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client connection.
 
     Args:
         server: State shared by all connections.
+        connections: All connections; this one is among them while its socket is open.
         proxied: Addresses from the PROXY protocol header; None to use those of the socket.
 
     Attributes:
-        name: Addresses of both ends, as in RabbitMQ.
+        name: Addresses of both ends, as in RabbitMQ; set by connection_made(), like all up to output.
         peer: Address and port of the client.
         local: Address and port of the broker.
         connected_at: Time of the connect, in milliseconds since 1970.
-        auth_mechanism: The SASL mechanism of the login.
-        heartbeat: Negotiated heartbeat in seconds; 0 for none.
-        peer_is_loopback: Whether the client has a loopback address.
         tls: The TLS session; None without TLS.
+        intake: Input buffer.
+        output: Output buffer.
         state: State of the connection.
         is_open: Whether a virtual host is open.
         reader: Frame reader.
-        intake: Input buffer; set by connection_made(), like output.
-        output: Output buffer.
-        channels: The open channels; set once a virtual host is open, like host.
-        host: What the channels share.
-        capabilities: Capabilities of the client.
+        host: What the channels share; set once a virtual host is open, like all up to vhost_name.
+        channels: The open channels.
+        auth_mechanism: The SASL mechanism of the login.
         client_properties: Client properties as received.
+        username: Name of the user.
+        vhost_name: Name of the virtual host.
+        heartbeat: Negotiated heartbeat in seconds; 0 for none. Set by connection.tune-ok, like all that follow.
         frame_max: Maximum frame size in bytes, including the frame header and end.
         channel_max: Maximum number of channels.
     """
@@ -81,67 +112,69 @@ class Connection(asyncio.BufferedProtocol):
     peer: tuple[str, int]
     local: tuple[str, int]
     connected_at: int
-    peer_is_loopback: bool
     tls: TlsSession | None
     intake: Intake
     output: Output
-    channels: ChannelTable
     host: ChannelHost
+    channels: ChannelTable
+    auth_mechanism: str
+    client_properties: FieldTable
+    username: str
+    vhost_name: str
+    heartbeat: int
+    frame_max: int
+    channel_max: int
+    _transport: asyncio.Transport
+    _heartbeats: Heartbeat
 
-    def __init__(self, server: Server, proxied: ProxiedAddresses | None = None) -> None:
-        self.server = server
+    def __init__(self, server: Server, connections: OpenConnections, proxied: ProxiedAddresses | None = None) -> None:
+        self._server = server
+        self._connections = connections
         self._proxied = proxied
         self.state = ConnectionState.AWAIT_HEADER
+        self.is_open = False
         self.reader = FrameReader(server.settings.max_message_size)
         self.reader.set_channel_frames(ChannelFrames.REFUSED)
-        self.capabilities = Capabilities()
-        self.client_properties: FieldTable = ()
-        self.frame_max = self.reader.frame_max
-        self.channel_max = 0
-        self.auth_mechanism = ""
-        self.heartbeat = 0
-        self.username = ""
-        self.vhost_name = ""
-        self._handshake: Handshake | None = Handshake(self)
-        self.is_open = False
-        self._transport: asyncio.Transport | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._handshake: Handshake | None = None
+        self._is_lost = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- socket -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set up the connection, and start the handshake timeout."""
+        server, proxied = self._server, self._proxied
         self._transport = cast("asyncio.Transport", transport)
-        if self.server.settings.tcp_listen_options.nodelay:
+        if server.settings.tcp_listen_options.nodelay:
             disable_delay(transport)
-        proxied = self._proxied
         self.peer, self.local = endpoints(transport) if proxied is None else (proxied.peer, proxied.local)
         self.name = connection_name(self.peer, self.local)
-        self.connected_at = self.server.broker.timers.now() // 1000
-        self.peer_is_loopback = is_loopback(self.peer[0])
+        self.connected_at = server.broker.timers.now() // 1000
         self.tls = tls_session(transport)
-        self.output = Output(self.server.broker.turn, self._transport)
-        self.intake = Intake(self, self._transport)
-        self.server.sockets.add(self)
+        self.output = Output(server.broker.turn, self._transport)
+        self._heartbeats = Heartbeat(server.loop, self.output)
+        self.intake = Intake(
+            self.name, server, self._transport, self.reader, self.output, self._heartbeats, self.handle
+        )
+        self._handshake = Handshake(server, self.peer, self.tls)
+        self._connections.add(self)
         log.info("accepting AMQP connection %s", self.name)
-        self.close_later(self.server.settings.handshake_timeout / 1000)
+        self.close_later(server.settings.handshake_timeout / 1000)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the read buffer, which all connections share."""
-        return self.server.read_buffer
+        return self._server.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process received bytes."""
-        if self._heartbeat is not None:
-            self._heartbeat.received = True
+        self._heartbeats.received = True
         counters = self.output.counters
         counters.recv_oct += nbytes
         counters.recv_cnt += 1
-        self.server.memory_checks.count_received(nbytes)
-        octets = bytes(self.server.read_buffer[:nbytes])
-        if self.state is ConnectionState.AWAIT_HEADER and self._handshake is not None:
-            octets = self._handshake.receive_header(octets)
+        self._server.memory_checks.count_received(nbytes)
+        octets = bytes(self._server.read_buffer[:nbytes])
+        if self._handshake is not None and self.state is ConnectionState.AWAIT_HEADER:
+            octets = self._receive_header(self._handshake, octets)
         self.reader.receive(octets)
         self.intake.process()
 
@@ -157,15 +190,14 @@ class Connection(asyncio.BufferedProtocol):
         """Clean up after the socket is closed."""
         if self.state is ConnectionState.RUNNING:
             log.warning("closing AMQP connection %s: client unexpectedly closed TCP connection", self.name)
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        self._heartbeats.stop()
         self.transition(ConnectionInput.LOST)
         self._release()
-        self.server.sockets.discard(self)
-        self.server.check_all_closed()
+        self.intake.end()
+        self._connections.remove(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._transport = None
+        self._is_lost = True
 
     # -- events -------------------------------------------------------------------------------------------
 
@@ -175,11 +207,13 @@ class Connection(asyncio.BufferedProtocol):
             if self.state is ConnectionState.RUNNING:
                 self._handle_running(event)
             elif self._handshake is not None:
-                self._handshake.receive(event)
+                self._continue_handshake(self._handshake, event)
             else:
                 self._handle_closing(event)
         except Unfinished as work:
             self.intake.run_in_slices(work.step, work.is_handled)
+        except Refusal as refusal:
+            self._refuse(refusal)
         except AmqpFault as fault:
             self.fail(fault, method_of(event))
         except WireFault as fault:
@@ -223,19 +257,41 @@ class Connection(asyncio.BufferedProtocol):
             self.state = state
         return state is not None
 
-    # -- opening ------------------------------------------------------------------------------------------
+    # -- handshake ----------------------------------------------------------------------------------------
 
-    def tuned(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
-        """Apply the values of connection.tune-ok."""
-        self.channel_max = channel_max
-        self.heartbeat = heartbeat
-        self.frame_max = self.reader.frame_max = frame_max
-        if heartbeat:
-            self._heartbeat = Heartbeat(self.server.loop, heartbeat, self.output, self._heartbeat_missed)
+    def _receive_header(self, handshake: Handshake, octets: bytes) -> bytes:
+        """Answer the protocol header; return the bytes after it."""
+        try:
+            start, rest = handshake.receive_header(octets)
+        except UnknownProtocol as unknown:
+            log.error("closing AMQP connection %s: %s", self.name, unknown)
+            self.output.send(PROTOCOL_HEADER)
+            self.reader.discard_input()
+            self.drop()
+            return b""
+        if start:
+            self.transition(ConnectionInput.HEADER)
+            self.output.send(start)
+        return rest
 
-    def opened(self, user: User, vhost: VirtualHost) -> None:
+    def _continue_handshake(self, handshake: Handshake, event: Event) -> None:
+        received, reply = handshake.receive(self.state, event)
+        self.transition(received)
+        if received is ConnectionInput.TUNE_OK:
+            self.channel_max, self.heartbeat = handshake.channel_max, handshake.heartbeat
+            self.frame_max = self.reader.frame_max = handshake.frame_max
+            if self.heartbeat:
+                self._heartbeats.start(self.heartbeat, self._heartbeat_missed)
+        elif received is ConnectionInput.OPEN:
+            self._open(handshake)
+        if reply:
+            self.output.send(reply)
+
+    def _open(self, handshake: Handshake) -> None:
         """Finish the handshake: the virtual host is open."""
-        server = self.server
+        server, user, vhost = self._server, handshake.user, handshake.vhost
+        self.username, self.vhost_name = user.name, vhost.name
+        self.auth_mechanism, self.client_properties = handshake.auth_mechanism, handshake.client_properties
         self.host = ChannelHost(
             server.broker,
             server.settings,
@@ -247,32 +303,48 @@ class Connection(asyncio.BufferedProtocol):
             self.peer,
             self.client_properties,
             self.frame_max,
-            self.capabilities.consumer_cancel_notify,
+            handshake.capabilities.consumer_cancel_notify,
         )
         node_max = server.settings.channel_max_per_node
         self.channels = ChannelTable(self.host, server.broker, self.channel_max, node_max)
-        self.username, self.vhost_name = user.name, vhost.name
         self.is_open = True
-        self._handshake, self.reader.stepwise = None, False
+        self._end_handshake()
+        self.intake.open(handshake.capabilities.blocked)
         self.reader.set_channel_frames(ChannelFrames.READ)
         if self._timer is not None:
             self._timer.cancel()
         server.broker.register(self)
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
 
-    @property
-    def blocked(self) -> bool:
-        """Whether the connection is blocked by a resource alarm."""
-        return self.intake.blocked
+    def _refuse(self, refusal: Refusal) -> None:
+        """Refuse the handshake, now or after a delay; the handshake timeout still applies."""
+        if refusal.delay:
+            self.reader.discard_input()
+            timeout = self._server.settings.handshake_timeout / 1000
+            refuse = partial(self._refuse, Refusal(str(refusal), refusal.fault))
+            self._set_timer(min(refusal.delay, timeout), refuse if refusal.delay <= timeout else self.drop)
+            return
+        if refusal.fault is not None:
+            self.fail(refusal.fault, 0)
+        else:
+            log.error("closing AMQP connection %s: %s", self.name, refusal)
+            self.transition(ConnectionInput.REFUSED)
+            self._end_handshake()
+            self.reader.discard_input()
+        self.close_later(_SILENCE_SECONDS)
 
-    def pause_heartbeat(self, paused: bool) -> None:
-        """Stop or resume the check for heartbeats of the client, which are not read while reading is paused."""
-        if self._heartbeat is not None:
-            self._heartbeat.paused = paused
+    def _end_handshake(self) -> None:
+        self._handshake = None
+        self.reader.stepwise = False
 
     def _heartbeat_missed(self) -> None:
         log.error("closing AMQP connection %s: missed heartbeats from client", self.name)
         self.drop("reset")
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the connection is blocked by a resource alarm."""
+        return self.intake.blocked
 
     # -- closing ------------------------------------------------------------------------------------------
 
@@ -296,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         level = logging.INFO if fault.code is ReplyCode.CONNECTION_FORCED else logging.ERROR
         log.log(level, "closing AMQP connection %s: %s", self.name, fault)
-        self._handshake, self.reader.stepwise = None, False
+        self._end_handshake()
         self._release()
         text = encode_reply_text(fault.text)
         self.output.send(encode_method(0, _CLOSE, fault.code, text, blamed >> 16, blamed & 0xFFFF))
@@ -310,25 +382,6 @@ class Connection(asyncio.BufferedProtocol):
         self.fail(fault, 0)
         self.output.flush()
 
-    def refuse(self, reason: str) -> None:
-        """End a handshake as RabbitMQ does: close the socket after 3 s without a reply."""
-        log.error("closing AMQP connection %s: %s", self.name, reason)
-        self.transition(ConnectionInput.REFUSED)
-        self._handshake, self.reader.stepwise = None, False
-        self.reader.discard_input()
-        self.close_later(_SILENCE_SECONDS)
-
-    def delay_handshake(self, seconds: float, then: Callable[[], object]) -> None:
-        """Discard input, and continue the handshake after a delay; the handshake timeout still applies.
-
-        Args:
-            seconds: Delay in seconds.
-            then: Called after the delay, unless the connection is closed.
-        """
-        self.reader.discard_input()
-        timeout = self.server.settings.handshake_timeout / 1000
-        self._set_timer(min(seconds, timeout), then if seconds <= timeout else self.drop)
-
     def close_later(self, seconds: float | None = None) -> None:
         """Drop the socket after a delay, unless a later call sets another one.
 
@@ -336,14 +389,13 @@ class Connection(asyncio.BufferedProtocol):
             seconds: Delay in seconds; by default 30 s, or the heartbeat interval if that is shorter.
         """
         if seconds is None:
-            interval = self._heartbeat.interval if self._heartbeat is not None else _CLOSING_SECONDS
-            seconds = min(_CLOSING_SECONDS, interval)
+            seconds = min(_CLOSING_SECONDS, self._heartbeats.interval or _CLOSING_SECONDS)
         self._set_timer(seconds, partial(self.drop, "reset"))
 
     def _set_timer(self, seconds: float, expired: Callable[[], object]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.server.loop.call_later(seconds, expired)
+        self._timer = self._server.loop.call_later(seconds, expired)
 
     def drop(self, how: Literal["finish", "reset", "abort"] = "finish") -> None:
         """Drop the socket.
@@ -353,9 +405,8 @@ class Connection(asyncio.BufferedProtocol):
                 RabbitMQ; "abort" discards pending output.
         """
         self.reader.discard_input()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-        if self._transport is None:
+        self._heartbeats.stop()
+        if self._is_lost:
             return
         self.transition(ConnectionInput.LOST)
         self._release()
@@ -374,7 +425,7 @@ class Connection(asyncio.BufferedProtocol):
         """Release all resources of the connection in the broker."""
         self.intake.release()
         # The client need not send heartbeats any more; the broker sends them while the socket is open.
-        self.pause_heartbeat(True)
+        self._heartbeats.paused = True
         self.reader.set_channel_frames(ChannelFrames.SKIPPED)
         if self.is_open:
             self.is_open = False
@@ -383,4 +434,4 @@ class Connection(asyncio.BufferedProtocol):
             self.host.route_search.cancel()
             self.output.confirming.clear()
             self.host.vhost.delete_queues_of(self.host)
-            self.server.broker.unregister(self)
+            self._server.broker.unregister(self)

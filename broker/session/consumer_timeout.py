@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.core.scheduling.timers import Timer
+from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.broker.session.channel import Channel
-from leveret.broker.session.server import Server
+from leveret.broker.session.connection import OpenConnections
 from leveret.protocol.faults import ChannelFault, ReplyCode
 from leveret.protocol.states import ChannelState
 
@@ -21,16 +21,17 @@ class ConsumerTimeout:
     """Checks the deliveries of all channels periodically.
 
     Args:
-        server: State shared by all connections.
+        timers: The broker's clock and timers.
+        connections: The open connections.
         timeout_ms: Delivery acknowledgement timeout, in milliseconds.
     """
 
-    def __init__(self, server: Server, timeout_ms: int) -> None:
-        self._server = server
-        self._timers = server.broker.timers
+    def __init__(self, timers: Timers, connections: OpenConnections, timeout_ms: int) -> None:
+        self._timers = timers
+        self._connections = connections
         self._timeout_ms = timeout_ms
         self._interval = min(_CHECK_SECONDS, timeout_ms / 1000)
-        self._timer: Timer = self._timers.call_later(self._interval, self._check)
+        self._timer: Timer = timers.call_later(self._interval, self._check)
 
     def stop(self) -> None:
         """Stop the checks."""
@@ -39,7 +40,7 @@ class ConsumerTimeout:
     def _check(self) -> None:
         self._timer = self._timers.call_later(self._interval, self._check)
         now = self._timers.monotonic() / 1_000_000
-        for connection in list(self._server.sockets):
+        for connection in self._connections:
             for channel in connection.channels if connection.is_open else ():
                 if channel.state is ChannelState.OPEN and channel.unacked.is_overdue(now, self._timeout_ms / 1000):
                     self._close(channel)

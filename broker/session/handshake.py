@@ -5,25 +5,21 @@ As in RabbitMQ, most errors are not answered: the socket is closed after 3 s, wh
 
 from __future__ import annotations
 
-import logging
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from leveret.broker.session.capabilities import Capabilities
+from leveret.broker.addresses import is_loopback
+from leveret.broker.auth.users import User
+from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.session.peer_certificate import TlsSession
+from leveret.broker.session.server import Server
 from leveret.protocol.constants import FRAME_MIN_SIZE, PROTOCOL_HEADER
 from leveret.protocol.erlang_terms import format_binary
 from leveret.protocol.events import Event, MethodReceived
 from leveret.protocol.faults import AmqpFault, ConnectionFault, ReplyCode, WireFault
+from leveret.protocol.field_table import FieldTable, find
 from leveret.protocol.methods import INDEX, encode_method
 from leveret.protocol.sasl import MECHANISMS, MalformedResponse
 from leveret.protocol.states import ConnectionInput, ConnectionState
-
-if TYPE_CHECKING:
-    from leveret.broker.auth.users import User
-    from leveret.broker.core.vhost import VirtualHost
-    from leveret.broker.session.connection import Connection
-
-log = logging.getLogger("leveret.connection")
 
 _START: Final = INDEX["connection.start"]
 _START_OK: Final = INDEX["connection.start-ok"]
@@ -56,92 +52,138 @@ _EXPECTED: Final = {
 }
 
 
-class Handshake:
-    """Handshake of one connection.
+class UnknownProtocol(Exception):
+    """The first bytes of a client are not a protocol header of AMQP 0-9-1. The message describes them for the log."""
+
+
+class Refusal(Exception):
+    """A handshake is refused. The socket closes 3 s later.
 
     Args:
-        connection: The connection.
+        reason: The reason, for the log.
+        fault: Sent to the client in connection.close; None to send nothing, as in most cases in RabbitMQ.
+        delay: Time before the refusal takes effect, in seconds.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, reason: str, fault: ConnectionFault | None = None, delay: float = 0.0) -> None:
+        super().__init__(reason)
+        self.fault = fault
+        self.delay = delay
+
+
+class Capabilities:
+    """The client capabilities that the broker uses.
+
+    Args:
+        client_properties: Table of connection.start-ok; a ``capabilities`` entry that is not a table is ignored.
+    """
+
+    __slots__ = ("authentication_failure_close", "blocked", "consumer_cancel_notify")
+
+    def __init__(self, client_properties: FieldTable = ()) -> None:
+        field = find(client_properties, "capabilities")
+        table: FieldTable = field.value if field is not None and field.kind == "F" else ()
+        self.authentication_failure_close = _is_set(table, "authentication_failure_close")
+        self.blocked = _is_set(table, "connection.blocked")
+        self.consumer_cancel_notify = _is_set(table, "consumer_cancel_notify")
+
+
+def _is_set(table: FieldTable, name: str) -> bool:
+    field = find(table, name)
+    return field is not None and field.kind == "t" and bool(field.value)
+
+
+class Handshake:
+    """Handshake of one connection: what both sides have agreed on, and the next reply.
+
+    Args:
+        server: State shared by all connections.
+        peer: Address and port of the client.
+        tls: The TLS session; None without TLS.
+
+    Attributes:
+        client_properties: Client properties as received.
+        capabilities: Capabilities of the client.
+        auth_mechanism: The SASL mechanism of the login.
+        channel_max: Maximum number of channels; 0 until connection.tune-ok.
+        frame_max: Maximum frame size in bytes; 0 until connection.tune-ok.
+        heartbeat: Heartbeat in seconds; 0 for none.
+        user: The authenticated user; set by connection.start-ok.
+        vhost: The virtual host; set by connection.open.
+    """
+
+    user: User
+    vhost: VirtualHost
+
+    def __init__(self, server: Server, peer: tuple[str, int], tls: TlsSession | None) -> None:
+        self._server = server
+        self._peer = peer
+        self._tls = tls
         self._header = b""
-        self._user: User | None = None
+        self.client_properties: FieldTable = ()
+        self.capabilities = Capabilities()
+        self.auth_mechanism = ""
+        self.channel_max = self.frame_max = self.heartbeat = 0
 
     # -- protocol header ----------------------------------------------------------------------------------
 
-    def receive_header(self, octets: bytes) -> bytes:
+    def receive_header(self, octets: bytes) -> tuple[bytes, bytes]:
         """Process the first bytes from the client.
 
         Returns:
-            The bytes after the protocol header; b"" while the header is incomplete, or if it is refused.
+            The reply connection.start, and the bytes after the protocol header; both b"" while it is incomplete.
+        Raises:
+            UnknownProtocol: It is not a protocol header of AMQP 0-9-1.
         Spec: AMQP 0-9-1 section 4.2.2.
         """
-        connection = self._connection
         octets = self._header + octets
         if len(octets) < len(PROTOCOL_HEADER):
             self._header = octets
-            return b""
+            return b"", b""
         header, rest = octets[:8], octets[8:]
         version = _VERSIONS.get(header)
         if version is None:
-            log.error("closing AMQP connection %s: %s", connection.name, _explain(header))
-            connection.output.send(PROTOCOL_HEADER)
-            connection.reader.discard_input()
-            connection.drop()
-            return b""
-        self._connection.transition(ConnectionInput.HEADER)
-        server = connection.server
+            raise UnknownProtocol(_explain(header))
         mechanisms = " ".join(self._mechanisms()).encode()
-        connection.output.send(encode_method(0, _START, *version, server.properties, mechanisms, b"en_US"))
-        return rest
+        return encode_method(0, _START, *version, self._server.properties, mechanisms, b"en_US"), rest
 
     # -- methods ------------------------------------------------------------------------------------------
 
-    def receive(self, event: Event) -> None:
+    def receive(self, state: ConnectionState, event: Event) -> tuple[ConnectionInput, bytes]:
         """Process an event of the frame reader.
 
+        Args:
+            state: State of the connection.
+            event: The event.
+        Returns:
+            What it means for the state of the connection, and the reply; b"" for none.
         Raises:
-            ConnectionFault: NOT_ALLOWED (530), ACCESS_REFUSED (403), and errors of the opening state.
+            Refusal: The client cannot log in, or is out of line.
+            ConnectionFault: NOT_ALLOWED (530), and errors of the opening state.
             WireFault: An unknown method.
         """
-        connection = self._connection
-        state = connection.state
         expected = isinstance(event, MethodReceived) and event.channel == 0 and event.method.index
         if expected != _EXPECTED.get(state, -1):
-            self._refuse_unexpected(event)
-            return
+            raise _unexpected(state, event)
         assert isinstance(event, MethodReceived)
         if state is ConnectionState.AWAIT_START_OK:
-            self._receive_start_ok(*event.arguments)
-        elif state is ConnectionState.AWAIT_TUNE_OK:
+            return ConnectionInput.START_OK, self._receive_start_ok(*event.arguments)
+        if state is ConnectionState.AWAIT_TUNE_OK:
             self._receive_tune_ok(*event.arguments)
-        else:
-            self._receive_open(*event.arguments)
-
-    def _refuse_unexpected(self, event: Event) -> None:
-        if isinstance(event, WireFault):
-            raise event
-        undecodable = isinstance(event, AmqpFault) and event.code is ReplyCode.INTERNAL_ERROR
-        if undecodable or self._connection.state is not ConnectionState.AWAIT_OPEN:
-            self._connection.refuse("unexpected input during the handshake")
-        elif isinstance(event, AmqpFault):
-            raise event
-        else:
-            assert isinstance(event, MethodReceived), "runs are of channels, which are refused here"
-            text = "unexpected method in connection state opening"
-            raise ConnectionFault(ReplyCode.CHANNEL_ERROR, text, event.method.index)
+            return ConnectionInput.TUNE_OK, b""
+        self._receive_open(*event.arguments)
+        return ConnectionInput.OPEN, encode_method(0, _OPEN_OK, "")
 
     # -- authentication -----------------------------------------------------------------------------------
 
-    def _receive_start_ok(self, client_properties: Any, mechanism: str, response: bytes, locale: str) -> None:
-        connection = self._connection
-        connection.client_properties = client_properties
-        connection.capabilities = Capabilities(client_properties)
+    def _receive_start_ok(self, client_properties: Any, mechanism: str, response: bytes, locale: str) -> bytes:
+        """Authenticate the user; return connection.tune."""
+        self.client_properties = client_properties
+        self.capabilities = Capabilities(client_properties)
         if mechanism not in self._mechanisms():
-            connection.refuse(f"unsupported authentication mechanism '{mechanism}'")
-            return
-        accounts, from_loopback = connection.server.accounts, connection.peer_is_loopback
+            raise Refusal(f"unsupported authentication mechanism '{mechanism}'")
+        server, address = self._server, self._peer[0]
+        accounts, from_loopback = server.accounts, is_loopback(address)
         if mechanism == _EXTERNAL:
             username = self._certified_user()
             user = accounts.authenticate_external(username, from_loopback)
@@ -149,70 +191,53 @@ class Handshake:
             try:
                 username, password = MECHANISMS[mechanism](response)
             except MalformedResponse as malformed:
-                connection.refuse(f"malformed response of mechanism {mechanism}: {malformed}")
-                return
+                raise Refusal(f"malformed response of mechanism {mechanism}: {malformed}") from None
             user = accounts.authenticate(username, password, from_loopback)
-        address = connection.peer[0]
         if user is None:
-            seconds = accounts.throttle.failed(address, username, connection.server.loop.time())
-            if seconds:
-                connection.delay_handshake(seconds, partial(self._refuse_login, username, mechanism))
-            else:
-                self._refuse_login(username, mechanism)
-            return
+            delay = accounts.throttle.failed(address, username, server.loop.time())
+            raise self._login_refusal(username, mechanism, delay)
         accounts.throttle.succeeded(address, username)
-        self._user = user
-        connection.auth_mechanism = mechanism
-        self._connection.transition(ConnectionInput.START_OK)
-        settings = connection.server.settings
-        connection.output.send(encode_method(0, _TUNE, settings.channel_max, settings.frame_max, settings.heartbeat))
+        self.user = user
+        self.auth_mechanism = mechanism
+        settings = server.settings
+        return encode_method(0, _TUNE, settings.channel_max, settings.frame_max, settings.heartbeat)
 
     def _mechanisms(self) -> list[str]:
         """Return the SASL mechanisms offered to this client."""
-        offered = self._connection.server.settings.auth_mechanisms
+        offered = self._server.settings.auth_mechanisms
         return [each for each in offered if each != _EXTERNAL or self._certified_user()]
 
     def _certified_user(self) -> str:
         """Return the user name in the client certificate; "" if there is none."""
-        tls, settings = self._connection.tls, self._connection.server.settings
-        return "" if tls is None else tls.login(settings.ssl_cert_login_from)
+        return "" if self._tls is None else self._tls.login(self._server.settings.ssl_cert_login_from)
 
-    def _refuse_login(self, username: str, mechanism: str) -> None:
-        connection = self._connection
-        if not connection.capabilities.authentication_failure_close:
-            connection.refuse(f"{mechanism} login refused: user '{username}' - invalid credentials")
-            return
+    def _login_refusal(self, username: str, mechanism: str, delay: float) -> Refusal:
+        reason = f"{mechanism} login refused: user '{username}' - invalid credentials"
+        if not self.capabilities.authentication_failure_close:
+            return Refusal(reason, delay=delay)
         text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
-        connection.fail(ConnectionFault(ReplyCode.ACCESS_REFUSED, text, 0), 0)
-        connection.close_later(3.0)
+        return Refusal(reason, ConnectionFault(ReplyCode.ACCESS_REFUSED, text, 0), delay)
 
     # -- tuning and opening -------------------------------------------------------------------------------
 
     def _receive_tune_ok(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
-        connection = self._connection
-        settings = connection.server.settings
+        settings = self._server.settings
         if not FRAME_MIN_SIZE <= frame_max <= settings.frame_max:
-            connection.refuse(f"negotiated frame_max = {frame_max} is outside {FRAME_MIN_SIZE}..{settings.frame_max}")
-        elif settings.channel_max and not 1 <= channel_max <= settings.channel_max:
-            connection.refuse(f"negotiated channel_max = {channel_max} is outside 1..{settings.channel_max}")
-        else:
-            self._connection.transition(ConnectionInput.TUNE_OK)
-            connection.tuned(channel_max or 65535, frame_max, heartbeat)
+            raise Refusal(f"negotiated frame_max = {frame_max} is outside {FRAME_MIN_SIZE}..{settings.frame_max}")
+        if settings.channel_max and not 1 <= channel_max <= settings.channel_max:
+            raise Refusal(f"negotiated channel_max = {channel_max} is outside 1..{settings.channel_max}")
+        self.channel_max, self.frame_max, self.heartbeat = channel_max or 65535, frame_max, heartbeat
 
     def _receive_open(self, vhost_name: str, capabilities: str, insist: bool) -> None:
         """Open the virtual host, with the checks in RabbitMQ's order."""
-        assert self._user is not None
-        vhost = self._check_limits(vhost_name, self._user)
-        if self._connection.server.accounts.permissions(self._user.name, vhost_name) is None:
-            raise _not_allowed(f"access to vhost '{vhost_name}' refused for user '{self._user.name}'")
-        self._connection.transition(ConnectionInput.OPEN)
-        self._connection.opened(self._user, vhost)
-        self._connection.output.send(encode_method(0, _OPEN_OK, ""))
+        vhost = self._check_limits(vhost_name, self.user)
+        if self._server.accounts.permissions(self.user.name, vhost_name) is None:
+            raise _not_allowed(f"access to vhost '{vhost_name}' refused for user '{self.user.name}'")
+        self.vhost = vhost
 
     def _check_limits(self, vhost_name: str, user: User) -> VirtualHost:
-        server = self._connection.server
-        broker = server.broker
-        limit = server.settings.connection_max
+        broker = self._server.broker
+        limit = self._server.settings.connection_max
         if limit is not None and len(broker.connections) >= limit:
             raise _not_allowed(f"connection refused: node connection limit ({limit}) is reached")
         vhost = broker.vhosts.get(vhost_name)
@@ -227,6 +252,20 @@ class Handshake:
         if limit is not None and 0 <= limit <= broker.connections.by_user[user.name]:
             raise _not_allowed(f"connection refused for user '{user.name}': user connection limit ({limit}) is reached")
         return vhost
+
+
+def _unexpected(state: ConnectionState, event: Event) -> Exception:
+    """Return the answer to an event that is not the expected method."""
+    if isinstance(event, WireFault):
+        return event
+    undecodable = isinstance(event, AmqpFault) and event.code is ReplyCode.INTERNAL_ERROR
+    if undecodable or state is not ConnectionState.AWAIT_OPEN:
+        return Refusal("unexpected input during the handshake")
+    if isinstance(event, AmqpFault):
+        return event
+    assert isinstance(event, MethodReceived), "runs are of channels, which are refused here"
+    text = "unexpected method in connection state opening"
+    return ConnectionFault(ReplyCode.CHANNEL_ERROR, text, event.method.index)
 
 
 def _explain(header: bytes) -> str:

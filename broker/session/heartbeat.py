@@ -20,59 +20,53 @@ class Heartbeat:
 
     Args:
         loop: The event loop.
-        interval: Negotiated interval in seconds, 1..65535.
         output: Output buffer; gets a heartbeat if nothing was written for half an interval.
-        on_missed: Called once when heartbeats of the client are missed.
 
     Attributes:
-        interval: Negotiated interval in seconds.
+        interval: Negotiated interval in seconds; 0 for no heartbeats.
         received: Set by the connection when bytes arrive.
-        paused: Set by the connection while reading is paused.
+        paused: Set while input is not read, or the client need not send heartbeats.
     """
 
-    __slots__ = (
-        "_checks_input",
-        "_half",
-        "_loop",
-        "_misses",
-        "_on_missed",
-        "_output",
-        "_timer",
-        "interval",
-        "paused",
-        "received",
-    )
+    __slots__ = ("_checks_input", "_loop", "_misses", "_output", "_timer", "interval", "paused", "received")
 
-    def __init__(self, loop: AbstractEventLoop, interval: int, output: Output, on_missed: Callable[[], None]) -> None:
+    def __init__(self, loop: AbstractEventLoop, output: Output) -> None:
         self._loop = loop
-        self.interval = interval
-        self._half = interval / 2
         self._output = output
-        self._on_missed = on_missed
         self._checks_input = False
         self._misses = 0
+        self._timer: TimerHandle | None = None
+        self.interval = 0
         self.received = self.paused = False
-        self._timer: TimerHandle = loop.call_later(self._half, self._tick)
+
+    def start(self, interval: int, on_missed: Callable[[], None]) -> None:
+        """Start sending and checking.
+
+        Args:
+            interval: Negotiated interval in seconds, 1..65535.
+            on_missed: Called once when heartbeats of the client are missed. The timer holds it, to leave no reference
+                cycle behind.
+        """
+        self.interval = interval
+        self._timer = self._loop.call_later(interval / 2, self._tick, on_missed)
 
     def stop(self) -> None:
         """Stop sending and checking."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _tick(self) -> None:
-        self._timer = self._loop.call_later(self._half, self._tick)
+    def _tick(self, on_missed: Callable[[], None]) -> None:
+        self._timer = self._loop.call_later(self.interval / 2, self._tick, on_missed)
         if not self._output.wrote:
             self._output.send_heartbeat(HEARTBEAT_FRAME)
         self._output.wrote = False
         self._checks_input = not self._checks_input
-        if not self._checks_input:
-            self._check_input()
-
-    def _check_input(self) -> None:
-        if self.received or self.paused:
-            self._misses = 0
-        else:
-            self._misses += 1
-        self.received = False
-        if self._misses == 2:
+        if not self._checks_input and self._misses_input():
             self.stop()
-            self._on_missed()
+            on_missed()
+
+    def _misses_input(self) -> bool:
+        """Check whether the second interval without input is over."""
+        self._misses = 0 if self.received or self.paused else self._misses + 1
+        self.received = False
+        return self._misses == 2

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-from weakref import ref
+from typing import Final
 
+from leveret.broker.session.heartbeat import Heartbeat
+from leveret.broker.session.output import Output
+from leveret.broker.session.server import Server
 from leveret.protocol.events import Event, PublishRun, VariedRun
 from leveret.protocol.faults import ConnectionFault, ReplyCode
+from leveret.protocol.frame_reader import FrameReader
 from leveret.protocol.methods import INDEX, encode_method
-from leveret.protocol.states import ConnectionState
-
-if TYPE_CHECKING:
-    from leveret.broker.session.connection import Connection
 
 _PUBLISHES: Final = (PublishRun, VariedRun)
 log = logging.getLogger("leveret.connection")
@@ -30,20 +29,58 @@ class Intake:
     """Input buffer of a connection: passes events of the frame reader to it unless input is held.
 
     Args:
-        connection: The connection.
+        name: Name of the connection, for the log.
+        server: State shared by all connections.
         transport: The transport of the connection.
+        reader: Its frame reader.
+        output: Its output buffer.
+        heartbeat: Its heartbeats; those of the client are not read either while reading is paused.
+        handle: Handles one event; does not raise.
 
     Attributes:
         blocked: True while the connection is blocked by a resource alarm.
     """
 
-    __slots__ = ("_held", "_is_handled", "_is_read", "_overfull", "_owner", "_transport", "_work", "blocked")
+    __slots__ = (
+        "_alarms",
+        "_announces_alarms",
+        "_handle",
+        "_heartbeat",
+        "_held",
+        "_is_handled",
+        "_is_open",
+        "_is_read",
+        "_loop",
+        "_name",
+        "_output",
+        "_overfull",
+        "_reader",
+        "_transport",
+        "_turn",
+        "_work",
+        "blocked",
+    )
 
-    def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
-        # A weak reference: a cycle would be freed by the garbage collector only.
-        self._owner = ref(connection)
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        transport: asyncio.Transport,
+        reader: FrameReader,
+        output: Output,
+        heartbeat: Heartbeat,
+        handle: Callable[[Event], None],
+    ) -> None:
+        self._name = name
+        self._loop, self._turn, self._alarms = server.loop, server.broker.turn, server.broker.alarms
         self._transport = transport
+        self._reader = reader
+        self._output = output
+        self._heartbeat = heartbeat
+        self._handle = handle
         self._held: list[Event] = []
+        self._is_open = False
+        self._announces_alarms = False
         self._is_read = True
         self._overfull = False
         #: Unfinished work that precedes the held events.
@@ -52,32 +89,33 @@ class Intake:
         self._is_handled = False
         self.blocked = False
 
-    @property
-    def _connection(self) -> Connection:
-        connection = self._owner()
-        assert connection is not None, "the connection holds its intake"
-        return connection
+    def open(self, announces_alarms: bool) -> None:
+        """Hold input from now on when it is necessary: a virtual host is open.
+
+        Args:
+            announces_alarms: Whether the client expects connection.blocked.
+        """
+        self._is_open = True
+        self._announces_alarms = announces_alarms
 
     def process(self) -> None:
         """Let the connection handle received events until input is held or the time slice is over."""
-        connection = self._connection
-        output, reader, alarms = connection.output, connection.reader, connection.server.broker.alarms
-        time_slice = connection.server.broker.turn.slice()
+        output, reader, alarms = self._output, self._reader, self._alarms
+        time_slice = self._turn.slice()
         while self._work is None and not (self.blocked or self._overfull):
             events = self._held or reader.events()
             if not events:
                 if alarms.any and reader.is_inside_content():
-                    self._block(connection)
+                    self._block()
                 return
             self._held = []
             for position, event in enumerate(events):
-                if output.overfull and connection.state is ConnectionState.RUNNING:
-                    self._pause_for_output(connection)
-                elif not (alarms.any and type(event) in _PUBLISHES and self._block(connection)):
-                    connection.handle(event)
+                if output.overfull and self._is_open:
+                    self._pause_for_output()
+                elif not (alarms.any and type(event) in _PUBLISHES and self._block()):
+                    self._handle(event)
                     if self._work is None:
-                        is_running = connection.state is ConnectionState.RUNNING
-                        if position % _CHECK_EVERY or not is_running or not time_slice.is_over():
+                        if position % _CHECK_EVERY or not self._is_open or not time_slice.is_over():
                             continue
                         self.run_in_slices(_no_work)
                         self._held = events[position + 1 :]
@@ -94,52 +132,55 @@ class Intake:
             step: Runs one slice of the work; returns whether the work is finished.
             is_handled: Whether the current event has been handled; otherwise it is handled again after the work.
         """
-        connection = self._connection
         self._work, self._is_handled = step, is_handled
         self._update_reading()
-        connection.server.loop.call_soon(self._run_slice)
+        self._loop.call_soon(self._run_slice)
 
     def _run_slice(self) -> None:
-        connection = self._owner()
-        if connection is None or self._work is None:
+        if self._work is None:
             return
         try:
             is_done = self._work()
         except Exception:
             # The event is handled again, fails in the same way, and closes the connection.
-            log.exception("AMQP connection %s: internal error", connection.name)
+            log.exception("AMQP connection %s: internal error", self._name)
             if self._is_handled:
-                connection.fail(ConnectionFault(ReplyCode.INTERNAL_ERROR), 0)
+                self._handle(ConnectionFault(ReplyCode.INTERNAL_ERROR))
                 return
             is_done = True
         if not is_done:
-            connection.server.loop.call_soon(self._run_slice)
+            self._loop.call_soon(self._run_slice)
             return
         self._work = None
         self._is_handled = False
         self._update_reading()
         self.process()
 
+    # -- closing ------------------------------------------------------------------------------------------
+
     def release(self) -> None:
         """Discard unhandled events and resume reading: the connection is closed and waits for the end of input."""
-        connection = self._connection
+        self._is_open = False
         self._held = []
         self._work = None
         self._is_handled = False
         self.blocked = self._overfull = False
-        connection.server.broker.alarms.forget(connection)
-        connection.output.resume = None
+        self._alarms.forget(self)
+        self._output.resume = None
         self._update_reading()
+
+    def end(self) -> None:
+        """Handle no more events: the socket is closed. Also breaks the reference cycle with the connection."""
+        self._handle = _ignore
 
     # -- alarms -------------------------------------------------------------------------------------------
 
-    def _block(self, connection: Connection) -> bool:
+    def _block(self) -> bool:
         """Block the connection: a publish has arrived, at least up to its content header, during an alarm."""
-        if connection.state is not ConnectionState.RUNNING:
+        if not self._is_open:
             return False
-        alarms = connection.server.broker.alarms
-        alarms.wait(connection, self._unblock)
-        self._set_blocked(True, encode_method(0, _BLOCKED, alarms.reason))
+        self._alarms.wait(self, self._unblock)
+        self._set_blocked(True, encode_method(0, _BLOCKED, self._alarms.reason))
         return True
 
     def _unblock(self) -> None:
@@ -147,18 +188,17 @@ class Intake:
         self.process()
 
     def _set_blocked(self, blocked: bool, announcement: bytes) -> None:
-        connection = self._connection
         self.blocked = blocked
         self._update_reading()
-        if connection.capabilities.blocked:
-            connection.output.send(announcement)
+        if self._announces_alarms:
+            self._output.send(announcement)
 
     # -- clients that do not read -------------------------------------------------------------------------
 
-    def _pause_for_output(self, connection: Connection) -> None:
+    def _pause_for_output(self) -> None:
         """Stop reading requests: the client does not read the replies fast enough."""
         self._overfull = True
-        connection.output.resume = self._resume
+        self._output.resume = self._resume
         self._update_reading()
 
     def _resume(self) -> None:
@@ -172,8 +212,7 @@ class Intake:
         if reads is self._is_read or self._transport.is_closing():
             return
         self._is_read = reads
-        # Heartbeats are not read either.
-        self._connection.pause_heartbeat(not reads)
+        self._heartbeat.paused = not reads
         if reads:
             self._transport.resume_reading()
         else:
@@ -183,3 +222,7 @@ class Intake:
 def _no_work() -> bool:
     """Do no work: only let other connections run."""
     return True
+
+
+def _ignore(event: Event) -> None:
+    """Ignore an event."""

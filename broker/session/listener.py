@@ -9,15 +9,14 @@ from functools import partial
 from typing import Final
 
 from leveret.broker.accepting import Acceptor, Refused
-from leveret.broker.session.connection import Connection
+from leveret.broker.session.connection import Connection, OpenConnections
 from leveret.broker.session.consumer_timeout import ConsumerTimeout
-from leveret.broker.session.proxied import read_header
 from leveret.broker.session.server import Server
 from leveret.broker.session.sockets import connection_name, socket_name
 from leveret.broker.tls import Tls
 from leveret.broker.tls_handshake import HandshakeFailed, encrypt
 from leveret.protocol.faults import ConnectionFault, ReplyCode
-from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses
+from leveret.protocol.proxy_header import MalformedProxyHeader, ProxiedAddresses, ProxyHeaderReader
 
 log = logging.getLogger("leveret.connection")
 
@@ -32,15 +31,19 @@ class Listener:
 
     Args:
         server: State shared by all connections.
+
+    Attributes:
+        connections: The open connections.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self.connections = OpenConnections()
         self._listening: list[asyncio.Server] = []
         self._consumer_timeout: ConsumerTimeout | None = None
         self._acceptors: list[Acceptor] = []
         self._clients = server.broker.sockets.amqp
-        self._clients.open = lambda: len(server.sockets)
+        self._clients.open = lambda: len(self.connections)
 
     async def start(self, sock: socket.socket, tls: Tls | None = None) -> None:
         """Listen on a socket; may be called for several sockets.
@@ -58,10 +61,12 @@ class Listener:
             acceptor.start(sock)
             self._acceptors.append(acceptor)
         if self._consumer_timeout is None and settings.consumer_timeout is not None:
-            self._consumer_timeout = ConsumerTimeout(self._server, settings.consumer_timeout)
+            self._consumer_timeout = ConsumerTimeout(
+                self._server.broker.timers, self.connections, settings.consumer_timeout
+            )
 
     def _accept(self) -> asyncio.BaseProtocol:
-        return Refused() if self._clients.refuse() else Connection(self._server)
+        return Refused() if self._clients.refuse() else Connection(self._server, self.connections)
 
     async def _take(self, tls: Tls | None, sock: socket.socket) -> None:
         """Create a connection for an accepted socket, after PROXY protocol header and TLS handshake."""
@@ -79,9 +84,9 @@ class Listener:
         proxied: ProxiedAddresses | None = None
         try:
             if settings.proxy_protocol:
-                proxied = await read_header(sock, settings.handshake_timeout / 1000)
+                proxied = await _read_proxy_header(sock, settings.handshake_timeout / 1000)
                 name = socket_name(sock) if proxied is None else connection_name(proxied.peer, proxied.local)
-            make = partial(Connection, self._server, proxied)
+            make = partial(Connection, self._server, self.connections, proxied)
             if tls is None:
                 await self._server.loop.connect_accepted_socket(make, sock)
             else:
@@ -105,26 +110,43 @@ class Listener:
             self._consumer_timeout.stop()
         for listening in self._listening:
             listening.close()
-        # The event is also set when the last connection closes before the shutdown.
-        self._server.all_closed.clear()
         for acceptor in self._acceptors:
             await acceptor.stop()
-        for connection in list(self._server.sockets):
+        for connection in self.connections:
             connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
         answer_seconds = min(_ANSWER_SECONDS, seconds)
-        if await self._wait_all_closed(answer_seconds):
+        if await self.connections.wait_all_closed(answer_seconds):
             return
-        for connection in list(self._server.sockets):
+        for connection in self.connections:
             connection.drop()
-        if not await self._wait_all_closed(seconds - answer_seconds):
-            log.warning("%d connections did not close within %g s", len(self._server.sockets), seconds)
-            for connection in list(self._server.sockets):
+        if not await self.connections.wait_all_closed(seconds - answer_seconds):
+            log.warning("%d connections did not close within %g s", len(self.connections), seconds)
+            for connection in self.connections:
                 connection.drop("abort")
 
-    async def _wait_all_closed(self, seconds: float) -> bool:
-        self._server.check_all_closed()
-        try:
-            await asyncio.wait_for(self._server.all_closed.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+
+async def _read_proxy_header(sock: socket.socket, seconds: float) -> ProxiedAddresses | None:
+    """Read the PROXY protocol header, and no bytes after it.
+
+    Args:
+        sock: An accepted socket.
+        seconds: Timeout in seconds.
+
+    Returns:
+        The addresses in the header; None if the header says to use those of the socket.
+
+    Raises:
+        MalformedProxyHeader: The header is missing or malformed, or did not arrive in time.
+        OSError: The socket is closed.
+    """
+    reader, loop = ProxyHeaderReader(), asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(seconds):
+            while reader.bytes_needed:
+                octets = await loop.sock_recv(sock, reader.bytes_needed)
+                if not octets:
+                    raise MalformedProxyHeader("connection closed before the header was complete")
+                reader.receive(octets)
+    except TimeoutError:
+        raise MalformedProxyHeader(f"not received within {seconds:g} s") from None
+    return reader.addresses

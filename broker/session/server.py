@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
@@ -12,9 +12,6 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.resources.memory_checks import MemoryChecks
 from leveret.broker.version import VERSION
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
-
-if TYPE_CHECKING:
-    from leveret.broker.session.connection import Connection
 
 #: Maximum bytes of one read. All connections share one buffer, so idle ones need none.
 _READ_BUFFER_SIZE: Final = 262_144
@@ -38,8 +35,6 @@ class Server:
         loop: The event loop.
 
     Attributes:
-        sockets: All open connections, including those in the handshake.
-        all_closed: Set when no connection is open; the listener waits for it at shutdown.
         read_buffer: Read buffer of all connections; emptied before the next one reads.
     """
 
@@ -56,8 +51,6 @@ class Server:
         self.accounts = accounts
         self.memory_checks = memory_checks
         self.loop = loop
-        self.sockets: set[Connection] = set()
-        self.all_closed = asyncio.Event()
         self.read_buffer = memoryview(bytearray(_READ_BUFFER_SIZE))
 
     @property
@@ -77,8 +70,3 @@ class Server:
             ("product", longstr(advertised.product if advertised else "Leveret")),
             ("version", longstr(advertised.version if advertised else VERSION)),
         )
-
-    def check_all_closed(self) -> None:
-        """Set ``all_closed`` if no connection is open."""
-        if not self.sockets:
-            self.all_closed.set()

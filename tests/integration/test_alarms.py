@@ -279,7 +279,7 @@ def test_a_connection_that_goes_away_while_blocked(
     broker.clear_alarms("memory")
     # What it sent counts, and then it is gone with all that it held.
     wait_until(lambda: _drain(observer) == [b"m"], "the publish")
-    wait_until(lambda: broker.call(lambda: len(broker.app.server.sockets)) == 1, "the end of the connection")
+    wait_until(lambda: broker.call(lambda: len(broker.app.broker.connections)) == 1, "the end of the connection")
     with observer.expect_channel_close(404, "NOT_FOUND - no queue 'own' in vhost '/'"):
         observer.queue_declare("own", passive=True)
 

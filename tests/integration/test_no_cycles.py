@@ -34,7 +34,7 @@ def alive(*kinds: type) -> list[str]:
 
 
 def use(broker: LeveretThread, *, politely: bool) -> None:
-    connection = wire.Connection(broker.url)
+    connection = wire.Connection(broker.url, heartbeat=60)
     channel = connection.channel()
     for name, durable in (("transient", False), ("durable", True)):
         arguments = [("x-message-ttl", "I", 60_000), ("x-expires", "I", 60_000)]

@@ -14,7 +14,7 @@ from leveret.broker.core.resources.memory import MemoryMonitor
 from leveret.broker.core.resources.memory_checks import MemoryChecks
 from leveret.broker.core.resources.paging import Pager
 from leveret.broker.core.scheduling.turn import Turn
-from leveret.broker.session.connection import Connection
+from leveret.broker.session.connection import Connection, OpenConnections
 from leveret.broker.session.server import Server
 from tests.support import content, methods
 from tests.support.manual_loop import ManualLoop
@@ -46,6 +46,7 @@ class MemoryBroker:
         monitor = MemoryMonitor(self.broker.alarms, _MEMORY_LIMIT, self.loop.time)
         self.memory_checks = MemoryChecks(monitor, Pager(self.broker, _MEMORY_LIMIT), self.loop.loop)
         self.server = Server(Settings(**settings), self.broker, self.accounts, self.memory_checks, self.loop.loop)
+        self.connections = OpenConnections()
 
     def connect(self, **extra: Any) -> MemoryClient:
         """Return a connected client that has sent nothing.
@@ -72,7 +73,7 @@ class MemoryClient:
 
     def __init__(self, broker: MemoryBroker, extra: dict[str, Any]) -> None:
         self._broker = broker
-        self.connection = Connection(broker.server)
+        self.connection = Connection(broker.server, broker.connections)
         addresses = {"peername": ("127.0.0.1", 50001), "sockname": ("127.0.0.1", 5672)}
         self.transport = MemoryTransport(broker.loop, addresses | extra)
         self.transport.set_protocol(self.connection)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.session.capabilities import Capabilities
+from leveret.broker.session.handshake import Capabilities
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 
 NAMES = {

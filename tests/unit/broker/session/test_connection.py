@@ -32,7 +32,7 @@ class TestClosedByTheClient:
         assert not client.transport.closed
         broker.loop.advance(0.2)
         assert client.transport.closed
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
 
     def test_a_short_heartbeat_shortens_the_wait(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=5)
@@ -73,7 +73,7 @@ class TestClosedByTheServer:
         assert not client.transport.closed
         client.send(CLOSE_OK)
         assert client.transport.closed
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
 
     def test_other_input_is_ignored(self, client: MemoryClient) -> None:
         client.send(method(5, commands.Channel.Close, reply_code=0, reply_text="", class_id=0, method_id=0))
@@ -175,7 +175,7 @@ class TestClosedByTheServer:
         client.send(frame(METHOD, 1, b"\x00\x63\x00\x63"))
         assert client.transport.closed
         assert client.transport.take() == b""
-        assert (broker.server.sockets, set(broker.broker.connections)) == (set(), set())
+        assert (len(broker.connections), set(broker.broker.connections)) == (0, set())
 
 
 class TestFaultsOfOurs:
@@ -298,8 +298,7 @@ class TestLost:
         assert (queue.unacked_count, queue.store.ready_count, len(queue.consumers)) == (0, 3, 0)
         assert list(broker.vhost.queues) == ["q"]
         assert (broker.broker.connections.channel_count, broker.broker.connections.by_vhost["/"]) == (0, 0)
-        assert broker.server.sockets == set()
-        assert broker.server.all_closed.is_set()
+        assert len(broker.connections) == 0
         assert broker.loop.pending_timers == 0
 
     def test_incomplete_publishes_of_a_lost_connection_are_discarded(

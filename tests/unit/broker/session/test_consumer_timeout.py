@@ -14,7 +14,7 @@ TIMEOUT = 10.0
 
 @pytest.fixture
 def timeout(broker: MemoryBroker) -> Iterator[ConsumerTimeout]:
-    watching = ConsumerTimeout(broker.server, int(TIMEOUT * 1000))
+    watching = ConsumerTimeout(broker.broker.timers, broker.connections, int(TIMEOUT * 1000))
     yield watching
     watching.stop()
 
@@ -126,7 +126,7 @@ def test_a_reopened_channel_number_starts_again(broker: MemoryBroker, client: Me
 def test_connections_in_the_handshake_are_skipped(broker: MemoryBroker, timeout: ConsumerTimeout) -> None:
     broker.connect()
     broker.loop.advance(TIMEOUT * 0.9)
-    assert len(broker.server.sockets) == 1
+    assert len(broker.connections) == 1
 
 
 def test_after_stop_no_channel_is_closed(broker: MemoryBroker, client: MemoryClient, timeout: ConsumerTimeout) -> None:

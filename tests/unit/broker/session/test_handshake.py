@@ -68,7 +68,7 @@ class TestHeader:
         client.send(header + more)
         assert client.transport.take() == PROTOCOL_HEADER
         assert client.transport.closed
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
 
     def test_the_header_may_arrive_byte_by_byte(self, client: MemoryClient) -> None:
         for octet in PROTOCOL_HEADER[:-1]:
@@ -188,7 +188,7 @@ class TestStartOk:
         assert client.frames() == []
         broker.loop.advance(SILENCE + 0.01)
         assert client.transport.closed
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
 
     @pytest.mark.parametrize("before", [b"", start_ok()])
     def test_an_unknown_method_drops_the_connection_at_once(self, client: MemoryClient, before: bytes) -> None:
@@ -208,8 +208,10 @@ class TestStartOk:
 
     def test_capabilities_are_stored(self, client: MemoryClient) -> None:
         client.send(start_ok(capabilities=("connection.blocked",)))
-        assert client.connection.capabilities.blocked
-        assert not client.connection.capabilities.consumer_cancel_notify
+        handshake = client.connection._handshake
+        assert handshake is not None
+        assert handshake.capabilities.blocked
+        assert not handshake.capabilities.consumer_cancel_notify
 
 
 class TestTuneOk:
@@ -408,7 +410,7 @@ def test_the_handshake_has_to_be_done_in_time(sent: str, octets: list[bytes]) ->
     broker.loop.advance(0.2)
     assert client.transport.closed
     assert client.transport.take() == b""
-    assert broker.server.sockets == set()
+    assert len(broker.connections) == 0
 
 
 def test_an_open_connection_has_all_the_time(broker: MemoryBroker) -> None:

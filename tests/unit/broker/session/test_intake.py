@@ -68,7 +68,7 @@ class TestAlarms:
         broker.broker.alarms.clear("memory")
         broker.loop.run()
         assert broker.vhost.queues["q"].store.ready_count == 0
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
 
     def test_a_blocked_connection_misses_no_heartbeats(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=10)
@@ -163,7 +163,7 @@ class TestClientsThatDoNotRead:
             assert client.methods()[-1].kind is commands.Connection.Close
             client.send(CLOSE_OK)
         assert client.transport.closed
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
         assert broker.vhost.queues["q"].ready_count() == 1
 
     def test_paused_connections_miss_no_heartbeats(self, broker: MemoryBroker) -> None:
@@ -205,7 +205,7 @@ class TestDroppedSockets:
         assert client.transport.closed
         broker.loop.advance(3)
         assert client.transport.aborted
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
 
     def test_a_client_that_missed_heartbeats_does_not_keep_its_socket(self, broker: MemoryBroker) -> None:
         client = broker.open(heartbeat=1)
@@ -215,7 +215,7 @@ class TestDroppedSockets:
         assert client.transport.closed
         assert "mine" not in broker.vhost.queues
         broker.loop.advance(3.1)
-        assert broker.server.sockets == set()
+        assert len(broker.connections) == 0
 
     def test_a_client_that_reads_to_the_end_gets_all_output(self, broker: MemoryBroker, client: MemoryClient) -> None:
         client.transport.unread = SIZE
