@@ -67,7 +67,7 @@ class Broker:
         self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = Alarms()
-        self.gate = DefinitionsGate(timers.real_call_later, self.alarms)
+        self.gate = DefinitionsGate(timers.real_call_later, self.alarms, turn.slice)
         self.global_parameters = GlobalParameters()
         self.default_cluster_name = cluster_name or f"leveret@{socket.gethostname()}"
         report_to(log_slow_pattern)

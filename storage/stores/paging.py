@@ -15,6 +15,8 @@ from leveret.storage.stores.ram_messages import RamMessages
 
 #: Bytes paged out per flush, so that a turn stays short; more only if more bytes arrive.
 _PAGE_OUT_BYTES: Final = 1 << 20
+#: Messages paged out per flush, likewise.
+_PAGE_OUT_MESSAGES: Final = 8192
 #: Bytes preloaded per call.
 _PRELOAD_BYTES: Final = 256 << 10
 #: A content header without properties.
@@ -90,7 +92,7 @@ class Paging:
         appended_bytes: Body bytes appended since the last flush.
     """
 
-    __slots__ = ("_cursor", "_left", "_log", "_ram", "appended_bytes", "lazy", "may_spill", "unwritten")
+    __slots__ = ("_cursor", "_left", "_log", "_ram", "_ram_end", "appended_bytes", "lazy", "may_spill", "unwritten")
 
     def __init__(self, ram: RamMessages, log: MessageLog, cursor: Cursor) -> None:
         self._ram = ram
@@ -102,6 +104,8 @@ class Paging:
         self.appended_bytes = 0
         #: Bytes to page out; everything in the lazy mode.
         self._left = 0
+        #: End of the numbers in the window at the last flush.
+        self._ram_end = 0
 
     @property
     def is_due(self) -> bool:
@@ -122,12 +126,20 @@ class Paging:
             if self.unwritten:
                 self._write()
             if self.is_due:
-                self._page_out(max(_PAGE_OUT_BYTES, 2 * appended))
+                new = self._ram.end - self._ram_end
+                self._page_out(max(_PAGE_OUT_BYTES, 2 * appended), max(_PAGE_OUT_MESSAGES, 2 * new))
                 if not keeps_arrivals and not self._ram:
                     self._ram.forget_arrivals()
         except OSError:
             self._left = 0
             raise
+        finally:
+            self._ram_end = self._ram.end
+
+    def adopt_appended(self) -> None:
+        """Count messages that have been appended as old: they may be paged out in parts."""
+        self.appended_bytes = 0
+        self._ram_end = self._ram.end
 
     def begin(self, body_bytes: int) -> bool:
         """Let the next flushes page out this many bytes of bodies, oldest first; return whether there are any."""
@@ -179,8 +191,13 @@ class Paging:
             self.unwritten.replace([arrival for arrival in batch if not self._log.was_written(arrival)])
             raise failure
 
-    def _page_out(self, body_bytes: int) -> None:
-        """Let messages leave memory: all of them in the lazy mode, else as many as begin() asked for."""
+    def _page_out(self, body_bytes: int, count: int) -> None:
+        """Let messages leave memory: all of them in the lazy mode, else as many as begin() asked for.
+
+        Args:
+            body_bytes: Maximum number of body bytes.
+            count: Maximum number of messages of the window.
+        """
         ram = self._ram
         if not self.lazy:
             body_bytes = min(self._left, body_bytes)
@@ -191,16 +208,17 @@ class Paging:
             if not self.lazy:
                 body_bytes -= before - ram.held_bytes
         if ram.window and body_bytes > 0:
-            self._page_out_window(body_bytes)
+            self._page_out_window(body_bytes, count)
         self._left = min(ram.held_bytes, max(0, self._left - (before - ram.held_bytes)))
         if not ram.window:
             self.may_spill = False
 
-    def _page_out_window(self, body_bytes: int) -> None:
+    def _page_out_window(self, body_bytes: int, count: int) -> None:
         """Write the oldest messages of the window that are not on disk, then remove them from memory.
 
         Args:
             body_bytes: Approximate number of body bytes to page out.
+            count: Maximum number of messages that are written.
         Raises:
             OSError: Not all could be written; the rest stay in memory.
         """
@@ -208,7 +226,7 @@ class Paging:
         if ram.window_bytes <= body_bytes and not self.may_spill:
             ram.drop_oldest(len(ram.window))
             return
-        oldest = ram.oldest(body_bytes)
+        oldest = ram.oldest(body_bytes, count)
         failure: OSError | None = None
         if self.may_spill:
             batch = self._to_spill(oldest)

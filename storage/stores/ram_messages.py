@@ -144,12 +144,22 @@ class RamMessages:
         self._left(len(entries), taken)
         return entries, taken
 
-    def oldest(self, body_bytes: int) -> list[Message]:
-        """Return messages with this many bytes at the head of the window."""
+    @property
+    def end(self) -> int:
+        """The number after the last message of the window."""
+        return self.first_seq + len(self.window)
+
+    def oldest(self, body_bytes: int, most: int) -> list[Message]:
+        """Return messages with this many bytes at the head of the window.
+
+        Args:
+            body_bytes: Sum of their body lengths, approximately.
+            most: Maximum number of messages.
+        """
         if self.window_bytes <= body_bytes:
-            return list(self.window)
+            return list(islice(self.window, most))
         count = 0
-        for message in self.window:
+        for message in islice(self.window, most):
             if body_bytes <= 0:
                 break
             body_bytes -= len(message.body) + 1

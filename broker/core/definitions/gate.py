@@ -7,11 +7,13 @@ depends on a definition waits for its batch, and all later output of the same co
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from leveret.broker.core.resources.alarms import Alarms
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.definitions_database import Changes, DefinitionsDatabase, Key
@@ -43,15 +45,22 @@ class DefinitionsGate:
     Args:
         call_later: The event loop's call_later, for retries.
         alarms: Where the disk alarm is set when definitions cannot be written for 30 s.
+        new_slice: Returns a time slice for callbacks; by default one that is never over.
 
     Attributes:
         changes: Incremented by every change and every use of an unwritten definition.
         is_failing: Whether definitions could not be written for 30 s, so that new ones are refused.
     """
 
-    def __init__(self, call_later: RealCallLater | None = None, alarms: Alarms | None = None) -> None:
+    def __init__(
+        self,
+        call_later: RealCallLater | None = None,
+        alarms: Alarms | None = None,
+        new_slice: Callable[[], TimeSlice] = lambda: TimeSlice(lambda: 0),
+    ) -> None:
         self._call_later = call_later
         self._alarms = alarms or Alarms()
+        self._new_slice = new_slice
         self._database: DefinitionsDatabase | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._call_soon_threadsafe: Callable[[Callable[[], None]], object] = lambda callback: None
@@ -63,7 +72,10 @@ class DefinitionsGate:
         #: Batch number of each definition that is not written yet.
         self._unwritten: dict[tuple[str, Key], int] = {}
         self._held: dict[HoldableOutput, int] = {}
-        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        #: The last batch that is written.
+        self._written = 0
+        self._is_calling = False
         self._retry: RealTimer | None = None
         self._alarm: RealTimer | None = None
         self.changes = 0
@@ -186,6 +198,8 @@ class DefinitionsGate:
         self._database.commit()
         self._started += 1
         self._mark_written(self._started)
+        while self._is_calling:
+            self._call_waiting()
 
     def close(self) -> None:
         """Write all changes and stop the thread.
@@ -256,12 +270,21 @@ class DefinitionsGate:
             output.release()
         # Events in the event log may have waited for this, too.
         self._end_turn()
-        waiting, self._waiting = self._waiting, []
-        for batch, callback in waiting:
-            if batch > number:
-                self._waiting.append((batch, callback))
-            else:
-                callback()
+        self._written = number
+        if not self._is_calling:
+            self._call_waiting()
+
+    def _call_waiting(self) -> None:
+        """Run the callbacks that wait for written batches; later ones in later time slices."""
+        time_slice, waiting = self._new_slice(), self._waiting
+        self._is_calling = False
+        while waiting and waiting[0][0] <= self._written:
+            if time_slice.is_over():
+                self._is_calling = True
+                assert self._call_later is not None
+                self._call_later(0, self._call_waiting)
+                return
+            waiting.popleft()[1]()
 
     def _cancel(self, *timers: RealTimer | None) -> None:
         for timer in timers:

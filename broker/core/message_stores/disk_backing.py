@@ -213,6 +213,7 @@ class DiskBacking(QueueBacking):
         for size, run in groupby(messages, key=lambda message: len(message.body)):
             batch = list(run)
             store.append(batch, size * len(batch))
+        store.paging.adopt_appended()
         # They are requeued there again.
         store.taken_count = before.taken_count + len(requeued)
         store.requeue(requeued)

@@ -30,6 +30,9 @@ _GET_OK: Final = INDEX["basic.get-ok"]
 _GET_EMPTY: Final = INDEX["basic.get-empty"]
 _RECOVER_OK: Final = INDEX["basic.recover-ok"]
 
+#: Messages acknowledged or rejected at once: some milliseconds of work.
+_SETTLE_STEP: Final = 8192
+
 
 def qos(channel: Channel, prefetch_size: int, prefetch_count: int, shared: bool) -> None:
     """Set the prefetch limit (basic.qos).
@@ -204,11 +207,32 @@ def reject(channel: Channel, tag: int, requeue: bool) -> None:
 
 
 def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: bool = False) -> None:
+    """Settle messages; very many in parts.
+
+    Raises:
+        Unfinished: Some are left, or not requeued yet.
+    """
     if channel.transaction is not None:
         channel.transaction.hold_settlement(tags, outcome)
         return
-    unacked = channel.unacked
-    _await_returns(channel, unacked.settle([unacked.pop(tag) for tag in tags], outcome, individually))
+    unacked, step = channel.unacked, _SETTLE_STEP
+
+    def settle(some: list[int]) -> list[Queue]:
+        return unacked.settle([unacked.pop(tag) for tag in some], outcome, individually)
+
+    if individually or outcome == "requeue" or len(tags) <= step:
+        _await_returns(channel, settle(tags))
+        return
+    parts = iter([tags[at : at + step] for at in range(0, len(tags), step)])
+    settle(next(parts))
+
+    def settle_part() -> bool:
+        part = next(parts, None)
+        if part is not None:
+            settle(part)
+        return part is None
+
+    raise Unfinished(settle_part, is_handled=True)
 
 
 def _await_returns(channel: Channel, queues: list[Queue]) -> None:

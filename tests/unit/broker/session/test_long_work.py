@@ -254,6 +254,24 @@ class TestManyUnackedMessagesThatReturn:
         assert "own" not in broker.vhost.queues
 
 
+@pytest.mark.parametrize("requested", [commands.Basic.Ack, commands.Basic.Nack])
+def test_many_messages_that_are_settled_by_one_method(
+    broker: MemoryBroker, client: MemoryClient, requested: type
+) -> None:
+    other, queue = broker.open(), broker.vhost.queues["q"]
+    other.send(publish(1, "q", b"m") * MANY)
+    client.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"))
+    client.transport.take()
+    extra = {} if requested is commands.Basic.Ack else {"requeue": False}
+    client.feed(method(1, requested, delivery_tag=MANY, multiple=True, **extra))
+    other.feed(method(1, commands.Queue.Declare, queue="other"))
+    assert steps_until(broker, other) <= 3
+    assert 0 < queue.unacked_count < MANY
+    broker.loop.run()
+    assert (queue.store.ready_count, queue.unacked_count) == (0, 0)
+    assert client.call(1, commands.Queue.Declare, queue="q", passive=True)[0].message_count == 0
+
+
 class TestACommitOfManyMessages:
     @pytest.fixture
     def client(self, broker: MemoryBroker) -> MemoryClient:

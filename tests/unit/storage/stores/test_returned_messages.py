@@ -63,6 +63,29 @@ def test_a_lazy_store_keeps_few_empty_messages_that_returned() -> None:
     assert len(store.take(20_000, ALL)[0]) == 20_000
 
 
+def test_many_small_messages_leave_memory_in_parts() -> None:
+    store = new_store()
+    store.set_lazy(False)
+    store.append([Message(TRANSIENT, b"x")] * 50_000, 50_000)
+    commit(store)
+    store.set_lazy(True)
+    flushes, before = 0, len(store.ram)
+    while store._dirty:
+        commit(store)
+        flushes += 1
+        assert 0 <= before - len(store.ram) <= 10_000, "a flush takes too long"
+        before = len(store.ram)
+    assert (flushes, before) == (7, 0)
+    assert len(store.take(50_000, ALL)[0]) == 50_000
+
+
+def test_many_small_messages_that_arrive_at_once_leave_memory_at_once() -> None:
+    store = new_store()
+    store.append([Message(TRANSIENT, b"x")] * 50_000, 50_000)
+    commit(store)
+    assert len(store.ram) == 0
+
+
 def test_a_persistent_message_that_returned_before_it_was_written_does_not_stay_in_memory() -> None:
     store = new_store()
     store.requeue(fill(store, 100, 50 * KIB, PERSISTENT))

@@ -3,15 +3,18 @@ from __future__ import annotations
 import queue
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from leveret.broker.core.definitions.gate import ALARM_SECONDS, DefinitionsGate
 from leveret.broker.core.resources.alarms import Alarms
+from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.protocol.faults import ConnectionFault
 from leveret.storage.definitions_database import Changes, DefinitionsDamagedError, DefinitionsDatabase
 from tests.support.manual_loop import ManualLoop
+from tests.support.stepping_clock import SteppingClock
 
 
 class FailingDatabase(DefinitionsDatabase):
@@ -98,6 +101,33 @@ def test_what_relies_on_a_definition_waits_for_it(made: Gate) -> None:
     assert made.log == ["hold a", "release a", "called"]
     assert made.rows() == ["q"]
     assert gate.is_open
+
+
+def test_very_many_callbacks_are_called_in_slices(made: Gate) -> None:
+    gate, clock = made.gate, SteppingClock()
+    gate._new_slice = lambda: TimeSlice(clock)
+    made.put("q")
+    for number in range(20):
+        gate.when_written(partial(made.log.append, str(number)))
+    gate.write()
+    made.finish()
+    assert 0 < len(made.log) < 10
+    made.put("r")
+    gate.when_written(lambda: made.log.append("r"))
+    gate.write()
+    made.finish()
+    made.clock.advance(1)
+    assert made.log == [*map(str, range(20)), "r"]
+
+
+def test_callbacks_that_are_left_are_called_before_the_end(made: Gate) -> None:
+    clock = SteppingClock()
+    made.gate._new_slice = lambda: TimeSlice(clock)
+    made.put("q")
+    for number in range(20):
+        made.gate.when_written(partial(made.log.append, str(number)))
+    made.gate.write_now()
+    assert len(made.log) == 20
 
 
 def test_nothing_is_held_for_what_is_written(made: Gate) -> None:
