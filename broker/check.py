@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO
 from urllib.parse import quote
 
 from leveret.broker.addresses import bind, describe_error
@@ -117,8 +117,8 @@ def _option_of(listener: PlannedListener) -> str:
 
 def _expired_certificates(settings: Settings) -> Iterator[tuple[str, str]]:
     now = datetime.now(UTC)
-    for name in ("certfile", "cacertfile"):
-        path: Path | None = getattr(settings.ssl_options, name)
+    files = {"certfile": settings.ssl_options.certfile, "cacertfile": settings.ssl_options.cacertfile}
+    for name, path in files.items():
         option = f"ssl_options.{name}"
         try:
             ends = [] if path is None else valid_until(path)
@@ -153,10 +153,11 @@ def _directory_problems(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _permission_problems(permissions: DefaultPermissions) -> Iterator[tuple[str, str]]:
-    for name in ("configure", "write", "read"):
+    patterns = {"configure": permissions.configure, "write": permissions.write, "read": permissions.read}
+    for name, pattern in patterns.items():
         option = f"default_permissions.{name}"
         try:
-            Pattern(getattr(permissions, name))
+            Pattern(pattern)
         except InvalidPattern as error:
             yield option, f"{option}: {error}"
 
@@ -164,18 +165,16 @@ def _permission_problems(permissions: DefaultPermissions) -> Iterator[tuple[str,
 def _definitions_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     """Import the definitions into a temporary broker in memory, and yield the errors."""
     for option in ("load_definitions", "definitions", "policies"):
-        others = {name: OPTIONS[name].default for name in ("load_definitions", "definitions", "policies")}
+        others: dict[str, Any] = {
+            name: OPTIONS[name].default for name in ("load_definitions", "definitions", "policies")
+        }
         del others[option]
         # Their errors have been reported.
         others["default_permissions"] = DefaultPermissions()
         try:
-            asyncio.run(_try_import(_replace_options(settings, others)))
+            asyncio.run(_try_import(dataclasses.replace(settings, **others)))
         except DefinitionsError as error:
             yield option, f"{option}: {error}" if option == "load_definitions" else str(error)
-
-
-def _replace_options(settings: Settings, changes: Mapping[str, object]) -> Settings:
-    return dataclasses.replace(settings, **cast("Any", changes))
 
 
 async def _try_import(settings: Settings) -> None:

@@ -7,12 +7,16 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.kinds import Kind
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+Group = TypeVar("Group", bound="DataclassInstance")
 
 _OPTION: Final = "option"
 _GROUP: Final = "group"
@@ -77,7 +81,7 @@ def option(
     if isinstance(default, Mapping):
         # dataclasses refuse a mutable default; each Settings gets a copy.
         factory = partial(copy.copy, default)
-        return cast("T", dataclasses.field(default_factory=factory, metadata={_OPTION: declared}))
+        return dataclasses.field(default_factory=factory, metadata={_OPTION: declared})
     return dataclasses.field(default=default, metadata={_OPTION: declared})
 
 
@@ -113,7 +117,7 @@ def declared(settings: type[Any], prefix: str = "") -> dict[str, Option]:
     return options
 
 
-def build(settings: type[T], values: Mapping[str, object], prefix: str = "") -> T:
+def build(settings: type[Group], values: Mapping[str, object], prefix: str = "") -> Group:
     """Build the settings from option values.
 
     Args:
@@ -125,7 +129,7 @@ def build(settings: type[T], values: Mapping[str, object], prefix: str = "") -> 
         The settings.
     """
     arguments = {}
-    for field in dataclasses.fields(cast("Any", settings)):
+    for field in dataclasses.fields(settings):
         name = prefix + field.name
         if _GROUP in field.metadata:
             arguments[field.name] = build(field.metadata[_GROUP], values, f"{name}.")
@@ -134,7 +138,7 @@ def build(settings: type[T], values: Mapping[str, object], prefix: str = "") -> 
     return settings(**arguments)
 
 
-def option_values(settings: object, prefix: str = "") -> dict[str, object]:
+def option_values(settings: DataclassInstance, prefix: str = "") -> dict[str, object]:
     """Return the values of all options.
 
     Args:
@@ -145,7 +149,7 @@ def option_values(settings: object, prefix: str = "") -> dict[str, object]:
         Values by dotted name, in the order of declaration.
     """
     found: dict[str, object] = {}
-    for field in dataclasses.fields(cast("Any", settings)):
+    for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if _GROUP in field.metadata:
             found.update(option_values(value, f"{prefix}{field.name}."))

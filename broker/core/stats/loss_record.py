@@ -21,7 +21,7 @@ from leveret.broker.core.scheduling.timers import RealTimer
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.stats.history import STEP
 from leveret.broker.core.stats.loss_events import rows_of_events
-from leveret.broker.core.stats.losses import LossCounters
+from leveret.broker.core.stats.losses import Counters, DeletedObjects, LossCounters
 from leveret.broker.core.vhost import VirtualHost
 from leveret.storage.disk.files import DiskFiles, replace_file
 from leveret.storage.engine import StorageEngine, events_since
@@ -42,7 +42,6 @@ _EVENT_BYTES: Final = 4 << 20
 _BUSY_SHARE: Final = 0.02
 
 _Entry: TypeAlias = "dict[str, Any]"
-_Counters: TypeAlias = "QueueCounters | ExchangeCounters"
 _KINDS: Final[dict[str, type[QueueCounters] | type[ExchangeCounters]]] = {
     "queue": QueueCounters,
     "exchange": ExchangeCounters,
@@ -116,23 +115,25 @@ class LossRecord:
             by_qid[entry["qid"]] = EventPosition(*entry["at"]), counters
         self._place(vhost, entry, counters)
 
-    def _place(self, vhost: VirtualHost, entry: _Entry, counters: _Counters) -> None:
+    def _place(self, vhost: VirtualHost, entry: _Entry, counters: QueueCounters | ExchangeCounters) -> None:
         """Assign restored counters to their object, or to the deleted objects."""
-        state, name = entry["state"], entry["name"]
-        deleted: Any = vhost.deleted_queues if entry["kind"] == "queue" else vhost.deleted_exchanges
-        if state in ("others", "earlier"):
-            _merge_earlier(deleted.others if state == "others" else deleted.earlier, counters)
-            return
-        target: LossCounters | None = None
-        if state == "present" and isinstance(counters, QueueCounters):
-            queue = vhost.queues.get(name)
-            # Another queue of the same name may have been declared since.
-            target = queue.counters if queue is not None and queue.backing.qid == entry["qid"] else None
-        elif state == "present":
-            exchange = vhost.topology.exchanges.get(name)
-            target = exchange.counters if exchange is not None else None
+        if isinstance(counters, QueueCounters):
+            queue = vhost.queues.get(entry["name"])
+            if queue is not None and queue.backing.qid != entry["qid"]:
+                # Another queue of the same name has been declared since.
+                queue = None
+            self._assign(entry, counters, None if queue is None else queue.counters, vhost.deleted_queues)
+        else:
+            exchange = vhost.topology.exchanges.get(entry["name"])
+            self._assign(entry, counters, None if exchange is None else exchange.counters, vhost.deleted_exchanges)
+
+    def _assign(
+        self, entry: _Entry, counters: Counters, present: Counters | None, deleted: DeletedObjects[Counters]
+    ) -> None:
+        targets = {"present": present, "others": deleted.others, "earlier": deleted.earlier}
+        target = targets.get(entry["state"])
         if target is None:
-            deleted.restore(name, counters, entry["deleted_at"] or self._broker.timers.seconds())
+            deleted.restore(entry["name"], counters, entry["deleted_at"] or self._broker.timers.seconds())
         else:
             _merge_earlier(target, counters)
 
@@ -230,16 +231,8 @@ class LossRecord:
                 if exchange.counters.has_losses:
                     entries.append(_entry("exchange", vhost.name, "present", exchange.name, exchange.counters))
                 yield
-            both: list[tuple[str, Any]] = [("queue", vhost.deleted_queues), ("exchange", vhost.deleted_exchanges)]
-            for kind, deleted in both:
-                for each in list(deleted.recent):
-                    gone = _entry(kind, vhost.name, "deleted", each.name, each.counters)
-                    entries.append(gone | {"deleted_at": each.deleted_at})
-                    yield
-                sums = {"others": deleted.others, "earlier": deleted.earlier}
-                entries += [
-                    _entry(kind, vhost.name, state, None, each) for state, each in sums.items() if each.has_losses
-                ]
+            yield from _deleted_objects("queue", vhost.name, vhost.deleted_queues, entries)
+            yield from _deleted_objects("exchange", vhost.name, vhost.deleted_exchanges, entries)
 
     def _write(self, fields: dict[str, Any]) -> float:
         """Write the file; return the duration in seconds."""
@@ -266,6 +259,16 @@ def _entry(kind: str, vhost: str, state: str, name: str | None, counters: LossCo
         "history": [] if history is None else history.dump(),
         "deleted_at": 0,
     }
+
+
+def _deleted_objects(kind: str, vhost: str, deleted: DeletedObjects[Counters], entries: list[_Entry]) -> Iterator[None]:
+    """Add an entry for each deleted object, and for the sums of those not kept by name."""
+    for each in list(deleted.recent):
+        entries.append(_entry(kind, vhost, "deleted", each.name, each.counters) | {"deleted_at": each.deleted_at})
+        yield
+    for state, counters in (("others", deleted.others), ("earlier", deleted.earlier)):
+        if counters.has_losses:
+            entries.append(_entry(kind, vhost, state, None, counters))
 
 
 def _merge_earlier(target: LossCounters, source: LossCounters) -> None:
