@@ -39,9 +39,9 @@ export function channelColumns({ within } = {}) {
   ].filter((column) => column !== null);
 }
 
-function named({ name, user_provided_name: given }) {
+function named({ name, user_provided_name: providedName }) {
   const link = h("a", { href: address("channels", name) }, name);
-  return given === undefined ? link : [link, h("div", { class: "muted" }, given)];
+  return providedName === undefined ? link : [link, h("div", { class: "muted" }, providedName)];
 }
 
 function count(key, label, title, more = {}) {

@@ -26,7 +26,7 @@ function checkReason(reason) {
   return octets(reason).length > REASON_BYTES ? `This must be ${REASON_BYTES} bytes or less.` : null;
 }
 
-async function close({ api, params, navigate, say }, reason) {
+async function close({ api, params, navigate, notify }, reason) {
   const isDone = await confirmAction({
     title: "Close connection",
     name: params.name,
@@ -35,7 +35,7 @@ async function close({ api, params, navigate, say }, reason) {
     action: () => api.delete(["connections", params.name], {}, reason === "" ? {} : { "X-Reason": octets(reason) }),
   });
   if (!isDone) return;
-  say(`Connection ${params.name} has been closed.`);
+  notify(`Connection ${params.name} has been closed.`);
   navigate(address("connections"));
 }
 

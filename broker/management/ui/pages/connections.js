@@ -30,9 +30,9 @@ const COLUMNS = [
   { key: "send_pend", label: "Waiting", hidden: true, numeric: true, sort: "send_pend", title: "Bytes that the client has not read yet", cell: ({ send_pend: waiting }) => bytes(waiting) },
 ];
 
-function name({ name: full, user_provided_name: given }) {
+function name({ name: full, user_provided_name: providedName }) {
   const link = h("a", { href: address("connections", full) }, full);
-  return given === undefined ? link : [link, h("div", { class: "muted" }, given)];
+  return providedName === undefined ? link : [link, h("div", { class: "muted" }, providedName)];
 }
 
 function dataColumn(figure, label, title) {

@@ -86,12 +86,12 @@ function implicit() {
 }
 
 function details(exchange) {
-  const { message_stats: stats = {}, loss_stats: losses = {}, arguments: given } = exchange;
+  const { message_stats: stats = {}, loss_stats: losses = {}, arguments: args } = exchange;
   const marks = exchangeFeatures(exchange).filter((each) => each !== null);
   return properties([
     ["Type", exchangeType(exchange.type)],
     ["Features", marks.length > 0 ? marks : null],
-    ["Arguments", valueTable(given)],
+    ["Arguments", valueTable(args)],
     ["Alternate exchange", alternateLink(exchange), "Receives messages that this exchange cannot route"],
     ["Policy", policyLink(exchange) ?? h("span", { class: "muted" }, "none")],
     ["Published in", number(stats.publish_in ?? 0), "Messages published to the exchange since the broker's start"],

@@ -50,7 +50,7 @@ function bindingTable(context, name, side, { end, empty }) {
     columns: [
       end,
       { key: "routing_key", label: "Routing key", sort: "routing_key", cell: ({ routing_key: key }) => key },
-      { key: "arguments", label: "Arguments", cell: ({ arguments: given }) => valueTable(given) },
+      { key: "arguments", label: "Arguments", cell: ({ arguments: args }) => valueTable(args) },
       { key: "unbind", label: "Action", fields: [], fixed: true, cell: (binding) => unbindButton(context, binding) },
     ],
     needs: NEEDS,
@@ -69,7 +69,7 @@ function unbindButton(context, binding) {
   return h("button", { type: "button", class: "quiet", on: { click: () => unbind(context, binding) } }, "Unbind …");
 }
 
-async function unbind({ api, refresh, say }, { vhost, source, destination, destination_type: kind, routing_key: key, properties_key: props }) {
+async function unbind({ api, refresh, notify }, { vhost, source, destination, destination_type: kind, routing_key: key, properties_key: props }) {
   const isDone = await confirmAction({
     title: "Remove binding",
     name: `${source} → ${destination}`,
@@ -78,7 +78,7 @@ async function unbind({ api, refresh, say }, { vhost, source, destination, desti
     action: () => api.delete(["bindings", vhost, "e", source, kind[0], destination, props]),
   });
   if (!isDone) return;
-  say("The binding has been removed.");
+  notify("The binding has been removed.");
   await refresh();
 }
 
@@ -112,9 +112,9 @@ export class BindingForm {
     this.form.fields.find(({ name }) => name === "arguments").editor.offer(type === "headers" ? MATCH : []);
   }
 
-  async bind({ kind, destination, key, arguments: given }) {
+  async bind({ kind, destination, key, arguments: args }) {
     const { api, params, refresh } = this.context;
-    await api.post(["bindings", params.vhost, "e", this.name, kind, destination], { routing_key: key, arguments: given });
+    await api.post(["bindings", params.vhost, "e", this.name, kind, destination], { routing_key: key, arguments: args });
     await refresh();
     return `${destination} is bound.`;
   }

@@ -20,7 +20,7 @@ export function deleteForm(context, name) {
   });
 }
 
-async function remove({ api, params, navigate, say }, name, ifUnused) {
+async function remove({ api, params, navigate, notify }, name, ifUnused) {
   const isDone = await confirmAction({
     title: "Delete exchange",
     name,
@@ -29,6 +29,6 @@ async function remove({ api, params, navigate, say }, name, ifUnused) {
     action: () => api.delete(["exchanges", params.vhost, name], { "if-unused": ifUnused ? "true" : null }),
   });
   if (!isDone) return;
-  say(`Exchange ${name} has been deleted.`);
+  notify(`Exchange ${name} has been deleted.`);
   navigate(address("exchanges"));
 }

@@ -24,13 +24,13 @@ export const FEATURE_FIELDS = ["durable", "auto_delete", "internal", "arguments"
  * @returns {Array<HTMLElement|null>}
  */
 export function exchangeFeatures(exchange) {
-  const given = exchange.arguments ?? {};
-  const others = Object.entries(given).filter(([name]) => name !== ALTERNATE);
+  const args = exchange.arguments ?? {};
+  const others = Object.entries(args).filter(([name]) => name !== ALTERNATE);
   return [
     exchange.durable ? badge("D", "durable") : null,
     exchange.auto_delete ? badge("AD", "auto-delete: deleted when the last binding from it is removed") : null,
     exchange.internal ? badge("I", "internal: accepts messages from other exchanges only") : null,
-    ALTERNATE in given ? badge("AE", `alternate-exchange: ${plain(given[ALTERNATE])}`) : null,
+    ALTERNATE in args ? badge("AE", `alternate-exchange: ${plain(args[ALTERNATE])}`) : null,
     others.length > 0 ? badge("Args", others.map(([name, value]) => `${name}: ${plain(value)}`).join("\n")) : null,
   ];
 }
@@ -51,6 +51,6 @@ export function policyLink({ vhost, policy }) {
 }
 
 /** Make a link to the alternate exchange in the arguments; null without one. */
-export function alternateLink({ vhost, arguments: given = {} }) {
-  return typeof given[ALTERNATE] === "string" ? exchangeLink(vhost, given[ALTERNATE]) : null;
+export function alternateLink({ vhost, arguments: args = {} }) {
+  return typeof args[ALTERNATE] === "string" ? exchangeLink(vhost, args[ALTERNATE]) : null;
 }

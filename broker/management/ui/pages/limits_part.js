@@ -41,21 +41,21 @@ export const USER_LIMITS = {
  *
  * @param {Object} context context of the page
  * @param {LimitKind} kind
- * @param {{names?: string[], name?: string}} whose `names`: subjects to choose from; `name`: the only subject
+ * @param {{names?: string[], name?: string}} subjects `names`: subjects to choose from; `name`: the only subject
  * @returns {Form}
  */
 export function limitForm(context, kind, { names = [], name }) {
   return new Form({
     fields: [
-      ...(name === undefined ? [{ name: "whose", label: kind.label, kind: "select", options: names }] : []),
+      ...(name === undefined ? [{ name: "subject", label: kind.label, kind: "select", options: names }] : []),
       { name: "limit", label: "Limit", kind: "select", options: kind.limits },
       { name: "value", label: "Value", kind: "number", required: true, hint: "0 allows none; a negative number means no limit." },
     ],
     submit: "Set limit",
-    action: async ({ whose = name, limit, value }) => {
-      await context.api.put([kind.path, whose, limit], { value });
+    action: async ({ subject = name, limit, value }) => {
+      await context.api.put([kind.path, subject, limit], { value });
       await context.refresh();
-      return `${limit} of ${whose} is set.`;
+      return `${limit} of ${subject} is set.`;
     },
   });
 }

@@ -4,7 +4,7 @@ import { address, exchangeAddress } from "../parts/address.js";
 import { badge } from "../parts/badge.js";
 import { choice } from "../parts/choice.js";
 import { h, patch } from "../parts/element.js";
-import { dateTime, howMany, number, span } from "../parts/format.js";
+import { countedNoun, dateTime, number, span } from "../parts/format.js";
 import { emptyState, heading, section } from "../parts/layout.js";
 import { preference, setPreference } from "../parts/preferences.js";
 import { Table } from "../parts/table.js";
@@ -165,7 +165,7 @@ function figures(amounts) {
 
 /** Return one figure for full queues, because the totals of the API do not separate refused dead letters. */
 function overLimit({ refused }, reasons) {
-  const refusals = refused > 0 ? ` ${howMany(refused, "publish", "publishes")} ${refused === 1 ? "was" : "were"} refused; publishers with confirms were notified.` : "";
+  const refusals = refused > 0 ? ` ${countedNoun(refused, "publish", "publishes")} ${refused === 1 ? "was" : "were"} refused; publishers with confirms were notified.` : "";
   return { key: "limit", label: "Over the limit", text: `Full queues dropped their oldest messages, or refused new ones.${refusals}`, value: reasons.maxlen + reasons.refused, isLost: true };
 }
 

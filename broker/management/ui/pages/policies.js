@@ -34,7 +34,7 @@ export function policyListPage(kind) {
         form ??= await makeForm(context, kind, [...keys.values()]);
         await table.refresh();
         patch(context.root, heading(capital(kind.plural)), h("p", { class: "muted" }, EXPLAINED[kind.path]), table.element, form);
-        openIfWanted(context, form);
+        focusOpenForm(context, form);
       };
     },
   };
@@ -91,7 +91,7 @@ async function makeForm(context, kind, keys) {
 }
 
 /** Open the form if the address requests it. Must be called once, when the form is in the page. */
-function openIfWanted({ query }, form) {
+function focusOpenForm({ query }, form) {
   if (!form.open || form.dataset.seen) return;
   form.dataset.seen = "yes";
   form.scrollIntoView();

@@ -4,7 +4,7 @@ import { address } from "../parts/address.js";
 import { ApiError } from "../parts/api.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
-import { howMany } from "../parts/format.js";
+import { countedNoun } from "../parts/format.js";
 import { folded, heading, properties, section } from "../parts/layout.js";
 import { PolicyCoverage } from "./policy_coverage.js";
 import { definitionTable } from "./policy_definition.js";
@@ -72,8 +72,8 @@ class PolicyPage {
 
   where() {
     const { queues_in_force: inQueues, exchanges_in_force: inExchanges } = this.policy;
-    const queues = howMany(inQueues, "queue");
-    return this.kind.isOperator ? queues : `${queues}, ${howMany(inExchanges, "exchange")}`;
+    const queues = countedNoun(inQueues, "queue");
+    return this.kind.isOperator ? queues : `${queues}, ${countedNoun(inExchanges, "exchange")}`;
   }
 
   buttons() {
@@ -121,7 +121,7 @@ class PolicyPage {
       action: () => context.api.delete(this.path),
     });
     if (!isDone) return;
-    context.say(`${capital(kind.name)} ${context.params.name} is deleted.`);
+    context.notify(`${capital(kind.name)} ${context.params.name} is deleted.`);
     context.navigate(address(kind.path));
   }
 }

@@ -27,7 +27,7 @@ export function policyForm(context, kind, { keys, vhosts = [], policy, saved }) 
       const preview = await save(context, kind, keys, vhost, name, values);
       if (preview === null) return "";
       form.reset();
-      context.say(savedText(kind, name, preview));
+      context.notify(savedText(kind, name, preview));
       await saved();
       return "";
     },

@@ -2,7 +2,7 @@
 
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
-import { exactNumber, howMany, shortBytes } from "../parts/format.js";
+import { countedNoun, exactNumber, shortBytes } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
 import { shortValue } from "./policy_definition.js";
 import { capital } from "./policy_kinds.js";
@@ -36,13 +36,13 @@ export function confirmPolicy({ kind, keys, name, preview, isThere, save }) {
 
 function verb(drop, gone) {
   const about = drop.estimated ? "about " : "";
-  if (gone > 0) return `Save, and drop ${about}${howMany(gone, "message")}`;
-  if (drop.messages > 0) return `Save, and dead-letter ${about}${howMany(drop.messages, "message")}`;
+  if (gone > 0) return `Save, and drop ${about}${countedNoun(gone, "message")}`;
+  if (drop.messages > 0) return `Save, and dead-letter ${about}${countedNoun(drop.messages, "message")}`;
   return "Save";
 }
 
 function summary({ matching, in_force: inForce, policy }, kind) {
-  const words = `It matches ${howMany(matching, "queue")}, and would be in force on ${matching === inForce && matching > 0 ? "all of them" : exactNumber(inForce)}.`;
+  const words = `It matches ${countedNoun(matching, "queue")}, and would be in force on ${matching === inForce && matching > 0 ? "all of them" : exactNumber(inForce)}.`;
   const exchanges = !kind.isOperator && ["all", "exchanges"].includes(policy["apply-to"]);
   return h("p", null, words, exchanges ? " The exchanges that it matches are shown when it is saved." : "");
 }
@@ -54,7 +54,7 @@ function warning({ messages, bytes, estimated, dead_lettered: letters }) {
     letters === 0 ? "They have no dead-letter exchange and are lost."
     : letters === messages ? "They go to a dead-letter exchange."
     : `Of these, ${exactNumber(letters)} go to a dead-letter exchange; the others are lost.`;
-  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${howMany(messages, "message")}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${target}`);
+  return h("div", { class: `notice ${letters === messages ? "warning" : "error"}` }, `${about}${countedNoun(messages, "message")}${size} would leave ${messages === 1 ? "its queue" : "their queues"} at once. ${target}`);
 }
 
 function rivals({ queues }) {
@@ -62,7 +62,7 @@ function rivals({ queues }) {
   if (lost.length === 0) return null;
   const names = [...new Set(lost.map(({ rival }) => rival).filter((rival) => rival !== null))];
   const who = names.length === 0 ? "" : ` (${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""})`;
-  return h("p", null, `On ${howMany(lost.length, "queue")} another policy${who} stays in force. This one needs a higher priority to be in force.`);
+  return h("p", null, `On ${countedNoun(lost.length, "queue")} another policy${who} stays in force. This one needs a higher priority to be in force.`);
 }
 
 /** Make the table of queues: largest losses first, then other changed queues. */
@@ -77,7 +77,7 @@ function table({ queues }, keys) {
   const more = queues.length - rows.length;
   return [
     h("div", { class: "preview" }, plainTable("Queues", ["Queue", { label: "Would leave", numeric: true }, { label: "Ready", numeric: true }, "What changes", "Policy"], rows)),
-    more > 0 ? h("p", { class: "muted" }, `and ${howMany(more, "more queue")}`) : null,
+    more > 0 ? h("p", { class: "muted" }, `and ${countedNoun(more, "more queue")}`) : null,
   ];
 }
 
@@ -110,5 +110,5 @@ function settingText(value, key) {
 
 /** Return the confirmation after saving. @returns {string} */
 export function savedText(kind, name, preview) {
-  return `${capital(kind.name)} ${name} is saved, and in force on ${howMany(preview.in_force, "queue")}.`;
+  return `${capital(kind.name)} ${name} is saved, and in force on ${countedNoun(preview.in_force, "queue")}.`;
 }

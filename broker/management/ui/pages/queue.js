@@ -33,7 +33,7 @@ export default {
         show(context, parts, loaded);
       } catch (error) {
         if (!(error instanceof ApiError) || error.status !== 404) throw error;
-        patch(context.root, gone(context.params, wasThere));
+        patch(context.root, missingQueue(context.params, wasThere));
       }
     };
   },
@@ -106,11 +106,11 @@ function show({ root, user }, parts, { queue, explanation, history }) {
     section("Bindings", parts.bindings.element),
     forms.bind,
     forms.publish,
-    mayUse ? [forms.get, forms.move, forms.purge, forms.delete] : outOfReach(),
+    mayUse ? [forms.get, forms.move, forms.purge, forms.delete] : exclusiveNote(),
   );
 }
 
-function outOfReach() {
+function exclusiveNote() {
   const text = "The queue is exclusive: only the connection that declared it can get, purge or delete.";
   return section("Messages", h("p", null, text));
 }
@@ -141,7 +141,7 @@ function scrollToSection(root, name) {
   place.querySelector(wanted)?.focus({ preventScroll: true });
 }
 
-function gone({ vhost, name }, wasThere) {
+function missingQueue({ vhost, name }, wasThere) {
   return [
     heading(`Queue ${name}`),
     emptyState(

@@ -49,7 +49,7 @@ function action(context, binding) {
   return h("button", { type: "button", class: "quiet", on: { click: () => unbind(context, binding) } }, "Unbind …");
 }
 
-async function unbind({ api, params, refresh, say }, { source, routing_key: key, properties_key: props }) {
+async function unbind({ api, params, refresh, notify }, { source, routing_key: key, properties_key: props }) {
   const isDone = await confirmAction({
     title: "Remove binding",
     name: `${source} → ${params.name}`,
@@ -58,7 +58,7 @@ async function unbind({ api, params, refresh, say }, { source, routing_key: key,
     action: () => api.delete(["bindings", params.vhost, "e", source, "q", params.name, props]),
   });
   if (!isDone) return;
-  say("The binding has been removed.");
+  notify("The binding has been removed.");
   await refresh();
 }
 
@@ -76,8 +76,8 @@ export function bindingForm({ api, params, refresh }) {
       { name: "arguments", label: "Arguments", kind: "arguments", hint: "For headers exchanges: x-match, and headers." },
     ],
     submit: "Bind",
-    action: async ({ source, key, arguments: given }) => {
-      await api.post(["bindings", params.vhost, "e", source, "q", params.name], { routing_key: key, arguments: given });
+    action: async ({ source, key, arguments: args }) => {
+      await api.post(["bindings", params.vhost, "e", source, "q", params.name], { routing_key: key, arguments: args });
       await refresh();
       return `The queue has been bound to ${source}.`;
     },

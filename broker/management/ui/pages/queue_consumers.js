@@ -38,13 +38,13 @@ export function consumersTable(consumers) {
 
 function cells(consumer) {
   const { channel_details: channel, consumer_tag: tag, ack_required: acks, prefetch_count: prefetch } = consumer;
-  const { active, exclusive, arguments: given } = consumer;
+  const { active, exclusive, arguments: args } = consumer;
   return [
     h("a", { href: address("channels", channel.name) }, channel.name),
     [tag, " ", exclusive ? badge("Excl", "exclusive: no other consumer is let in") : null],
     acks ? "yes" : h("span", { title: "Messages are removed when they are sent" }, "no, automatic"),
     prefetch === 0 ? h("span", { title: "Any number of messages may be unacknowledged" }, "no limit") : exactNumber(prefetch),
     active ? "yes" : h("span", { class: "muted" }, yesNo(active)),
-    valueTable(given),
+    valueTable(args),
   ];
 }

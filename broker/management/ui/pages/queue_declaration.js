@@ -60,12 +60,12 @@ export class DeclarationForm {
     this.fields.arguments.editor.offer(fitting.map(suggestion));
   }
 
-  async declare({ vhost, type, name, transient, auto_delete: autoDelete, arguments: given }) {
+  async declare({ vhost, type, name, transient, auto_delete: autoDelete, arguments: args }) {
     const isClassic = type === "classic";
     // The type is omitted if it is the default, so that applications can redeclare the queue without it.
     const needsTypeArgument = !isClassic || (await this.defaultType(vhost)) !== type;
     const properties = isClassic ? { durable: !transient, auto_delete: autoDelete } : { durable: true, auto_delete: false };
-    const body = { ...properties, arguments: needsTypeArgument ? { ...given, [TYPE_ARGUMENT]: type } : given };
+    const body = { ...properties, arguments: needsTypeArgument ? { ...args, [TYPE_ARGUMENT]: type } : args };
     await this.context.api.put(["queues", vhost, name], body);
     await this.context.refresh();
     return `Queue ${name} has been added.`;

@@ -28,10 +28,10 @@ export const FEATURE_FIELDS = ["durable", "auto_delete", "exclusive", "arguments
  * @returns {Array<HTMLElement|null>}
  */
 export function features(queue) {
-  const given = queue.arguments ?? {};
-  const inForce = { ...given, ...queue.effective_arguments };
-  const by = (argument) => source(argument, given, inForce);
-  const others = Object.entries(given).filter(([name]) => !MARKED.has(name));
+  const args = queue.arguments ?? {};
+  const inForce = { ...args, ...queue.effective_arguments };
+  const by = (argument) => source(argument, args, inForce);
+  const others = Object.entries(args).filter(([name]) => !MARKED.has(name));
   const isLazy = inForce["x-queue-mode"] === "lazy";
   const isSingle = inForce["x-single-active-consumer"] === true;
   return [
@@ -47,8 +47,8 @@ export function features(queue) {
   ];
 }
 
-function source(argument, given, inForce) {
-  return argument in given && plain(given[argument]) === plain(inForce[argument]) ? "" : ", by policy";
+function source(argument, args, inForce) {
+  return argument in args && plain(args[argument]) === plain(inForce[argument]) ? "" : ", by policy";
 }
 
 /**

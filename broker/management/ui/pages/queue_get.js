@@ -3,7 +3,7 @@
 import { confirmAction } from "../parts/dialog.js";
 import { h } from "../parts/element.js";
 import { Form } from "../parts/form.js";
-import { exactNumber, howMany } from "../parts/format.js";
+import { countedNoun, exactNumber } from "../parts/format.js";
 import { messageView } from "./queue_message.js";
 
 const MODES = [
@@ -48,7 +48,7 @@ export class GetForm {
     await confirmAction({
       title: mode === "ack_requeue_false" ? "Get and remove messages" : "Get and reject messages",
       name: this.context.params.name,
-      text: `Up to ${howMany(count, "message")} will be removed${mode === "ack_requeue_false" ? "" : ", or dead-lettered"}.`,
+      text: `Up to ${countedNoun(count, "message")} will be removed${mode === "ack_requeue_false" ? "" : ", or dead-lettered"}.`,
       verb: "Get and remove",
       action: async () => {
         said = await this.fetch(mode, count);
@@ -66,7 +66,7 @@ export class GetForm {
     this.messages.replaceChildren(...views);
     await refresh();
     if (got.length === 0) return "The queue had no ready messages.";
-    return `${howMany(got.length, "message")}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
+    return `${countedNoun(got.length, "message")}, ${exactNumber(got.at(-1).message_count)} more in the queue.`;
   }
 }
 

@@ -4,7 +4,7 @@ import { address, exchangeAddress } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
 import { choice } from "../parts/choice.js";
 import { h, patch } from "../parts/element.js";
-import { exactNumber, howMany, number, span } from "../parts/format.js";
+import { countedNoun, exactNumber, number, span } from "../parts/format.js";
 import { plainTable } from "../parts/layout.js";
 import { RANGES, levels, samplesQuery } from "../parts/series.js";
 
@@ -82,7 +82,7 @@ function noLosses() {
 function summary({ loss_stats: stats }) {
   const lost = stats?.lost ?? 0;
   if (lost === 0) return h("p", null, "No message is permanently lost: all were dead-lettered to a queue or purged.");
-  const words = h("strong", { class: "bad" }, `${howMany(lost, "message")} permanently lost`);
+  const words = h("strong", { class: "bad" }, `${countedNoun(lost, "message")} permanently lost`);
   return h("p", null, words, ": they did not reach a dead-letter queue.");
 }
 

@@ -29,7 +29,7 @@ export function messageView(message, title, vhost) {
       ["Exchange", h("a", { href: exchangeAddress(vhost, message.exchange) }, message.exchange || "(AMQP default)")],
       ["Routing key", message.routing_key === "" ? h("span", { class: "muted" }, "empty") : message.routing_key],
       ["Redelivered", message.redelivered ? "yes: it has been delivered or got before" : "no"],
-      ["Properties", valueTable(inWords(others))],
+      ["Properties", valueTable(withReadableValues(others))],
       ["Headers", valueTable(shown)],
     ]),
     deaths ? deathTable(deaths, vhost) : null,
@@ -37,10 +37,10 @@ export function messageView(message, title, vhost) {
   );
 }
 
-function inWords(given) {
+function withReadableValues(properties) {
   const modes = { 1: "1 (transient)", 2: "2 (persistent)" };
   return Object.fromEntries(
-    Object.entries(given).map(([name, value]) => {
+    Object.entries(properties).map(([name, value]) => {
       if (name === "delivery_mode") return [name, modes[value] ?? value];
       if (name === "timestamp" && typeof value === "number") return [name, `${value} (${dateTime(value * 1000)})`];
       return [name, value];
@@ -93,16 +93,16 @@ function payloadView({ payload, payload_encoding: encoding, payload_bytes: size 
   const isCut = octets.length < size;
   const words = encoding === "base64" ? readText(octets, isCut) : payload;
   const content = h("pre", { class: "payload", tabindex: "0", role: "region", "aria-label": "Payload" });
-  const buttons = readingButtons(content, octets, words, isCut);
-  const said = ["Payload, ", bytes(size), isCut ? `, of which ${exactNumber(octets.length)} are shown` : null];
-  return h("div", { class: "beside" }, h("p", { class: "chips" }, h("span", null, said), buttons), content);
+  const buttons = formatButtons(content, octets, words, isCut);
+  const caption = ["Payload, ", bytes(size), isCut ? `, of which ${exactNumber(octets.length)} are shown` : null];
+  return h("div", { class: "beside" }, h("p", { class: "chips" }, h("span", null, caption), buttons), content);
 }
 
 /** Make a button per format; the most specific one is shown initially. */
-function readingButtons(content, octets, words, isCut) {
+function formatButtons(content, octets, words, isCut) {
   const json = isCut || words === null ? null : prettyJson(words);
-  const readings = [["JSON", () => json], ["Text", () => words], ["Hex", () => hexDump(octets)]];
-  const possible = readings.filter(([name]) => (name === "JSON" ? json !== null : name === "Hex" || words !== null));
+  const formats = [["JSON", () => json], ["Text", () => words], ["Hex", () => hexDump(octets)]];
+  const possible = formats.filter(([name]) => (name === "JSON" ? json !== null : name === "Hex" || words !== null));
   const show = ([name, read]) => {
     content.textContent = read();
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === name));

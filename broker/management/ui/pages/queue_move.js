@@ -3,7 +3,7 @@
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
 import { Form } from "../parts/form.js";
-import { exactNumber, howMany } from "../parts/format.js";
+import { countedNoun, exactNumber } from "../parts/format.js";
 
 const STEP = 1000;
 const REASONS = [
@@ -68,7 +68,7 @@ export class MoveForm {
     const isWanted = await confirmAction({
       title: "Move messages",
       name: this.context.params.name,
-      text: `Up to ${howMany(total, "message")}${fitting} will be moved to queue ${to}.`,
+      text: `Up to ${countedNoun(total, "message")}${fitting} will be moved to queue ${to}.`,
       verb: "Move",
       action: async () => {},
     });
@@ -96,7 +96,7 @@ export class MoveForm {
       this.context.refresh();
     }
     if (reason !== "" && moved < total) this.words.textContent += `: ${reason}.`;
-    return `${howMany(moved, "message")} moved to ${to}.`;
+    return `${countedNoun(moved, "message")} moved to ${to}.`;
   }
 
   halt() {

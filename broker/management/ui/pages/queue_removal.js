@@ -47,7 +47,7 @@ export function deleteForm(context) {
   });
 }
 
-async function remove({ api, params, navigate, say }, { ifUnused, ifEmpty }) {
+async function remove({ api, params, navigate, notify }, { ifUnused, ifEmpty }) {
   const conditions = { "if-unused": ifUnused ? "true" : null, "if-empty": ifEmpty ? "true" : null };
   const isDone = await confirmAction({
     title: "Delete queue",
@@ -57,7 +57,7 @@ async function remove({ api, params, navigate, say }, { ifUnused, ifEmpty }) {
     action: () => api.delete(["queues", params.vhost, params.name], conditions),
   });
   if (!isDone) return "";
-  say(`Queue ${params.name} has been deleted.`);
+  notify(`Queue ${params.name} has been deleted.`);
   navigate(address("queues"));
   return "";
 }

@@ -51,8 +51,8 @@ export function skippedPolicies({ vhost, passed_over: others }) {
 }
 
 /** Make rows for settings that only arguments can have, such as x-max-priority. */
-function onlyArguments({ arguments: given }, known) {
-  return Object.entries(given)
+function onlyArguments({ arguments: args }, known) {
+  return Object.entries(args)
     .filter(([argument]) => argument !== "x-queue-type" && !known.has(argument.replace(/^x-/, "")))
     .map(([name, value]) => {
       const said = { argument: value, in_force: value, source: "argument", reason: "only an argument can set it" };

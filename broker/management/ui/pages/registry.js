@@ -32,7 +32,7 @@
  *   signal      AbortSignal, aborted when the page is left
  *   refresh()   updates the page now, for example after an action
  *   navigate(address)   opens another page; see parts/address.js for addresses
- *   say(text)   shows a confirmation for a few seconds
+ *   notify(text)        shows a confirmation for a few seconds
  *   reloadVhosts()      must be called after virtual hosts were added or deleted
  */
 

@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
-import { howMany } from "../parts/format.js";
+import { countedNoun } from "../parts/format.js";
 import { folded, heading, plainTable, properties, section } from "../parts/layout.js";
 import { USER_LIMITS, limitForm, limitTable } from "./limits_part.js";
 import { OF_USER, PermissionsPart } from "./permissions.js";
@@ -78,7 +78,7 @@ class UserPage {
     const isDone = await confirmAction({
       title: "Close connections of user",
       name,
-      text: `${howMany(connections.length, "connection")} will be closed. Clients may reconnect.`,
+      text: `${countedNoun(connections.length, "connection")} will be closed. Clients may reconnect.`,
       verb: "Close them",
       action: () => context.api.delete(["connections", "username", name], {}, { "X-Reason": "Closed via the management UI" }),
     });
@@ -91,12 +91,12 @@ class UserPage {
     const isDone = await confirmAction({
       title: "Delete user",
       name,
-      text: `${self}Its permissions and limits are deleted, and ${howMany(connections.length, "connection")} will be closed.`,
+      text: `${self}Its permissions and limits are deleted, and ${countedNoun(connections.length, "connection")} will be closed.`,
       verb: "Delete",
       action: () => context.api.delete(["users", name]),
     });
     if (!isDone) return;
-    context.say(`User ${name} is deleted.`);
+    context.notify(`User ${name} is deleted.`);
     context.navigate(address("users"));
   }
 }

@@ -35,10 +35,10 @@ export function userForm(context, { name, tags = [], saved }) {
     keep: true,
     action: async (values) => {
       const chosen = known.filter((tag) => values[`tag ${tag}`]);
-      const whose = name ?? values.name;
-      await put(context, whose, values, [...chosen, ...values.others.split(",").map((tag) => tag.trim()).filter(Boolean)]);
-      await saved(whose);
-      return `User ${whose} is saved.`;
+      const username = name ?? values.name;
+      await put(context, username, values, [...chosen, ...values.others.split(",").map((tag) => tag.trim()).filter(Boolean)]);
+      await saved(username);
+      return `User ${username} is saved.`;
     },
   });
 }

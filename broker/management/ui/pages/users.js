@@ -78,7 +78,7 @@ function makeForm(context) {
   if (!context.user.may("administrator")) return null;
   const saved = async (name) => {
     form.reset();
-    context.say(`User ${name} is added. Give it permissions for a virtual host.`);
+    context.notify(`User ${name} is added. Give it permissions for a virtual host.`);
     context.navigate(address("users", name));
   };
   const form = userForm(context, { saved });

@@ -4,7 +4,7 @@ import { address } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
-import { howMany, number, rate, shortRate, yesNo } from "../parts/format.js";
+import { countedNoun, number, rate, shortRate, yesNo } from "../parts/format.js";
 import { folded, heading, properties, section, tiles } from "../parts/layout.js";
 import { RangeChoice } from "../parts/range.js";
 import { levels, rates } from "../parts/series.js";
@@ -82,12 +82,12 @@ class VhostPage {
     const isDone = await confirmAction({
       title: "Delete virtual host",
       name,
-      text: `${howMany(queues.total_count, "queue")} with ${howMany(vhost.messages ?? 0, "message")} will be deleted, with all exchanges, bindings, policies and permissions. Its connections are closed.`,
+      text: `${countedNoun(queues.total_count, "queue")} with ${countedNoun(vhost.messages ?? 0, "message")} will be deleted, with all exchanges, bindings, policies and permissions. Its connections are closed.`,
       verb: "Delete",
       action: () => context.api.delete(["vhosts", name]),
     });
     if (!isDone) return;
-    context.say(`Virtual host ${name} is deleted.`);
+    context.notify(`Virtual host ${name} is deleted.`);
     await context.reloadVhosts();
     context.navigate(address("vhosts"));
   }

@@ -29,10 +29,10 @@ export function vhostForm(context, { vhost, saved }) {
     submit: vhost === undefined ? "Add virtual host" : "Save",
     keep: true,
     action: async ({ name, description, tags, defaultType, tracing }) => {
-      const which = vhost?.name ?? name;
-      await context.api.put(["vhosts", which], { description, tags, default_queue_type: defaultType, tracing });
-      await Promise.all([context.reloadVhosts(), saved(which)]);
-      return `Virtual host ${which} is saved.`;
+      const vhostName = vhost?.name ?? name;
+      await context.api.put(["vhosts", vhostName], { description, tags, default_queue_type: defaultType, tracing });
+      await Promise.all([context.reloadVhosts(), saved(vhostName)]);
+      return `Virtual host ${vhostName} is saved.`;
     },
   });
 }

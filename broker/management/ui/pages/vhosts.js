@@ -60,7 +60,7 @@ function makeForm(context) {
   if (!context.user.may("administrator")) return null;
   const saved = async (name) => {
     form.reset();
-    context.say(`Virtual host ${name} is added.`);
+    context.notify(`Virtual host ${name} is added.`);
     context.navigate(address("vhosts", name));
   };
   const form = vhostForm(context, { saved });

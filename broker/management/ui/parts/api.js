@@ -40,8 +40,8 @@ export class ConnectionLost extends Error {
  * @returns {string} `api/queues/%2F/a%20name?…`
  */
 export function apiPath(segments, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const search = new URLSearchParams(given).toString();
+  const parameters = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const search = new URLSearchParams(parameters).toString();
   return `api/${segments.map(encodeURIComponent).join("/")}${search === "" ? "" : `?${search}`}`;
 }
 

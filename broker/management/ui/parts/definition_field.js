@@ -147,10 +147,10 @@ function makeReading({ unit }, control) {
 }
 
 function makeChoice(id, { values }, value) {
-  const given = value === undefined || values.includes(value) ? values : [value, ...values];
-  const options = given.map((each) => h("option", { value: String(each), selected: each === value }, String(each)));
+  const choices = value === undefined || values.includes(value) ? values : [value, ...values];
+  const options = choices.map((each) => h("option", { value: String(each), selected: each === value }, String(each)));
   const control = h("select", { id }, options);
-  return { control, read: () => given[control.selectedIndex] };
+  return { control, read: () => choices[control.selectedIndex] };
 }
 
 function makeBoolean(id, key, value) {

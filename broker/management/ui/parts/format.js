@@ -104,7 +104,7 @@ export function ago(milliseconds) {
 }
 
 /** Format a count with its noun: "1 queue", "1,234 queues". */
-export function howMany(count, noun, plural = `${noun}s`) {
+export function countedNoun(count, noun, plural = `${noun}s`) {
   return `${exactNumber(count)} ${count === 1 ? noun : plural}`;
 }
 

@@ -185,7 +185,7 @@ export class Shell {
       },
       refresh: () => this.refresher.now(),
       navigate: (address) => location.assign(address),
-      say: (text) => this.done.show(text),
+      notify: (text) => this.done.show(text),
       reloadVhosts: () => this.reloadVhosts(),
     };
   }

@@ -5,7 +5,7 @@
 import { ApiError } from "./api.js";
 import { ColumnChoice } from "./column_choice.js";
 import { h, patch } from "./element.js";
-import { exactNumber, howMany } from "./format.js";
+import { countedNoun, exactNumber } from "./format.js";
 import { Pager } from "./pager.js";
 
 const FILTER_DELAY_MS = 250;
@@ -92,16 +92,16 @@ export class Table {
    * @param {{patient?: boolean}} [how] `patient`: a failure is shown at the table instead of thrown
    */
   async refresh({ patient = false } = {}) {
-    this.asked = (this.asked ?? 0) + 1;
-    const asked = this.asked;
+    this.requests = (this.requests ?? 0) + 1;
+    const request = this.requests;
     try {
       const answer = await this.description.load(this.query());
-      if (asked !== this.asked) return;
+      if (request !== this.requests) return;
       this.data = Array.isArray(answer) ? toPage(answer) : answer;
       this.problem.textContent = "";
       this.show();
     } catch (error) {
-      if (asked !== this.asked || error.name === "AbortError") return;
+      if (request !== this.requests || error.name === "AbortError") return;
       await this.recover(error, patient);
     }
   }
@@ -138,7 +138,7 @@ export class Table {
   show() {
     const { total_count: total, filtered_count: found, items } = this.data;
     const { one, caption } = this.description;
-    this.count.textContent = `${found === total ? "" : `${exactNumber(found)} of `}${howMany(total, one, caption)}`;
+    this.count.textContent = `${found === total ? "" : `${exactNumber(found)} of `}${countedNoun(total, one, caption)}`;
     this.pager.show(this.data);
     if (total === 0) patch(this.body, this.description.empty());
     else if (items.length === 0) patch(this.body, h("p", { class: "empty" }, "No rows match the filter."));

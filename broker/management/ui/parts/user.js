@@ -19,7 +19,7 @@ export class User {
 
   /** @param {string} tag administrator, monitoring, policymaker or management @returns {boolean} whether the user has the rights of the tag */
   may(tag) {
-    return this.tags.some((given) => INCLUDED[given]?.includes(tag));
+    return this.tags.some((own) => INCLUDED[own]?.includes(tag));
   }
 }
 
