@@ -73,6 +73,24 @@ def check_hash(password_hash: str, algorithm: str) -> None:
     _decode(password_hash)
 
 
+def choose_hash(password: str | None, password_hash: str | None, algorithm: str) -> tuple[str, str]:
+    """Return the password hash of a user, and its algorithm. Without a password and a hash, the hash is "".
+
+    Args:
+        password: The plain-text password.
+        password_hash: The hash, if there is no password.
+        algorithm: Algorithm of the hash.
+    Raises:
+        InvalidHash: The hash is not base64, or the algorithm is unknown.
+    """
+    if password:
+        return hash_password(password), SHA256
+    if not password_hash:
+        return "", SHA256
+    check_hash(password_hash, algorithm)
+    return password_hash, algorithm
+
+
 def decode_hash(password_hash: str, algorithm: str) -> bytes:
     """Return the bytes of a stored hash: the salt, then the digest.
 

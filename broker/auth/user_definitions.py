@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts, UnknownUser
-from leveret.broker.auth.passwords import MD5, SHA256, InvalidHash, check_hash, hash_password
+from leveret.broker.auth.passwords import MD5, SHA256, InvalidHash, choose_hash
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.config.errors import DefinitionsError
 from leveret.policies.invalid_pattern import InvalidPattern
@@ -101,25 +101,29 @@ def _password(entry: Mapping[str, Any], what: str, default: str) -> tuple[str, s
     if password is not None and password_hash is not None:
         text = f"{what}: give either 'password' or 'password_hash', not both"
         raise DefinitionsError(text, "both_password_and_password_hash_are_provided")
-    if password:
-        return hash_password(password), SHA256
-    algorithm = entry.get("hashing_algorithm") or default
-    if not password_hash:
-        return "", SHA256
     try:
-        check_hash(password_hash, str(algorithm))
+        return choose_hash(password, password_hash, str(entry.get("hashing_algorithm") or default))
     except InvalidHash as invalid:
         raise DefinitionsError(f"{what}: 'password_hash': {invalid}", ["not_base64", password_hash]) from None
-    return password_hash, str(algorithm)
 
 
 def _tags(entry: Mapping[str, Any], what: str) -> tuple[str, ...]:
-    """Read tags, a list or text with commas."""
-    tags = entry.get("tags", ())
+    try:
+        return read_tags(entry.get("tags", ()))
+    except ValueError as wrong:
+        raise DefinitionsError(f"{what}: 'tags' {wrong}") from None
+
+
+def read_tags(tags: object) -> tuple[str, ...]:
+    """Return the tags of a user, given as a list or as one string with commas.
+
+    Raises:
+        ValueError: They are neither; the text says what they must be.
+    """
     if isinstance(tags, str):
         tags = tags.split(",")
     if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
-        raise DefinitionsError(f"{what}: 'tags' must be a list of strings, or one string with commas")
+        raise ValueError("must be a list of strings, or one string with commas")
     return tuple(tag.strip() for tag in tags if tag.strip())
 
 

@@ -37,10 +37,12 @@ _INCLUDED: Final = {
     "policymaker": frozenset(("policymaker", "management")),
     "management": frozenset(("management",)),
 }
+#: Text for users that may not see the virtual host of a parameter, policy, connection or channel.
+OBJECT_REFUSAL: Final = "User not authorised to access object"
 _REFUSALS: Final = {
     "administrator": "Not administrator user",
     "monitoring": "Not monitor user",
-    "policymaker": "User not authorised to access object",
+    "policymaker": OBJECT_REFUSAL,
     "management": "Not management user",
 }
 _VHOST_REFUSAL: Final = "User not authorised to access virtual host"
@@ -154,8 +156,15 @@ class Access:
             raise not_authorised(_VHOST_REFUSAL)
         return user, vhost
 
-    def require_vhost_for_change(self, request: web.Request, tag: str = "management") -> Principal:
+    def require_vhost_for_change(
+        self, request: web.Request, tag: str = "management", refusal: str = _VHOST_REFUSAL
+    ) -> Principal:
         """Return the user of a request in the virtual host in its path, for operations.
+
+        Args:
+            request: The request.
+            tag: See require().
+            refusal: Text for a user that may not see the virtual host.
 
         Raises:
             HTTPUnauthorized: The user may not see the virtual host.
@@ -166,7 +175,7 @@ class Access:
         if vhost is None:
             raise missing("vhost_not_found") if request.method in ("PUT", "POST") else not_found()
         if not self.can_see(user, vhost.name):
-            raise not_authorised(_VHOST_REFUSAL)
+            raise not_authorised(refusal)
         return Principal(self._accounts, user, vhost)
 
     def require_connect(self, request: web.Request) -> Principal:

@@ -10,7 +10,7 @@ from aiohttp import web
 from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection
-from leveret.broker.management.http.access import has_tag
+from leveret.broker.management.http.access import OBJECT_REFUSAL, has_tag
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.documents.clients import client_provided_name, connection_document, short_connection
 from leveret.broker.management.http.errors import not_authorised, not_found
@@ -53,7 +53,7 @@ class Connections(Controller):
         """Close a connection. The header X-Reason has the reason."""
         user, connection = self._find(request)
         if user.name != connection.username and not has_tag(user, "administrator"):
-            raise not_authorised("User not authorised to access object")
+            raise not_authorised(OBJECT_REFUSAL)
         reason = request.headers.get("x-reason") or _REASON
         connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, reason, 0))
         return web.Response(status=204)
@@ -108,7 +108,7 @@ def find_connection(connections: Iterable[ClientConnection], user: User, name: s
     for connection in connections:
         if connection.name == name:
             if connection.username != user.name and not has_tag(user, "monitoring"):
-                raise not_authorised("User not authorised to access object")
+                raise not_authorised(OBJECT_REFUSAL)
             return connection
     raise not_found()
 
@@ -134,9 +134,9 @@ class ConnectionActions(Controller):
     def _find(self, request: web.Request) -> list[ClientConnection]:
         user, name = self._access.require(request, "management"), request.match_info["user"]
         if user.name != name and not has_tag(user, "monitoring"):
-            raise not_authorised("User not authorised to access object")
+            raise not_authorised(OBJECT_REFUSAL)
         if request.method == "DELETE" and user.name != name and not has_tag(user, "administrator"):
-            raise not_authorised("User not authorised to access object")
+            raise not_authorised(OBJECT_REFUSAL)
         return [connection for connection in self._broker.connections if connection.username == name]
 
     def _describe(self, connection: ClientConnection) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.users import User
 from leveret.broker.core.definitions.exporting import export_parameters, policy_value
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.core.vhost import VirtualHost
+from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import check_depth, check_length, compile_in_thread, require_keys
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
@@ -25,7 +25,6 @@ from leveret.broker.operations.parameters import InvalidLimits, clear_policy, es
 from leveret.policies.policy import Policy, PolicyError, read_policy
 from leveret.protocol.erlang_terms import format_json, format_list, format_tuple
 
-_REFUSAL: Final = "User not authorised to access object"
 #: Required keys of an operator policy in its raw form.
 _REQUIRED: Final = ("definition", "pattern", "priority")
 
@@ -56,12 +55,12 @@ class Parameters(Controller):
 
     async def list_vhost(self, request: web.Request) -> web.Response:
         """List the parameters of one component in one virtual host."""
-        _, vhost = self._require_vhost(request)
+        vhost = self._require_vhost(request)
         return await list_response(request, _entries(vhost, request.match_info["component"]), _VIEW)
 
     async def show(self, request: web.Request) -> web.Response:
         """Show one parameter."""
-        _, vhost = self._require_vhost(request)
+        vhost = self._require_vhost(request)
         for entry in _entries(vhost, request.match_info["component"]):
             if entry["name"] == request.match_info["name"]:
                 return object_response(request, entry)
@@ -69,12 +68,7 @@ class Parameters(Controller):
 
     async def put(self, request: web.Request) -> web.Response:
         """Set a parameter to ``value``."""
-        user = self._access.require(request, "policymaker")
-        match = request.match_info
-        vhost = self._broker.vhosts.get(match["vhost"])
-        if vhost is None:
-            raise missing("vhost_not_found")
-        self._check(user, vhost)
+        vhost, match = self._require_vhost(request), request.match_info
         document = await read_object(request)
         require_keys(document, "value")
         value, component, name = document["value"], match["component"], match["name"]
@@ -92,7 +86,7 @@ class Parameters(Controller):
 
     async def delete(self, request: web.Request) -> web.Response:
         """Clear a parameter."""
-        _, vhost = self._require_vhost(request)
+        vhost = self._require_vhost(request)
         component, name = request.match_info["component"], request.match_info["name"]
         if component == "policy":
             raise bad_request("policies may not be cleared using this method")
@@ -108,17 +102,8 @@ class Parameters(Controller):
             self._broker.save_vhost(vhost)
         return web.Response(status=204)
 
-    def _require_vhost(self, request: web.Request) -> tuple[User, VirtualHost]:
-        user = self._access.require(request, "policymaker")
-        vhost = self._broker.vhosts.get(request.match_info["vhost"])
-        if vhost is None:
-            raise not_found()
-        self._check(user, vhost)
-        return user, vhost
-
-    def _check(self, user: User, vhost: VirtualHost) -> None:
-        if not self._access.can_see(user, vhost.name):
-            raise not_authorised(_REFUSAL)
+    def _require_vhost(self, request: web.Request) -> VirtualHost:
+        return self._access.require_vhost_for_change(request, "policymaker", OBJECT_REFUSAL).vhost
 
     def _set_limits(self, vhost: VirtualHost, name: str, value: Any) -> bool:
         if name != "limits":

@@ -16,8 +16,9 @@ from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_policies.coverage import PolicyMatch, count_in_force, matching_exchanges, matching_queues
 from leveret.broker.core.vhost_policies.preview import Preview, preview_policy
+from leveret.broker.management.http.access import OBJECT_REFUSAL
 from leveret.broker.management.http.controller import Controller, resource
-from leveret.broker.management.http.errors import bad_request, missing, not_authorised, not_found
+from leveret.broker.management.http.errors import bad_request, not_found
 from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
@@ -92,13 +93,8 @@ class Policies(Controller):
 
     def _require_vhost(self, request: web.Request) -> tuple[bool, VirtualHost]:
         operator = _operator(request)
-        user = self._access.require(request, "administrator" if operator else "policymaker")
-        vhost = self._broker.vhosts.get(request.match_info["vhost"])
-        if vhost is None:
-            raise missing("vhost_not_found") if request.method == "PUT" else not_found()
-        if not self._access.can_see(user, vhost.name):
-            raise not_authorised("User not authorised to access object")
-        return operator, vhost
+        tag = "administrator" if operator else "policymaker"
+        return operator, self._access.require_vhost_for_change(request, tag, OBJECT_REFUSAL).vhost
 
 
 async def _preview(vhost: VirtualHost, policy: Policy, operator: bool) -> web.Response:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, check_hash, hash_password
-from leveret.broker.auth.user_definitions import dump_user
+from leveret.broker.auth.passwords import ALGORITHMS, SHA256, InvalidHash, choose_hash, hash_password
+from leveret.broker.auth.user_definitions import dump_user, read_tags
 from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.controller import Controller, resource
 from leveret.broker.management.http.controllers.connections import close_connections
@@ -107,12 +107,10 @@ def _read_tags(document: Mapping[str, Any]) -> tuple[str, ...]:
             raise bad_request("tags_not_present")
         # The format of old RabbitMQ releases without tags.
         return ("administrator",) if read_flag(document, "administrator") else ()
-    tags = document["tags"]
-    if isinstance(tags, str):
-        tags = tags.split(",")
-    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
-        raise bad_request("tags must be a list of strings, or one string with commas")
-    return tuple(tag.strip() for tag in tags if tag.strip())
+    try:
+        return read_tags(document["tags"])
+    except ValueError as wrong:
+        raise bad_request(f"tags {wrong}") from None
 
 
 def _read_limits(document: Mapping[str, Any], limits: UserLimits) -> UserLimits:
@@ -137,16 +135,11 @@ def _read_password(document: Mapping[str, Any]) -> tuple[str, str]:
         raise bad_request("both_password_and_password_hash_are_provided")
     if "password_hash" in document and password is None and not isinstance(password_hash, str):
         raise bad_request(["not_base64", password_hash])
-    if password:
-        return hash_password(password), SHA256
-    if not password_hash:
-        return "", SHA256
     algorithm = str(document.get("hashing_algorithm") or SHA256)
     try:
-        check_hash(password_hash, algorithm)
+        return choose_hash(password, password_hash, algorithm)
     except InvalidHash as invalid:
         raise bad_request(["not_base64", password_hash] if algorithm in ALGORITHMS else str(invalid)) from None
-    return password_hash, algorithm
 
 
 _VIEW: Final[View[User]] = View(describe=dump_user, order=lambda user: user.name, keys={"name": lambda user: user.name})

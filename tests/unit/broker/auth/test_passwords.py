@@ -13,6 +13,7 @@ from leveret.broker.auth.passwords import (
     SHA256,
     SHA512,
     InvalidHash,
+    choose_hash,
     decode_hash,
     hash_password,
     verify_password,
@@ -71,3 +72,14 @@ def test_what_is_no_hash_fits_no_password(password_hash: str, algorithm: str, te
     assert str(caught.value) == text
     assert not verify_password(b"", password_hash, algorithm)
     assert not verify_password(b"test12", password_hash, algorithm)
+
+
+def test_a_user_has_a_password_or_a_hash_or_neither() -> None:
+    assert choose_hash(None, None, MD5) == choose_hash("", "", MD5) == ("", SHA256)
+    assert choose_hash(None, DOCUMENTED, MD5) == (DOCUMENTED, MD5)
+    hashed, algorithm = choose_hash("test12", None, MD5)
+    assert algorithm == SHA256
+    assert verify_password(b"test12", hashed)
+    for wrong, named in (("###", SHA256), (DOCUMENTED, "nope")):
+        with pytest.raises(InvalidHash):
+            choose_hash(None, wrong, named)

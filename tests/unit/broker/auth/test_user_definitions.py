@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.passwords import MD5, SHA256, SHA512, hash_password
-from leveret.broker.auth.user_definitions import load
+from leveret.broker.auth.user_definitions import load, read_tags
 from leveret.broker.auth.users import User
 from leveret.broker.config.errors import DefinitionsError
 from leveret.policies.permissions import Permissions
@@ -238,3 +238,14 @@ def test_passwords_do_not_show_in_errors_and_reprs(accounts: Accounts) -> None:
         load(accounts, {"users": [{"password": "hush"}]})
     assert "hush" not in str(caught.value)
     assert HASH not in repr(User("a", HASH))
+
+
+@pytest.mark.parametrize("tags", ["a, b,", ["a", " b "], ("a", "b", "")])
+def test_tags_are_a_list_or_a_string_with_commas(tags: object) -> None:
+    assert read_tags(tags) == ("a", "b")
+
+
+@pytest.mark.parametrize("tags", [None, 5, [5], {"a": 1}])
+def test_other_values_are_not_tags(tags: object) -> None:
+    with pytest.raises(ValueError, match="must be a list of strings, or one string with commas"):
+        read_tags(tags)
