@@ -123,6 +123,13 @@ class Segment:
         return f"{self.first_seq:020d}-{self.generation:04x}{SUFFIXES[self.stream]}"
 
     @property
+    def op(self) -> EditOp:
+        """The kind of manifest edit that describes it."""
+        if not self.synced:
+            return EditOp.NEW
+        return EditOp.COMPACTED if self.settled else EditOp.SEAL
+
+    @property
     def gapless(self) -> bool:
         """Whether it has a record for every number from the first to the last."""
         return self.last_seq - self.first_seq + 1 == self.count
