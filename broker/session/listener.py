@@ -43,7 +43,7 @@ class Listener:
         self._consumer_timeout: ConsumerTimeout | None = None
         self._acceptors: list[Acceptor] = []
         self._clients = server.broker.sockets.amqp
-        self._clients.open = lambda: len(self.connections)
+        self._clients.count(self.connections)
 
     async def start(self, sock: socket.socket, tls: Tls | None = None) -> None:
         """Listen on a socket; may be called for several sockets.

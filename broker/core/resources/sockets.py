@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Final
 
 from leveret.broker.core.stats.node import open_files_max
@@ -30,7 +30,6 @@ class Clients:
         limit: Returns the number of descriptors that they may use.
 
     Attributes:
-        open: Returns the number of connections.
         handshakes: Number of pending handshakes: TLS, or a PROXY header that has not arrived yet.
     """
 
@@ -38,13 +37,17 @@ class Clients:
         self._protocol = protocol
         self._limit = limit
         self._was_full = False
-        self.open: Callable[[], int] = lambda: 0
+        self._connections: list[Sized] = []
         self.handshakes = 0
+
+    def count(self, connections: Sized) -> None:
+        """Count the connections in a collection of a server, from now on."""
+        self._connections.append(connections)
 
     @property
     def used(self) -> int:
         """File descriptors in use."""
-        return self.open() + _HANDSHAKE * self.handshakes
+        return sum(map(len, self._connections)) + _HANDSHAKE * self.handshakes
 
     @property
     def is_full(self) -> bool:

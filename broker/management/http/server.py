@@ -40,8 +40,7 @@ class HttpServer:
         self._settings = settings
         self._clients = clients
         self._watch = ConnectionWatch(asyncio.get_running_loop())
-        open_sockets = clients.open
-        clients.open = lambda: open_sockets() + len(self._watch)
+        clients.count(self._watch)
         # aiohttp waits forever if the timeout is 0.
         timeout = max(settings.shutdown_timeout, 1) / 1000
         app.on_response_prepare.append(set_server_header)

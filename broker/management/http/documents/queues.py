@@ -20,6 +20,7 @@ from leveret.policies.keys import KEYS
 from leveret.policies.settings import resolve_setting
 from leveret.protocol.field_table import find, plain_values
 from leveret.protocol.properties import Properties
+from leveret.storage.stores.priority_store import PriorityStore
 
 _FIELDS: Final = QueueCounters.FIELDS
 _LENGTHS: Final = numbers(
@@ -235,7 +236,7 @@ def _backing_queue_status(queue: Queue, figures: StoreFigures, rates: Rates) -> 
     }
     priorities = find(queue.arguments, "x-max-priority")
     if priorities is not None and priorities.value:
-        levels = getattr(queue.store, "levels", {})
+        levels = queue.store.levels if isinstance(queue.store, PriorityStore) else {}
         wanted = range(priorities.value + 1)
         lengths = {str(level): levels[level].ready_count if level in levels else 0 for level in wanted}
         status["priority_lengths"] = lengths

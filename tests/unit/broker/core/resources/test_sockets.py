@@ -22,33 +22,33 @@ def test_the_store_has_its_files_and_clients_at_least_half(
 
 
 def test_http_has_a_quarter(budget: SocketBudget) -> None:
-    budget.http.open = lambda: 134
+    budget.http.count(range(134))
     assert not budget.http.is_full
-    budget.http.open = lambda: 135
+    budget.http.count(range(1))
     assert budget.http.is_full
     assert not budget.amqp.is_full
 
 
 def test_http_never_has_more_than_rabbitmq_allows(budget: SocketBudget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_budget, "open_files_max", lambda: 1_000_000)
-    budget.http.open = lambda: 1024
+    budget.http.count(range(1024))
     assert budget.http.is_full
 
 
 def test_amqp_has_what_http_leaves(budget: SocketBudget) -> None:
-    budget.http.open = lambda: 40
-    budget.amqp.open = lambda: 499
+    budget.http.count(range(40))
+    budget.amqp.count(range(499))
     assert not budget.amqp.is_full
-    budget.amqp.open = lambda: 500
+    budget.amqp.count(range(1))
     assert budget.amqp.is_full
     assert budget.used == 540
 
 
 def test_somebody_can_always_look_what_is_wrong(budget: SocketBudget) -> None:
-    budget.amqp.open = lambda: 540
-    budget.http.open = lambda: 15
+    budget.amqp.count(range(540))
+    budget.http.count(range(15))
     assert not budget.http.is_full
-    budget.http.open = lambda: 16
+    budget.http.count(range(1))
     assert budget.http.is_full
 
 
@@ -62,9 +62,10 @@ def test_handshakes_count_twice_and_have_half(budget: SocketBudget) -> None:
 
 
 def test_a_refusal_is_logged_once_until_there_is_room(budget: SocketBudget, caplog: pytest.LogCaptureFixture) -> None:
-    used = [0]
-    budget.amqp.open = lambda: used[0]
-    for used[0] in (540, 541, 539, 540):
-        assert budget.amqp.refuse() is (used[0] >= 540)
+    connections: list[None] = []
+    budget.amqp.count(connections)
+    for number in (540, 541, 539, 540):
+        connections[:] = [None] * number
+        assert budget.amqp.refuse() is (number >= 540)
     assert len(caplog.messages) == 2
     assert "540 of 1024 file descriptors (ulimit -n)" in caplog.text
