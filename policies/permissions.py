@@ -46,9 +46,8 @@ class Permissions:
     _patterns: dict[str, Pattern] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        kinds: tuple[Kind, ...] = ("configure", "write", "read")
-        for kind in kinds:
-            self._patterns[kind] = _compile(kind, getattr(self, kind))
+        for kind, source in (("configure", self.configure), ("write", self.write), ("read", self.read)):
+            self._patterns[kind] = _compile(kind, source)
 
     def allow(self, kind: Kind, name: str) -> bool:
         """Return whether the user has a permission for a queue or exchange.
@@ -80,9 +79,7 @@ class TopicPermissions:
     _patterns: dict[str, Pattern] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        kinds: tuple[TopicKind, ...] = ("write", "read")
-        for kind in kinds:
-            source: str = getattr(self, kind)
+        for kind, source in (("write", self.write), ("read", self.read)):
             _compile(kind, source)
             self._patterns[kind] = _compile(kind, self._expand(source))
 

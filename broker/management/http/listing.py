@@ -41,18 +41,19 @@ class View(Generic[Item]):
         order: Returns the default sort key, also used among equal objects.
         keys: Columns that can be computed without the document, by name. Sorting by other columns creates the
             documents of all objects.
-        name: Returns the text that the filter ``name`` searches.
+        name: Returns the text that the filter ``name`` searches; required for lists with pages.
         alias: Returns a further text that it searches; "" for none.
     """
 
     describe: Callable[[Item], Mapping[str, Any]]
     order: Callable[[Item], Any]
     keys: Mapping[str, Callable[[Item], Any]] = field(default_factory=dict)
-    name: Callable[[Item], str] = lambda item: str(getattr(item, "name", ""))
+    name: Callable[[Item], str] | None = None
     alias: Callable[[Item], str] | None = None
 
     def matches_filter(self, item: Item, matches: Callable[[str], object]) -> bool:
         """Check whether an object passes the filter."""
+        assert self.name is not None, "a list with pages needs View.name"
         return bool(matches(self.name(item)) or (self.alias is not None and matches(self.alias(item))))
 
 

@@ -69,6 +69,7 @@ class Connections(Controller):
                 "channels": lambda connection: len(connection.channels),
                 "connected_at": lambda connection: connection.connected_at,
             },
+            name=lambda connection: connection.name,
             alias=client_provided_name,
         )
         return await list_response(request, connections, view, paginated=True)

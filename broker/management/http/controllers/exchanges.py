@@ -63,6 +63,7 @@ class Exchanges(Controller):
                 "type": lambda exchange: exchange.type_name,
                 "durable": lambda exchange: exchange.durable,
             },
+            name=lambda exchange: exchange.name,
         )
         return await list_response(request, found, view, paginated=True)
 

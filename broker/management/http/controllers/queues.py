@@ -121,12 +121,12 @@ class Queues(Controller):
         describe = self._describe(request)
         if stats_are_disabled(request):
             # Columns that are not shown cannot be sorted by.
-            return await list_response(request, found, View(describe, order=_default_order), paginated=True)
+            return await list_response(request, found, View(describe, order=_default_order, name=_name), paginated=True)
         view = View(
             describe,
             order=_default_order,
             keys={
-                "name": lambda queue: queue.name,
+                "name": _name,
                 "vhost": lambda queue: queue.vhost_name,
                 "type": lambda queue: queue.queue_type,
                 "durable": lambda queue: queue.durable,
@@ -142,6 +142,7 @@ class Queues(Controller):
                 "fill": _fill,
                 "fill.percent": _fill,
             },
+            name=_name,
         )
         return await list_response(request, found, view, paginated=True)
 
@@ -151,6 +152,10 @@ class Queues(Controller):
             return lambda queue: queue_without_stats(queue, self._node_name, with_totals)
         rates = Rates(request, self._broker)
         return lambda queue: queue_document(queue, self._node_name, rates)
+
+
+def _name(queue: Queue) -> str:
+    return queue.name
 
 
 def _default_order(queue: Queue) -> tuple[str, str]:

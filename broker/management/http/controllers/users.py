@@ -142,4 +142,8 @@ def _read_password(document: Mapping[str, Any]) -> tuple[str, str]:
         raise bad_request(["not_base64", password_hash] if algorithm in ALGORITHMS else str(invalid)) from None
 
 
-_VIEW: Final[View[User]] = View(describe=dump_user, order=lambda user: user.name, keys={"name": lambda user: user.name})
+def _name(user: User) -> str:
+    return user.name
+
+
+_VIEW: Final[View[User]] = View(describe=dump_user, order=_name, keys={"name": _name}, name=_name)

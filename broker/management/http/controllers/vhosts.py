@@ -43,6 +43,7 @@ class VirtualHosts(Controller):
             describe=await self._descriptions(request),
             order=lambda vhost: vhost.name,
             keys={"name": lambda vhost: vhost.name},
+            name=lambda vhost: vhost.name,
         )
         return await list_response(request, vhosts, view, paginated=True)
 

@@ -38,6 +38,7 @@ VIEW = View[ListedObject](
     describe,
     order=lambda item: item.name,
     keys={"name": lambda item: item.name, "cheap": lambda item: item.value},
+    name=lambda item: item.name,
 )
 
 
