@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from pamqp import commands
@@ -33,12 +34,13 @@ class MemoryBroker:
     """A broker with the vhost / and the user guest, on a ManualLoop.
 
     Args:
+        slice_clock: Clock of time slices; by default they never end.
         settings: Options by name; others have their defaults.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, slice_clock: Callable[[], int] = lambda: 0, **settings: Any) -> None:
         self.loop = ManualLoop()
-        self.broker = Broker(Turn(self.loop.call_soon), ManualTimers(self.loop))
+        self.broker = Broker(Turn(self.loop.call_soon, clock=slice_clock), ManualTimers(self.loop))
         self.vhost = self.broker.add_vhost("/")
         self.accounts = Accounts(("guest",))
         self.accounts.add_user("guest", "guest", ("administrator",))

@@ -18,9 +18,7 @@ from tests.support.stepping_clock import SteppingClock
 @pytest.fixture
 def broker() -> MemoryBroker:
     """A broker whose clock advances by a millisecond with each reading."""
-    made = MemoryBroker()
-    made.broker.turn._clock = SteppingClock()
-    return made
+    return MemoryBroker(SteppingClock())
 
 
 def step(broker: MemoryBroker) -> None:
