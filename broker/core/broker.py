@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 
 from leveret.broker.core.clients import ClientConnection as ClientConnection
@@ -18,10 +19,11 @@ from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.totals import BrokerStatistics
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
-from leveret.broker.core.vhost_policies.slow_patterns import log_slow_pattern
 from leveret.policies.patterns import report_to
 from leveret.storage.definitions_database import Journal, Key, NoJournal
 from leveret.storage.disk.files import FileCounts
+
+log = logging.getLogger("leveret.patterns")
 
 
 class Broker:
@@ -70,7 +72,7 @@ class Broker:
         self.gate = DefinitionsGate(timers.real_call_later, self.alarms, turn.slice)
         self.global_parameters = GlobalParameters()
         self.default_cluster_name = cluster_name or f"leveret@{socket.gethostname()}"
-        report_to(log_slow_pattern)
+        report_to(_log_slow_pattern)
         self.statistics = BrokerStatistics()
         self.connections = Connections(self.statistics)
         self.last_sample = 0
@@ -160,3 +162,15 @@ class Broker:
         vhost = self.vhosts.get(connection.vhost_name)
         if vhost is not None:
             vhost.statistics.connections.absorb(connection.output.counters)
+
+
+def _log_slow_pattern(source: str, text: str) -> None:
+    """Log a pattern of a policy, permission or filter that takes too long; it is treated as not matching.
+
+    Args:
+        source: The pattern, or its beginning.
+        text: The name or routing key that was matched.
+    """
+    log.warning(
+        "pattern %a takes too long on %a: it does not match that, nor whatever else it takes too long on", source, text
+    )

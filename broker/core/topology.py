@@ -77,29 +77,13 @@ class Topology:
         self._recorder.rely_on("exchange", name)
         return exchange
 
-    def check_exchange_type(self, type_name: str) -> None:
-        """Refuse an exchange type that does not exist.
-
-        Raises:
-            ChannelFault: PRECONDITION_FAILED (406).
-        """
-        registry.check_exchange_type(type_name)
-
-    def refuse_default(self, name: str) -> None:
-        """Refuse to declare, delete, bind or unbind the default exchange.
-
-        Raises:
-            ChannelFault: ACCESS_REFUSED (403).
-        """
-        default.refuse_default(name)
-
     def refuse_deletion(self, name: str) -> None:
         """Refuse to delete the default exchange, and exchanges with reserved names.
 
         Raises:
             ChannelFault: ACCESS_REFUSED (403).
         """
-        self.refuse_default(name)
+        default.refuse_default(name)
         if name.startswith(_RESERVED_PREFIX):
             raise access_refused(f"deletion of system exchange '{name}' in vhost '{self.vhost_name}' not allowed")
 
@@ -116,7 +100,7 @@ class Topology:
 
         Args:
             name: Name of the exchange.
-            type_name: An existing type, see check_exchange_type.
+            type_name: An existing type, see registry.check_exchange_type.
             durable: The durable bit.
             auto_delete: The auto-delete bit.
             internal: The internal bit.
@@ -124,8 +108,8 @@ class Topology:
         Raises:
             ChannelFault: ACCESS_REFUSED (403) for a new name that is reserved, PRECONDITION_FAILED (406).
         """
-        self.refuse_default(name)
-        self.check_exchange_type(type_name)
+        default.refuse_default(name)
+        registry.check_exchange_type(type_name)
         existing = self.exchanges.get(name)
         if existing is not None:
             check_name("exchange", name, self.vhost_name, "type", type_name, existing.type_name)
@@ -249,9 +233,9 @@ class Topology:
     # -- internal -----------------------------------------------------------------------------------------
 
     def _refuse_default_ends(self, source: Exchange, destination: Destination) -> None:
-        self.refuse_default(source.name)
+        default.refuse_default(source.name)
         if isinstance(destination, Exchange):
-            self.refuse_default(destination.name)
+            default.refuse_default(destination.name)
 
     def _check_new_exchange(self, name: str, arguments: FieldTable) -> None:
         if name.startswith(_RESERVED_PREFIX):

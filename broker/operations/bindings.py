@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from leveret.broker.core.exchanges import default
 from leveret.broker.core.exchanges.base import Binding, Destination
 from leveret.broker.core.queues.declaration import check_locked
 from leveret.broker.core.vhost import VirtualHost
@@ -83,23 +84,22 @@ def find_destination(vhost: VirtualHost, ends: Ends, owner: object | None = None
     return vhost.queue(ends.destination, owner) if ends.to_queue else vhost.topology.exchange(ends.destination)
 
 
-def refuse_default(vhost: VirtualHost, ends: Ends) -> None:
+def refuse_default(ends: Ends) -> None:
     """Refuse bindings from and to the default exchange.
 
     Raises:
         ChannelFault: ACCESS_REFUSED (403).
     """
     if not ends.to_queue:
-        vhost.topology.refuse_default(ends.destination)
-    vhost.topology.refuse_default(ends.source)
+        default.refuse_default(ends.destination)
+    default.refuse_default(ends.source)
 
 
 def _check(principal: Principal, ends: Ends, routing_key: str) -> None:
     """Require write on the destination, read on the source, and the topic permission; in RabbitMQ's order."""
-    topology = principal.vhost.topology
     if not ends.to_queue:
-        topology.refuse_default(ends.destination)
+        default.refuse_default(ends.destination)
     principal.check("write", "queue" if ends.to_queue else "exchange", ends.destination)
-    topology.refuse_default(ends.source)
+    default.refuse_default(ends.source)
     principal.check("read", "exchange", ends.source)
     principal.check_topic("read", ends.source, routing_key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from leveret.broker.core.exchanges.default import refuse_default
+from leveret.broker.core.exchanges.registry import check_exchange_type
 from leveret.broker.core.names import strip_line_ends
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import FieldTable, as_text, find
@@ -27,12 +29,12 @@ def declare(
         internal: The internal bit.
         arguments: The arguments as received.
     Raises:
-        ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406); see Topology.check_exchange_type.
+        ChannelFault: ACCESS_REFUSED (403), PRECONDITION_FAILED (406); see check_exchange_type.
     """
     name = strip_line_ends(name)
     vhost = principal.vhost
-    vhost.topology.check_exchange_type(type_name)
-    vhost.topology.refuse_default(name)
+    check_exchange_type(type_name)
+    refuse_default(name)
     principal.check("configure", "exchange", name)
     if name not in vhost.topology.exchanges and not name.startswith("amq."):
         _check_alternate(principal, name, arguments)
@@ -55,7 +57,7 @@ def check_exists(principal: Principal, name: str) -> None:
     """
     name = strip_line_ends(name)
     topology = principal.vhost.topology
-    topology.refuse_default(name)
+    refuse_default(name)
     principal.check_any("exchange", name)
     topology.exchange(name)
 

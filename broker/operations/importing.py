@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.exchanges.registry import check_exchange_type
 from leveret.broker.core.json_values.tables import table_from_json
 from leveret.broker.core.json_values.text import refuse_deep
 from leveret.broker.core.queues.declaration import QueueDeclaration
@@ -209,7 +210,7 @@ def _declare_exchange(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
     name, type_name = _text(entry, "name", "exchanges"), _text(entry, "type", "exchanges")
     if name in vhost.topology.exchanges:
         return
-    vhost.topology.check_exchange_type(type_name)
+    check_exchange_type(type_name)
     vhost.declare_exchange(
         name,
         type_name,

@@ -113,7 +113,7 @@ class Bindings(Controller):
         """Delete the binding with a properties key."""
         principal = self._access.require_vhost_for_change(request)
         ends = _ends(request)
-        bindings.refuse_default(principal.vhost, ends)
+        bindings.refuse_default(ends)
         binding = _find(principal.vhost, ends, request.match_info["props"])
         bindings.unbind(principal, ends, binding.routing_key, binding.arguments)
         return web.Response(status=204)

@@ -127,15 +127,12 @@ def test_an_alternate_exchange_must_be_a_string(topology: Topology, kind: str, v
 def test_types_that_do_not_exist_are_refused(topology: Topology) -> None:
     expected = "406 PRECONDITION_FAILED - unknown exchange type 'zzz'"
 
-    assert refusal(lambda: topology.check_exchange_type("zzz")) == expected
     assert refusal(lambda: add_exchange(topology, "x", "zzz")) == expected
-    topology.check_exchange_type("headers")
 
 
 def test_nothing_can_be_done_to_the_default_exchange(topology: Topology) -> None:
     default, other = topology.exchange(""), add_exchange(topology, "x")
     actions: list[Callable[[], object]] = [
-        lambda: topology.refuse_default(""),
         lambda: topology.declare_exchange("", "direct", True, False, False, ()),
         lambda: topology.delete_exchange("", False),
         lambda: topology.bind(default, other, "k", ()),
@@ -146,7 +143,6 @@ def test_nothing_can_be_done_to_the_default_exchange(topology: Topology) -> None
 
     for action in actions:
         assert refusal(action) == "403 ACCESS_REFUSED - operation not permitted on the default exchange"
-    topology.refuse_default("x")
 
 
 # -- deletion ---------------------------------------------------------------------------------------------

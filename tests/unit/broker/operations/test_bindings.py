@@ -108,5 +108,5 @@ def test_an_exclusive_queue_is_locked_for_existing_bindings(vhost: VirtualHost) 
 
 @pytest.mark.parametrize("ends", [Ends("", "q", True), Ends("", "x", False), Ends("x", "", False)])
 def test_the_default_exchange_has_no_bindings(vhost: VirtualHost, ends: Ends) -> None:
-    assert refusal(lambda: bindings.refuse_default(vhost, ends)) == DEFAULT
-    bindings.refuse_default(vhost, Ends("x", "", True))
+    assert refusal(lambda: bindings.refuse_default(ends)) == DEFAULT
+    bindings.refuse_default(Ends("x", "", True))
