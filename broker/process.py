@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from leveret.broker.app import App, StartError
 from leveret.broker.config.errors import ConfigError
@@ -17,6 +18,9 @@ from leveret.broker.config.options import Settings
 from leveret.broker.garbage import GarbageCollection
 
 log = logging.getLogger("leveret")
+
+#: Seconds after the first signal in which another one changes nothing.
+_SAME_REQUEST_SECONDS: Final = 1.0
 
 
 async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> None:
@@ -31,8 +35,8 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
         StartError: It cannot start.
     """
     _raise_file_limit()
-    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    stopping = _Stopping(loop.time)
     GarbageCollection(loop.call_soon).start()
     app = App(settings)
     try:
@@ -41,10 +45,10 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
         await app.stop()
         raise
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, number, stopping)
+        loop.add_signal_handler(number, stopping.receive, number)
     loop.add_signal_handler(signal.SIGHUP, partial(_reload, app, read_settings))
     _print_ready_line(app.ready_line())
-    await stopping.wait()
+    await stopping.requested.wait()
     await app.stop()
     log.info("stopped")
 
@@ -70,14 +74,35 @@ def _reload(app: App, read_settings: Callable[[], Settings]) -> None:
         log.warning("configuration reloaded")
 
 
-def _stop(number: int, stopping: asyncio.Event) -> None:
-    if stopping.is_set():
-        log.warning("second signal: stopping at once")
-        # No cleanup is needed; the exit status is that of a process killed by the signal.
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-    log.info("received %s, stopping", signal.Signals(number).name)
-    stopping.set()
+class _Stopping:
+    """Reacts to signals: the first one stops the broker, a later one stops it at once.
+
+    A signal that follows within a second is the same request: `timeout`, and shells whose Ctrl-C reaches both a wrapper
+    and the broker, send it twice.
+
+    Args:
+        time: Monotonic time in seconds.
+
+    Attributes:
+        requested: Set by the first signal.
+    """
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._requested_at = 0.0
+        self.requested = asyncio.Event()
+
+    def receive(self, number: int) -> None:
+        """Handle a signal."""
+        if not self.requested.is_set():
+            log.info("received %s, stopping", signal.Signals(number).name)
+            self._requested_at = self._time()
+            self.requested.set()
+        elif self._time() - self._requested_at >= _SAME_REQUEST_SECONDS:
+            log.warning("second signal: stopping at once")
+            # No cleanup is needed; the exit status is that of a process killed by the signal.
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
 
 def _raise_file_limit() -> None:

@@ -211,7 +211,11 @@ def _serve(place: Path) -> None:
     ports = ["--port", "0", "--management-port", "0", "--prometheus-port", "0", "--host", "127.0.0.1"]
     command = [str(place / "venv/bin/leveret"), *ports, "--data-dir", str(place / "data"), "--log-level", "warning"]
     with subprocess.Popen(
-        ["timeout", str(_PATIENCE), *command], cwd=place, stdout=subprocess.PIPE, text=True
+        # Without --foreground, timeout sends a signal to its process group, too, so that the broker gets two.
+        ["timeout", "--foreground", str(_PATIENCE), *command],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, expect, sync_playwright
 
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
@@ -65,10 +65,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[LeveretProcess]:
-    """A broker of the test's own, to be stopped or filled."""
+def own_broker(tmp_path: Path, console: Console) -> Iterator[LeveretProcess]:
+    """A broker of the test's own, to be stopped or filled; its pages are closed before it stops."""
     with LeveretProcess(tmp_path) as process:
         yield process
+        console.leave()
 
 
 @pytest.fixture
@@ -120,6 +121,7 @@ class Console:
         self.contexts: list[BrowserContext] = []
         self._allowed: set[int] = set()
         self._may_disconnect = False
+        self._has_left = False
 
     def allow(self, *statuses: int) -> None:
         """Expect answers with these statuses."""
@@ -132,15 +134,20 @@ class Console:
     def watch(self, page: Page) -> None:
         """Listen to a page."""
         page.on("console", self._note)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("pageerror", self._note_error)
 
     def leave(self) -> None:
-        """Close all pages."""
-        for context in self.contexts:
-            context.close()
+        """Close all pages; what they write from now on does not count."""
+        self._has_left = True
+        while self.contexts:
+            self.contexts.pop().close()
+
+    def _note_error(self, error: Error) -> None:
+        if not self._has_left:
+            self.errors.append(str(error))
 
     def _note(self, message: ConsoleMessage) -> None:
-        if message.type not in ("error", "warning"):
+        if self._has_left or message.type not in ("error", "warning"):
             return
         refused = _REFUSED.match(message.text)
         if refused and int(refused[1]) in self._allowed:

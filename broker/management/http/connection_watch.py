@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from leveret.broker.management.http.logins import DELAYED
+from leveret.broker.management.http.request_bodies import HAS_DEADLINE
 
 #: Time in seconds for the head of the first request, and of a later request from its first byte.
 HEAD_SECONDS: Final = 5.0
@@ -114,10 +115,12 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _waits_for_broker(self) -> bool:
-        """Check whether the request waits for the broker and not for the client."""
+        """Check whether the request waits for the broker, which may be the end of its own deadline for the body."""
         assert self._transport is not None
         request = self._request
-        return request is not None and (request.content.is_eof() or not self._transport.is_reading())
+        if request is None:
+            return False
+        return request.content.is_eof() or HAS_DEADLINE in request or not self._transport.is_reading()
 
     def _count_unread(self) -> int:
         """Return the bytes of responses that the client has not received."""

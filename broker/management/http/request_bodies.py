@@ -27,6 +27,8 @@ from leveret.broker.management.http.statistics import SETTINGS
 _FORM_BYTES: Final = 64_000
 _FORM_FIELDS: Final = 64
 _FORM_SECONDS: Final = 5.0
+#: Whether the body of a request has its own short deadline, so that ConnectionWatch need not check it.
+HAS_DEADLINE: Final = web.RequestKey("has_deadline", bool)
 #: Content type of forms.
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 #: Maximum size of definitions; a large broker has tens of thousands of entries.
@@ -100,6 +102,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
         HTTPBadRequest: It has more than 64 fields.
         HTTPRequestTimeout: It is not complete within 5 s.
     """
+    request[HAS_DEADLINE] = True
     body = await _read(request, _FORM_BYTES, _FORM_SECONDS)
     if body is None:
         raise web.HTTPRequestEntityTooLarge(_FORM_BYTES, text="")
