@@ -88,7 +88,7 @@ class Row(NamedTuple):
 class Journal(Protocol):
     """Receives changes of definitions."""
 
-    def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
+    def put(self, kind: str, key: Key, value: Mapping[str, object]) -> None:
         """Write a definition; replace the one with the same key.
 
         Args:
@@ -104,7 +104,7 @@ class Journal(Protocol):
 class NoJournal:
     """A journal that discards everything: for brokers without storage, and while definitions are loaded."""
 
-    def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
+    def put(self, kind: str, key: Key, value: Mapping[str, object]) -> None:
         """Write nothing."""
 
     def delete(self, kind: str, key: Key) -> None:
@@ -166,7 +166,7 @@ class DefinitionsDatabase:
             raise
         self._copy()
 
-    def put(self, kind: str, key: Key, value: Mapping[str, Any]) -> None:
+    def put(self, kind: str, key: Key, value: Mapping[str, object]) -> None:
         """Write a definition with the next commit."""
         self._changes[kind, json.dumps(key)] = json.dumps(value)
 
@@ -409,4 +409,11 @@ def _crc(kind: object, key: object, value: object) -> int:
 
 def _is_damage(error: Exception) -> bool:
     """Return whether an error means that the file's contents are damaged."""
-    return not isinstance(error, sqlite3.Error) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE
+    if not isinstance(error, sqlite3.Error):
+        return True
+    try:
+        code = error.sqlite_errorcode
+    except AttributeError:
+        # The module sqlite3 raised it, not SQLite.
+        return False
+    return (code & 0xFF) in _DAMAGE

@@ -45,7 +45,7 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from leveret.storage.message import Envelope
@@ -436,11 +436,11 @@ def _items(octets: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-def pack_checked(fields: Mapping[str, Any]) -> bytes:
+def pack_checked(fields: Mapping[str, object]) -> bytes:
     """Return the contents of a file: a JSON object with a checksum of its other fields in the field `crc`."""
     return json.dumps({**fields, "crc": crc_of(fields)}).encode() + b"\n"
 
 
-def crc_of(fields: Mapping[str, Any]) -> int:
+def crc_of(fields: Mapping[str, object]) -> int:
     """Return the checksum of fields, without `crc`."""
     return crc32(json.dumps(fields, sort_keys=True).encode())

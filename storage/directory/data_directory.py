@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from leveret.storage.commit.group import CommitGroup
 from leveret.storage.directory.deleted_queues import note_deleted
@@ -43,7 +43,7 @@ class QueueRecord(NamedTuple):
     qid: int
     salt: int | None
     durable: bool
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, object]
 
 
 class DataDirectory:
@@ -139,7 +139,7 @@ class DataDirectory:
         """Never assign numbers up to `used`, which deleted queues had."""
         self._next_qid = max(self._next_qid, used + 1)
 
-    def make_queue(self, durable: bool, attributes: Mapping[str, Any]) -> QueueRecord:
+    def make_queue(self, durable: bool, attributes: Mapping[str, object]) -> QueueRecord:
         """Create the directory of a new queue. It survives a crash after collect_queue()'s group has been committed.
 
         Args:

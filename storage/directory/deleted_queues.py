@@ -9,15 +9,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from leveret.storage.disk.files import Files, replace_file, write_file
 
 NAME: Final = "deleted-queues.jsonl"
 
 
+class DeletedQueue(NamedTuple):
+    """A line of the file.
+
+    Attributes:
+        qid: Number of the queue.
+        vhost: Name of its virtual host.
+        name: Its name.
+        durable: Whether it was durable.
+        deleted: Time of the deletion in microseconds since 1970.
+    """
+
+    qid: int
+    vhost: str
+    name: str
+    durable: bool
+    deleted: int
+
+
 def note_deleted(
-    files: Files, directory: str, qid: int, durable: bool, attributes: Mapping[str, Any], now: int
+    files: Files, directory: str, qid: int, durable: bool, attributes: Mapping[str, object], now: int
 ) -> None:
     """Append the name of a deleted queue.
 
@@ -47,10 +65,10 @@ def note_deleted(
         files.close(handle)
 
 
-def read_deleted(files: Files, directory: str) -> list[dict[str, Any]]:
+def read_deleted(files: Files, directory: str) -> list[DeletedQueue]:
     """Return the readable lines in order of deletion."""
     lines = (files.read_all(f"{directory}/{NAME}") or b"").splitlines()
-    return [fields for line in lines if (fields := _fields_of(line)) is not None]
+    return [queue for line in lines if (queue := _parse(line)) is not None]
 
 
 def forget_deleted(files: Files, directory: str, before: int) -> None:
@@ -65,17 +83,18 @@ def forget_deleted(files: Files, directory: str, before: int) -> None:
     """
     lines = (files.read_all(f"{directory}/{NAME}") or b"").splitlines()
     # There may be millions of lines: they are parsed one by one and kept as bytes.
-    kept = [line for line in lines if (fields := _fields_of(line)) is not None and fields["deleted"] >= before]
+    kept = [line for line in lines if (queue := _parse(line)) is not None and queue.deleted >= before]
     if len(kept) < len(lines):
         replace_file(files, directory, NAME, b"".join([line + b"\n" for line in kept]))
 
 
-def _fields_of(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> DeletedQueue | None:
     """Parse a line; return None if it cannot be read."""
     try:
-        fields: dict[str, Any] = json.loads(line)
-        fields["qid"], fields["deleted"] = int(fields["qid"]), int(fields["deleted"])
-        fields["vhost"], fields["name"] = str(fields["vhost"]), str(fields["name"])
-    except (ValueError, KeyError, TypeError):
+        fields = json.loads(line)
+        durable = fields.get("durable") is not False
+        return DeletedQueue(
+            int(fields["qid"]), str(fields["vhost"]), str(fields["name"]), durable, int(fields["deleted"])
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return fields

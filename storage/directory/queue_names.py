@@ -54,8 +54,7 @@ def read_deleted_names(files: Files, path: str) -> dict[int, QueueName]:
         path: The data directory.
     """
     return {
-        each["qid"]: QueueName(each["vhost"], each["name"], each.get("durable") is not False, None)
-        for each in read_deleted(files, f"{path}/events")
+        each.qid: QueueName(each.vhost, each.name, each.durable, None) for each in read_deleted(files, f"{path}/events")
     }
 
 

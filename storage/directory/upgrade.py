@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from leveret.storage.directory.directory_format import FORMAT_FILE, DirectoryFormat, pack_format
 from leveret.storage.disk.files import Files, replace_file
@@ -169,7 +169,7 @@ def _backup(path: str, number: int) -> str:
 
 def _unpack(path: str, octets: bytes) -> list[list[str | None]]:
     try:
-        fields: dict[str, Any] = json.loads(octets)
+        fields = json.loads(octets)
         if fields.pop("crc") == crc_of(fields):
             changes: list[list[str | None]] = fields["changes"]
             return changes

@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import time
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 #: Name of the directory for snapshots in the data directory.
@@ -124,7 +124,6 @@ def _is_dead(path: str, now: float) -> bool:
 def _timeout_of(lease: str) -> float:
     try:
         with open(lease, encoding="utf-8") as file:
-            fields: dict[str, Any] = json.load(file)
-        return max(0.0, float(fields["timeout"]))
+            return max(0.0, float(json.load(file)["timeout"]))
     except (ValueError, KeyError, TypeError):
         return TIMEOUT

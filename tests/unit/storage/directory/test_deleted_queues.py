@@ -22,7 +22,7 @@ def builder(tmp_path: Path) -> DirectoryBuilder:
 
 
 def names(builder: DirectoryBuilder) -> list[str]:
-    return [each["name"] for each in read_deleted(DiskFiles(), f"{builder.path}/events")]
+    return [each.name for each in read_deleted(DiskFiles(), f"{builder.path}/events")]
 
 
 def test_events_of_a_deleted_queue_have_its_name(builder: DirectoryBuilder) -> None:
@@ -96,6 +96,6 @@ def test_damaged_lines_are_passed_over(tmp_path: Path) -> None:
     note_deleted(files, directory, 3, False, {}, 30)
     with (tmp_path / NAME).open("ab") as file:
         file.write(b'[]\n{"qid": "x"}\n\xff\n')
-    assert [(each["qid"], each["name"]) for each in read_deleted(files, directory)] == [(1, "one"), (3, "#3")]
+    assert [(each.qid, each.name) for each in read_deleted(files, directory)] == [(1, "one"), (3, "#3")]
     forget_deleted(files, directory, 20)
-    assert [each["qid"] for each in read_deleted(files, directory)] == [3]
+    assert [each.qid for each in read_deleted(files, directory)] == [3]
