@@ -99,9 +99,10 @@ class App:
             DefinitionsError: A definition is invalid.
         """
         try:
-            self._stores = open_stores(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
+            stores = open_stores(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
         except DataDirectoryUnusableError as error:
             raise StartError(str(error)) from error
+        self._stores = self.broker.stores = stores
         # The store may need more free space than is configured.
         self.node.disk_free_limit = self._stores.engine.disk.limit
         self._definitions = DefinitionsKeeper(

@@ -21,7 +21,6 @@ from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import VirtualHostMetadata, metadata_to_json
 from leveret.policies.patterns import report_to
 from leveret.storage.definitions_database import Journal, Key, NoJournal
-from leveret.storage.disk.files import FileCounts
 
 log = logging.getLogger("leveret.patterns")
 
@@ -38,7 +37,7 @@ class Broker:
         store_files: Number of message files that may be open.
 
     Attributes:
-        stores: The message stores of queues.
+        stores: The message stores of queues; replaced by App.start() before there are any.
         vhosts: Virtual hosts by name.
         alarms: Resource alarms.
         gate: Delays replies that depend on definitions that are not written yet.
@@ -48,7 +47,6 @@ class Broker:
         statistics: Counters of the whole broker.
         last_sample: When the last sample of all counters was due, in seconds since 1970; 0 before the first.
         sockets: Limits of the number of clients.
-        file_counts: Counters of reads, writes and syncs of message files.
         losses_since: Time since when losses are counted, in seconds since 1970; restarts may lie in between.
     """
 
@@ -77,7 +75,6 @@ class Broker:
         self.connections = Connections(self.statistics)
         self.last_sample = 0
         self.losses_since = timers.seconds()
-        self.file_counts = FileCounts()
         #: Definitions that could not be restored because their virtual host is missing: kind and key by virtual host.
         self._orphaned: dict[str, list[tuple[str, Key]]] = {}
         self.sockets = SocketBudget(store_files)

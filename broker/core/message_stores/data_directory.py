@@ -22,7 +22,7 @@ from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
-from leveret.storage.disk.files import DirectoryInUseError, DiskFiles
+from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts
 from leveret.storage.disk.space import DiskSpace
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.stores.segment_store import SegmentStore
@@ -62,6 +62,7 @@ class DiskMessageStores(MessageStores):
         preload_messages: Number of messages that are loaded into memory when a queue is no longer lazy.
         embed_bodies_below: Bytes of a body below which a message is preloaded.
         gate: Tells when definitions are written; None if they are never pending.
+        file_counts: Counts reads, writes and syncs of message files.
 
     Attributes:
         engine: The stores of the data directory.
@@ -75,7 +76,9 @@ class DiskMessageStores(MessageStores):
         preload_messages: int = 0,
         embed_bodies_below: int = 0,
         gate: DefinitionsGate | None = None,
+        file_counts: FileCounts | None = None,
     ) -> None:
+        super().__init__(file_counts)
         self.engine = engine
         self._gate = gate or ALWAYS_OPEN
         self._end_turn = end_turn
@@ -211,7 +214,7 @@ class DiskMessageStores(MessageStores):
 def open_stores(
     broker: Broker, settings: Settings, call_soon_threadsafe: Callable[[Callable[[], None]], object]
 ) -> DiskMessageStores:
-    """Open the data directory of a broker, whose queues keep their messages there from now on.
+    """Open the data directory of a broker.
 
     Args:
         broker: The broker.
@@ -237,16 +240,15 @@ def open_stores(
         raise DataDirectoryUnusableError(unusable_text(path, error.strerror or str(error))) from error
     if engine.report.queues:
         log.info("recovered %s", engine.report.summary())
-    stores = DiskMessageStores(
+    return DiskMessageStores(
         engine,
         broker.turn.end_later,
         broker.timers.real_call_later,
         options.preload_messages,
         options.embed_bodies_below,
         broker.gate,
+        files.counts,
     )
-    broker.file_counts, broker.stores = files.counts, stores
-    return stores
 
 
 def disk_free_limit(settings: Settings) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeAlias
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest, memory_store
+from leveret.storage.disk.files import FileCounts
 
 
 class Backed(Protocol):
@@ -34,7 +35,14 @@ class SyncWaiter(Protocol):
 
 
 class MessageStores:
-    """Keeps all messages in memory. Nothing has to be synced."""
+    """Keeps all messages in memory. Nothing has to be synced.
+
+    Args:
+        file_counts: Counts reads, writes and syncs of message files.
+    """
+
+    def __init__(self, file_counts: FileCounts | None = None) -> None:
+        self.file_counts = file_counts or FileCounts()
 
     def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
         """Open the stores of a queue.

@@ -180,7 +180,7 @@ def _use(broker: Broker, node: Node) -> tuple[float, ...]:
 
 def _files(broker: Broker) -> tuple[float, ...]:
     """Return the counts of file operations, and of messages that stores have read and written."""
-    counts, ended = broker.file_counts, ended_totals(broker)
+    counts, ended = broker.stores.file_counts, ended_totals(broker)
     return (
         counts.reads,
         counts.read_bytes,
