@@ -169,7 +169,7 @@ class Unacked(dict[int, Held]):
             for holder, settled in sorted(runs.items(), key=_settling_order):
                 self._settle_run(holder, settled, outcome)
                 holder.queue.deliver()
-        return [holder.queue for holder in runs if holder.queue.delivery.returning]
+        return [holder.queue for holder in runs if holder.queue.delivery.returning.batches]
 
     def _settle_run(self, holder: Consumer | GetHolder, settled: list[Entry], outcome: Outcome) -> None:
         """Settle the messages of one holder."""

@@ -70,7 +70,7 @@ class Delivery:
         Args:
             expired_too: Also deliver expired messages, for a TTL of 0.
         """
-        if self.returning:
+        if self.returning.batches:
             return
         store, ring, contents = self._backing.store, self._consumers.ring, self._contents
         while store.ready_count and ring:
@@ -110,7 +110,7 @@ class Delivery:
             entries: The messages, which no longer count as unacked.
             put_back: Called with all of them, or with some at a time.
         """
-        if len(entries) <= RETURN_STEP and not self.returning:
+        if len(entries) <= RETURN_STEP and not self.returning.batches:
             put_back(entries)
             return
 
@@ -123,7 +123,7 @@ class Delivery:
 
     def return_some(self, time_slice: TimeSlice) -> bool:
         """Put requeued messages back while time is left; return whether all are back."""
-        if self.returning:
+        if self.returning.batches:
             if not self.returning.run(time_slice):
                 return False
             if self._counts_deliveries:

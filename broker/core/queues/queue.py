@@ -209,7 +209,7 @@ class Queue:
 
     def ready_count(self) -> int:
         """Return the number of ready messages, after all eviction, expiry and deliveries that are due."""
-        if self.store.ready_count or self.delivery.returning:
+        if self.store.ready_count or self.delivery.returning.batches:
             while not self.delivery.prepare(TimeSlice(self.host.timers.monotonic)):
                 pass
             self.deliver()
@@ -231,9 +231,11 @@ class Queue:
             Number of messages accepted from the front; the remaining ones were refused.
         """
         contents = self.contents
-        if self._is_plain and messages[0].envelope.expiration_ms is None:
-            contents.append(messages, body_bytes)
-            if not self.scheduled and (self.consumers.ring or contents.may_have_timed):
+        if self._is_plain and messages[0].envelope.expiration_ms is None and not contents.may_have_timed:
+            # The short way: there is nothing to check, and nothing to note about expiry.
+            self.backing.store.append(messages, body_bytes)
+            self.counters.published += len(messages)
+            if not self.scheduled and self.consumers.ring:
                 self.host.turn.deliver_later(self)
             return len(messages)
         if self.scheduled and self.traits.delivers_each_run:
@@ -241,7 +243,7 @@ class Queue:
         taken, limits, ttl = len(messages), contents.limits, contents.time_to_live(messages[0])
         if messages[0].envelope.dead and not self.traits.refuses_dead_letters and limits is not None and limits.refuses:
             limits = None
-        if limits is not None and limits.refuses and self.delivery.returning:
+        if limits is not None and limits.refuses and self.delivery.returning.batches:
             # What fits depends on the number of ready messages.
             while not self.delivery.return_some(TimeSlice(self.host.timers.monotonic)):
                 pass
