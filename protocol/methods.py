@@ -17,8 +17,7 @@ from leveret.protocol.constants import FRAME_END, FRAME_METHOD
 from leveret.protocol.erlang_terms import format_octets
 from leveret.protocol.faults import ConnectionFault, WireFault, frame_error
 from leveret.protocol.field_table import FieldTable, MalformedTable, decode_table, encode_table
-from leveret.protocol.short_strings import encode_shortstr
-from leveret.protocol.utf8 import decode_utf8
+from leveret.protocol.short_strings import decode_utf8, encode_shortstr
 
 _FRAME_HEAD: Final = struct.Struct(">BHII")
 _NUMBERS: Final = {

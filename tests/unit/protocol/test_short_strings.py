@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.protocol.utf8 import decode_utf8
+from leveret.protocol.short_strings import decode_utf8
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
