@@ -39,6 +39,14 @@ test-fast: $(VENV)/installed-test ## run what finds most faults in a few minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract tests/conformance tests/tidy \
 		-m "not spark and not docker" $(ARGS)
 
+.PHONY: coverage
+coverage: $(VENV)/installed-test ## report which lines of the product the unit, contract and conformance tests do not run
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
+		tests/conformance -m "not spark and not docker" $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
+
 .PHONY: test-python
 test-python: $(VENV)/installed-test needs-rabbitmqadmin ## run the test suite without what needs a JDK (the Java client, Spark) or Chromium
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not java and not spark and not docker and not ui" $(ARGS)
