@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leveret.protocol.constants import BASIC_ACK, BASIC_PUBLISH, MESSAGE_SIZE_CAP
-from leveret.protocol.events import AckRun, MethodReceived, PublishRun
+from leveret.protocol.events import AckRun, MethodReceived, PublishRun, VariedRun
 from leveret.protocol.faults import AmqpFault, WireFault
 from leveret.protocol.frame_reader import FrameReader
 from leveret.protocol.methods import METHODS, encode_method
@@ -250,7 +250,7 @@ def check_broken(octets: bytes, pieces: list[bytes], *, stepwise: bool = False) 
     at_once, piecewise = feed([octets], reader(stepwise=stepwise)), feed(pieces, reader(stepwise=stepwise))
     assert flatten(at_once) == flatten(piecewise)
     for event in at_once:
-        assert isinstance(event, MethodReceived | PublishRun | AckRun | AmqpFault | WireFault)
+        assert isinstance(event, MethodReceived | PublishRun | VariedRun | AckRun | AmqpFault | WireFault)
         if isinstance(event, PublishRun):
             sizes = {len(body) for body in event.bodies}
             assert sizes == {int.from_bytes(event.header[4:12], "big")}
