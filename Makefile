@@ -24,32 +24,41 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(VENV)/installed ## start the broker on port 5672 (ARGS="--port 0" and the like are passed on)
+run: $(VENV)/installed compiled ## start the broker on port 5672 (ARGS="--port 0" and the like are passed on)
 	@exec $(BIN)/leveret $(ARGS)
 
 .PHONY: setup
-setup: needs-java needs-chromium $(VENV)/installed-test needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium
+setup: needs-java needs-chromium $(VENV)/installed-test compiled needs-rabbitmqadmin ## install what the tests need: packages, JDK 17+, Maven, Chromium
 
 .PHONY: test
 test: setup ## run the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: test-fast
-test-fast: $(VENV)/installed-test ## run what finds most faults in a few minutes: unit, contract and conformance tests
+test-fast: $(VENV)/installed-test compiled ## run what finds most faults in a few minutes: unit, contract and conformance tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract tests/conformance tests/tidy \
 		-m "not spark and not docker" $(ARGS)
 
 .PHONY: coverage
 coverage: $(VENV)/installed-test ## report which lines of the product the unit, contract and conformance tests do not run
 	rm -rf build/coverage && mkdir -p build/coverage
-	$(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
+	LEVERET_COMPILE=0 $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract \
 		tests/conformance -m "not spark and not docker" $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 .PHONY: test-python
-test-python: $(VENV)/installed-test needs-rabbitmqadmin ## run the test suite without what needs a JDK (the Java client, Spark) or Chromium
+test-python: $(VENV)/installed-test compiled needs-rabbitmqadmin ## run the test suite without what needs a JDK (the Java client, Spark) or Chromium
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not java and not spark and not docker and not ui" $(ARGS)
+
+.PHONY: compile
+compile: $(VENV)/created | $(LINKS) ## compile the modules that pyproject.toml lists, if they have changed; LEVERET_COMPILE=0 forbids it
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --editable .
+
+# Compiled modules that are older than their sources are not used, and compiled again here.
+.PHONY: compiled
+compiled:
+	@$(BIN)/python -c 'from leveret.compilation import main; main()' || $(MAKE) --no-print-directory compile
 
 .PHONY: docker
 docker: ## build the image, tagged leveret and leveret:VERSION; BASE=… starts from another image
@@ -61,8 +70,9 @@ docker-test: needs-docker $(VENV)/installed-test ## build the image and test it 
 	$(BIN)/python -m pytest tests/docker -m docker $(ARGS)
 
 .PHONY: dist
-dist: $(VENV)/installed-test ## build the wheel and the source distribution, in dist/
+dist: $(VENV)/installed-test ## build the source distribution and the wheels in dist/: one compiled, if there is a compiler, one pure
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	LEVERET_COMPILE=0 $(BIN)/python -m build --no-isolation --wheel --outdir dist .
 
 .PHONY: release
 release: $(VENV)/installed-test ## make a release up to its upload: VERSION=1.2.3 [ARGS=--dry-run]
@@ -74,7 +84,7 @@ constraints: $(VENV)/created $(LINKS) ## take up the newest versions of what the
 	rm -rf build/constraints
 	$(BIN)/python -m venv build/constraints
 	build/constraints/bin/python -m pip install --quiet --editable ".[test]"
-	{ sed -n '/^#/p' constraints.txt; build/constraints/bin/python -m pip freeze --exclude-editable; } > build/constraints.txt
+	{ sed -n '/^#/p' constraints.txt; build/constraints/bin/python -m pip freeze --all --exclude pip --exclude-editable; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 	rm -rf build/constraints
 
@@ -87,12 +97,17 @@ conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any 
 		$(if $(MANAGEMENT_URL),--management-url "$(MANAGEMENT_URL)") $(ARGS)
 
 .PHONY: bench
-bench: $(VENV)/installed-test ## measure speed and memory; keep the results in bench-results/, compare with the last ones
+bench: $(VENV)/installed-test compiled ## measure speed and memory; keep the results in bench-results/, compare with the last ones
 	$(BIN)/python -m tests.bench --results bench-results $(ARGS)
 
 .PHONY: bench-compare
 bench-compare: $(VENV)/installed-test ## compare two files of bench-results/: make bench-compare BEFORE=… AFTER=…
 	$(BIN)/python -m tests.bench.history "$(BEFORE)" "$(AFTER)"
+
+.PHONY: profile
+profile: $(VENV)/installed-test compiled ## leave a flame graph of the broker in bench-results/: make profile SHAPE=task
+	@$(if $(SHAPE),:,$(error say which: make profile SHAPE=task; shapes are the scenarios of make bench))
+	$(BIN)/python -m tests.bench.flame_graph $(SHAPE) $(ARGS)
 
 .PHONY: bench-lazy
 bench-lazy: $(VENV)/installed-test ## measure what a backlog costs; needs 5 GB of disk for a while
@@ -112,7 +127,7 @@ format: $(VENV)/installed-test ## put the code into its form
 
 .PHONY: clean
 clean: ## remove what the commands made, the broker's data excepted
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .docker-cache
+	rm -rf $(VENV) build dist leveret/compiled .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .docker-cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find tests -name target -type d -prune -exec rm -rf {} +
 

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from leveret import compilation
 from leveret.broker.app import App, StartError
 from leveret.broker.config.errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.broker.garbage import GarbageCollection
+from leveret.broker.version import VERSION
 
 log = logging.getLogger("leveret")
 
@@ -38,6 +40,7 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     loop = asyncio.get_running_loop()
     stopping = _Stopping(loop.time)
     GarbageCollection(loop.call_soon).start()
+    log.info("starting version %s, %s", VERSION, compilation.describe())
     app = App(settings)
     try:
         await app.start()

@@ -16,6 +16,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from leveret import compilation as compilation
+
 if TYPE_CHECKING:
     from leveret import analytics as analytics
     from leveret import testing as testing

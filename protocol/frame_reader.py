@@ -150,8 +150,8 @@ class FrameReader:
             events.append(fault)
             if fault.discards_input:
                 self.discard_input()
-        except WireFault as fault:
-            events.append(fault)
+        except WireFault as wire_fault:
+            events.append(wire_fault)
             self.discard_input()
         return events
 

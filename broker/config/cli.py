@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from leveret import compilation
 from leveret.broker.config.declaration import RawSetting
 from leveret.broker.config.errors import ConfigError, UsageError
 from leveret.broker.config.load import CONFIG_FILE_VARIABLE, LoadResult, read
@@ -130,7 +131,7 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--set", action=_AppendSetting, metavar="key=value", help="Set any option; may be repeated.", dest="given"
     )
-    parser.add_argument("--version", action="version", version=f"leveret {VERSION}")
+    parser.add_argument("--version", action="version", version=f"leveret {VERSION} ({compilation.describe()})")
     return parser
 
 

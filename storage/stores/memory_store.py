@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from leveret.storage.event_format import EventKind
-from leveret.storage.interface import Entry
+from leveret.storage.interface import Entry, mark_returned
 from leveret.storage.message import Message
 
 #: Maximum number of messages dropped by one call.
@@ -169,3 +169,14 @@ class MemoryStore:
     def close(self) -> None:
         """Discard all contents."""
         self.purge()
+
+
+class QuorumStore(MemoryStore):
+    """Memory store of a quorum queue: marks returned messages as redelivered when they are taken."""
+
+    __slots__ = ()
+
+    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
+        """Take messages from the head."""
+        entries, taken_bytes = super().take(count, body_bytes)
+        return mark_returned(entries), taken_bytes

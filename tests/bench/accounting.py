@@ -21,23 +21,23 @@ class ProcessAccount:
     """The account of a broker's process and all its descendants.
 
     Args:
-        pid: of the broker.
+        pid: Of the broker.
     """
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self.pid = pid
 
     def cpu_seconds(self) -> float:
         """Return the CPU time used so far, user and system, all threads, ended children included."""
-        return sum(map(_cpu_seconds, _tree(self._pid)))
+        return sum(map(_cpu_seconds, _tree(self.pid)))
 
     def rss_bytes(self) -> int:
         """Return the resident size now, summed over the processes."""
-        return sum(_status_bytes(pid, "VmRSS:") for pid in _tree(self._pid))
+        return sum(_status_bytes(pid, "VmRSS:") for pid in _tree(self.pid))
 
     def reset_peak_rss(self) -> None:
         """Let the peak start again from what is resident now, where the system permits it."""
-        for pid in _tree(self._pid):
+        for pid in _tree(self.pid):
             try:
                 (_PROC / str(pid) / "clear_refs").write_text("5")
             except OSError:
@@ -45,7 +45,7 @@ class ProcessAccount:
 
     def peak_rss_bytes(self) -> int:
         """Return the largest resident size since the reset, summed over the processes."""
-        return sum(_status_bytes(pid, "VmHWM:") for pid in _tree(self._pid))
+        return sum(_status_bytes(pid, "VmHWM:") for pid in _tree(self.pid))
 
 
 def listening_pid(port: int) -> int | None:

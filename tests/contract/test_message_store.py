@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from leveret.storage.interface import Entry, MessageStore
 from leveret.storage.message import Envelope, Message, TimedMessage
 from tests.contract.stores import STORES
-from tests.support.messages import ENVELOPE, bodies, message, size_of
+from tests.support.messages import ENVELOPE, ENVELOPE_FIELDS, bodies, message, size_of
 
 #: More messages and bytes than any test appends.
 ALL = 1 << 20
@@ -39,7 +39,7 @@ def test_an_empty_store_has_nothing(store: MessageStore) -> None:
 
 def content(each: Message | None) -> object:
     """Return the fields that identify a message; a store may return a new object for the same message."""
-    return each and (each.body, each.expires_at, *(getattr(each.envelope, name) for name in Envelope.__slots__))
+    return each and (each.body, each.expires_at, *(getattr(each.envelope, name) for name in ENVELOPE_FIELDS))
 
 
 def test_messages_come_out_in_order_with_all_they_say(store: MessageStore) -> None:

@@ -13,6 +13,7 @@ from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message, TimedMessage
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.crashing_files import CrashingFiles
+from tests.support.messages import ENVELOPE_FIELDS
 from tests.support.segment_stores import Clock, open_engine
 
 ALL: Final = 1 << 20
@@ -39,7 +40,7 @@ class Row:
 
 
 def content(message: Message) -> object:
-    return message.body, message.expires_at, *(getattr(message.envelope, name) for name in Envelope.__slots__)
+    return message.body, message.expires_at, *(getattr(message.envelope, name) for name in ENVELOPE_FIELDS)
 
 
 class QueueMachine(RuleBasedStateMachine):

@@ -18,7 +18,12 @@ def _command(arguments: tuple[str, ...]) -> list[str]:
 
 
 def _environment(variables: Mapping[str, str] | None) -> dict[str, str]:
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("LEVERET_")}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        # The form of the modules is the one that the tests run with.
+        if not key.startswith("LEVERET_") or key == "LEVERET_COMPILE"
+    }
     return inherited | dict(variables or {})
 
 

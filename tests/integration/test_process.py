@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from pamqp import commands
 
+from leveret import compilation
 from leveret.broker.version import VERSION
 from tests.integration.program import ROOT, Program, run, running
 from tests.integration.waiting import wait_until
@@ -48,7 +49,7 @@ def test_ready_line(tmp_path: Path) -> None:
 
 def test_version() -> None:
     shown = run("--version")
-    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"leveret {VERSION}\n", "")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"leveret {VERSION} ({compilation.describe()})\n", "")
 
 
 @pytest.mark.parametrize("command", ["check-config --print", "config-reference"])

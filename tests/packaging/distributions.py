@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 from leveret.broker.version import VERSION
 
 ROOT = Path(__file__).parents[2]
+#: What a wheel says of itself that was built without a compiler.
+PURE = "pure Python: it was installed without compiling"
 ROOMS = ("broker", "policies", "protocol", "storage")
 
 _SECONDS = 600
@@ -51,10 +53,11 @@ def dist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(checkout, tmp_path_factory.mktemp("dist"))
 
 
-def build(source: Path, target: Path, *options: str) -> Path:
+def build(source: Path, target: Path, *options: str, compiled: bool = False) -> Path:
     """Build distributions into a folder, and return it."""
     command = [sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", str(target), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    environment = {**os.environ, "LEVERET_COMPILE": "1" if compiled else "0"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return target
 

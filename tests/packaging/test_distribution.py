@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from leveret.broker.version import VERSION
 from tests.integration.program import Program
-from tests.packaging.distributions import ROOMS, ROOT, build, clean, committed, run
+from tests.packaging.distributions import PURE, ROOMS, ROOT, build, clean, committed, run
 
 # --- what is in them ------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ def test_source_distribution_runs_with_its_links(unpacked: Path) -> None:
 
 
 def test_programs_know_their_version(installed: Path) -> None:
-    assert run(installed / "leveret", "--version") == f"leveret {VERSION}\n"
+    assert run(installed / "leveret", "--version") == f"leveret {VERSION} ({PURE})\n"
     assert run(installed / "leveretctl", "version") == f"{VERSION}\n"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leveret.broker.version import VERSION
-from tests.packaging.distributions import ROOMS, clean, dependencies, install, run
+from tests.packaging.distributions import PURE, ROOMS, clean, dependencies, install, run
 
 _OWN_TESTS = """
 import broker, pika, policies, protocol, storage
@@ -69,11 +69,11 @@ def python(programs: Path, project: Path, *arguments: str) -> subprocess.Complet
 
 
 def test_programs_run(programs: Path, project: Path) -> None:
-    assert run(programs / "leveret", "--version", place=project) == f"leveret {VERSION}\n"
+    assert run(programs / "leveret", "--version", place=project) == f"leveret {VERSION} ({PURE})\n"
     assert run(programs / "leveretctl", "version", place=project) == f"{VERSION}\n"
     assert "leveret-analytics" in run(programs / "leveret-analytics", "--help", place=project)
     done = python(programs, project, "-m", "leveret", "--version")
-    assert (done.stdout, done.stderr) == (f"leveret {VERSION}\n", "")
+    assert (done.stdout, done.stderr) == (f"leveret {VERSION} ({PURE})\n", "")
 
 
 @pytest.mark.parametrize("mode", ["prepend", "append", "importlib"])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message
 
 #: Default exchange, routing key "q", and a content header without properties.
 ENVELOPE = Envelope(b"\x00\x01q", b"\x00\x3c\x00\x00" + bytes(10))
+
+#: Names of an envelope's attributes. A compiled class has no __slots__ that would name them.
+ENVELOPE_FIELDS = [name for name, each in vars(Envelope).items() if inspect.isdatadescriptor(each)]
 
 
 def message(body: bytes | str = b"") -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 from leveret.storage.clock import Clock as SystemClock
 from leveret.storage.commit.group import CommitGroup
@@ -55,43 +55,53 @@ def _new_store() -> tuple[SegmentStore, EventLog]:
     return engine.store(engine.create_queue(True, {"name": "q"})), engine._events
 
 
-class FlushedStore(SegmentStore):
+class WrappedStore:
+    """A store of which a subclass changes methods; the others are its own. Compiled classes allow no subclass here."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class FlushedStore(WrappedStore):
     """A store that writes and commits immediately, so that messages are read back from files."""
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
-        super().append(messages, body_bytes, longest)
-        commit(self)
+        self._store.append(messages, body_bytes, longest)
+        commit(self._store)
 
 
-def new_flushed_store() -> FlushedStore:
+def new_flushed_store() -> SegmentStore:
     """Return a store with small segments that keeps no messages in memory."""
     plain, events = _new_store()
-    return FlushedStore(plain.place, events, True, lambda _: None)
+    return cast(SegmentStore, FlushedStore(SegmentStore(plain.place, events, True, lambda _: None)))
 
 
-def new_cached_store() -> FlushedStore:
+def new_cached_store() -> SegmentStore:
     """Return a store that keeps some messages in memory."""
     store = new_flushed_store()
     store.set_lazy(False)
     return store
 
 
-class ReturningStore(SegmentStore):
+class ReturningStore(WrappedStore):
     """A store that has messages in memory until they return, and pages those out at once."""
 
     def requeue(self, entries: Sequence[Entry]) -> None:
-        super().requeue(entries)
-        self.page_out(1 << 40)
-        while self.paging.is_due:
-            commit(self)
+        self._store.requeue(entries)
+        self._store.page_out(1 << 40)
+        while self._store.paging.is_due:
+            commit(self._store)
 
 
-def new_returning_store() -> ReturningStore:
+def new_returning_store() -> SegmentStore:
     """A store of small segments, of a queue that is not durable."""
     plain, events = _new_store()
-    store = ReturningStore(plain.place, events, False, lambda _: None)
+    store = SegmentStore(plain.place, events, False, lambda _: None)
     store.set_lazy(False)
-    return store
+    return cast(SegmentStore, ReturningStore(store))
 
 
 def commit(store: SegmentStore) -> None:

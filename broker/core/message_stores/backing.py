@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from leveret.storage.interface import Entry, MessageStore, mark_returned
-from leveret.storage.stores.memory_store import MemoryStore
+from leveret.storage.interface import MessageStore
+from leveret.storage.stores.memory_store import MemoryStore, QuorumStore
 from leveret.storage.stores.priority_store import PriorityStore
 from leveret.storage.stores.returns_store import ReturnsStore
 from leveret.storage.stores.segment_store import SegmentStore
@@ -140,17 +140,6 @@ class QueueBacking:
             messages_unacknowledged_ram=unacked_count,
             message_bytes_ram=self.store.ready_bytes + unacked_bytes,
         )
-
-
-class QuorumStore(MemoryStore):
-    """Memory store of a quorum queue: marks returned messages as redelivered when they are taken."""
-
-    __slots__ = ()
-
-    def take(self, count: int, body_bytes: int) -> tuple[list[Entry], int]:
-        """Take messages from the head."""
-        entries, taken_bytes = super().take(count, body_bytes)
-        return mark_returned(entries), taken_bytes
 
 
 def memory_store(request: StoreRequest) -> MessageStore:

@@ -38,6 +38,7 @@ from leveret.storage.segments.dead_set import BLOCK, DeadSet
 from leveret.storage.segments.manifest import Manifest
 from leveret.storage.segments.segment import Segment, StorePlace
 from leveret.storage.segments.writer import SegmentWriter
+from tests.support.messages import ENVELOPE_FIELDS
 from tests.support.simulated_files import SimulatedFiles
 
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -116,7 +117,7 @@ def test_a_segment_can_be_read() -> None:
         assert (header.seq, header.arrived, header.expires) == (41 + number, START + number, message.expires_at)
         assert header.flags == PERSISTENT | ((DEAD | EXTENDED) if message.envelope is FULL else 0)
         envelope = unpack_envelope(octets, at, header)
-        for field in Envelope.__slots__:
+        for field in ENVELOPE_FIELDS:
             assert getattr(envelope, field) == getattr(message.envelope, field)
         start = at + 48 + header.route_len + header.props_len
         assert octets[start : start + header.body_len] == message.body

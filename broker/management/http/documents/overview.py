@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from leveret import compilation
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
@@ -91,13 +92,14 @@ _METRICS_GC: Final = {
 def versions() -> dict[str, Any]:
     """Return the names and versions of the broker and its runtime."""
     python = platform.python_version()
+    marks = f"[{platform.machine()}] [{compilation.form()}]"
     return {
         "management_version": RABBITMQ_VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
         "product_name": "Leveret",
         "product_version": VERSION,
         "erlang_version": python,
-        "erlang_full_version": f"{platform.python_implementation()} {python} [{platform.machine()}]",
+        "erlang_full_version": f"{platform.python_implementation()} {python} {marks}",
         "release_series_support_status": "supported",
     }
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from leveret import compilation
 from leveret.broker.config.cli import parse, parse_or_exit
 from leveret.broker.config.errors import ConfigError, UsageError
 from leveret.broker.config.options import OPTIONS, Settings
@@ -94,7 +95,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         parse(["--version"], {})
     assert left.value.code == 0
-    assert capsys.readouterr().out == f"leveret {VERSION}\n"
+    assert capsys.readouterr().out == f"leveret {VERSION} ({compilation.describe()})\n"
 
 
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,201 @@
+"""Build hook: compiles modules on the path of a message with mypyc, where a C compiler and Python's headers are found.
+
+pyproject.toml lists the modules, in groups; each group is one shared library. Compiled modules are in the folder
+`leveret/compiled`, in a checkout as in a wheel, with a manifest that has a hash of each source. They are loaded by
+`leveret/compilation.py`. Without a compiler nothing is compiled, and the manifest says why.
+
+The environment variable LEVERET_COMPILE forbids compiling (0) or makes a build fail that cannot compile (1).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_VARIABLE: Final = "LEVERET_COMPILE"
+_ROOMS: Final = ("broker", "policies", "protocol", "storage")
+#: From the project's root.
+_TARGET: Final = Path("leveret/compiled")
+_MANIFEST: Final = "manifest.json"
+_WORK: Final = Path("build/compile")
+_LOG: Final = Path("build/compile.log")
+#: What compiling needs beside hatchling; pamqp for its types.
+_REQUIREMENTS: Final = ["mypy[mypyc]>=2.0", "setuptools>=80", "pamqp>=4.0.1"]
+_MYPY_OPTIONS: Final = ["--config-file=", "--strict", "--explicit-package-bases", "--ignore-missing-imports"]
+
+
+class CompileHook(BuildHookInterface[Any]):
+    """Compiles before a wheel is made, or an editable installation."""
+
+    def dependencies(self) -> list[str]:
+        """Return what has to be installed for the build: nothing where nothing will be compiled."""
+        return [] if self.target_name != "wheel" or _obstacle() else _REQUIREMENTS
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and add the result to the wheel unless the installation is editable.
+
+        Args:
+            version: "standard" or "editable".
+            build_data: How hatchling makes the wheel; changed in place.
+        Raises:
+            RuntimeError: It was demanded and is not possible.
+        """
+        if self.target_name != "wheel":
+            return
+        root = Path(self.root)
+        files = compile_modules(root, self.config["groups"])
+        if version == "editable" or not files:
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"].update({str(root / _TARGET / name): str(_TARGET / name) for name in files})
+
+
+def compile_modules(root: Path, groups: dict[str, list[str]]) -> list[str]:
+    """Compile what is not compiled yet, and say in a line why nothing is compiled, if so.
+
+    Args:
+        root: The project's root.
+        groups: Patterns of source files by group.
+    Returns:
+        Names of the files in `leveret/compiled`; none if nothing is compiled.
+    Raises:
+        RuntimeError: It was demanded and is not possible.
+    """
+    sources = {group: _sources(root, patterns) for group, patterns in groups.items()}
+    target = root / _TARGET
+    obstacle = _obstacle()
+    if obstacle is None:
+        wanted = _manifest(root, sources)
+        if _read_manifest(target) != wanted:
+            obstacle = _build(root, sources, target, wanted)
+        if obstacle is None:
+            return [_MANIFEST, *wanted["modules"].values()]
+    if os.environ.get(_VARIABLE) == "1":
+        raise RuntimeError(f"{_VARIABLE} is 1, but {obstacle}")
+    sys.stderr.write(f"leveret is not compiled: {obstacle}\n")
+    # Left as it is if compiling is forbidden: `LEVERET_COMPILE=0 make test` is not to undo `make setup`.
+    if os.environ.get(_VARIABLE) != "0":
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        _write_manifest(target, {"obstacle": obstacle})
+    return []
+
+
+def _sources(root: Path, patterns: list[str]) -> list[str]:
+    """Return the source files of a group, from the root. Packages themselves stay interpreted."""
+    found = {str(path.relative_to(root)) for pattern in patterns for path in root.glob(pattern)}
+    return sorted(path for path in found if not path.endswith("/__init__.py"))
+
+
+def _obstacle() -> str | None:
+    """Return why nothing can be compiled; None if it can."""
+    if os.environ.get(_VARIABLE) == "0":
+        return f"{_VARIABLE} is 0"
+    if sys.implementation.name != "cpython":
+        return f"mypyc needs CPython, this is {sys.implementation.name}"
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler})"
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    if not headers.is_file():
+        return f"Python's headers are missing ({headers})"
+    return None
+
+
+def _manifest(root: Path, sources: dict[str, list[str]]) -> dict[str, Any]:
+    """Return what the manifest says when all is compiled."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    modules = {_library(group): f"{_library(group)}{suffix}" for group in sources}
+    hashes = {}
+    for path in (path for group in sources.values() for path in group):
+        name = "leveret." + path.removesuffix(".py").replace("/", ".")
+        modules[name] = f"{name}{suffix}"
+        hashes[path] = importlib.util.source_hash((root / path).read_bytes()).hex()
+    return {"suffix": suffix, "modules": modules, "sources": hashes}
+
+
+def _library(group: str) -> str:
+    return f"leveret_{group}__mypyc"
+
+
+def _read_manifest(target: Path) -> dict[str, Any] | None:
+    try:
+        manifest: dict[str, Any] = json.loads((target / _MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    complete = all((target / name).is_file() for name in manifest.get("modules", {}).values())
+    return manifest if complete else None
+
+
+def _write_manifest(target: Path, manifest: dict[str, Any]) -> None:
+    (target / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+
+
+def _build(root: Path, sources: dict[str, list[str]], target: Path, manifest: dict[str, Any]) -> str | None:
+    """Compile everything, and replace the compiled modules by the new ones.
+
+    Returns:
+        What went wrong, if something did.
+    """
+    work = root / _WORK
+    shutil.rmtree(work, ignore_errors=True)
+    package = work / "leveret"
+    package.mkdir(parents=True)
+    # Not the package's own __init__.py: it names the whole broker, which mypy would read.
+    (package / "__init__.py").touch()
+    for room in _ROOMS:
+        (package / room).symlink_to(root / room)
+    command = [sys.executable, str(Path(__file__).resolve()), json.dumps(sources)]
+    log = root / _LOG
+    with log.open("wb") as output:
+        done = subprocess.run(command, cwd=work, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        return f"compiling failed, see {log}"
+    fresh = work / "compiled"
+    fresh.mkdir()
+    for name, file in manifest["modules"].items():
+        built = work / "lib" / f"{name.replace('.', '/')}{manifest['suffix']}"
+        built.rename(fresh / file)
+    _write_manifest(fresh, manifest)
+    # New files instead of overwritten ones: a running broker keeps those that it has loaded.
+    shutil.rmtree(target, ignore_errors=True)
+    fresh.rename(target)
+    shutil.rmtree(work)
+    return None
+
+
+def _run_mypyc(sources: dict[str, list[str]]) -> None:
+    """Translate and compile in the current directory, which has the sources as the package `leveret`."""
+    from setuptools import Distribution  # first: mypyc looks whether it is there
+
+    from mypyc.build import mypycify  # isort: skip
+
+    paths = {group: [f"leveret/{path}" for path in files] for group, files in sources.items()}
+    extensions = mypycify(
+        [*_MYPY_OPTIONS, *(path for files in paths.values() for path in files)],
+        separate=[(files, f"leveret_{group}") for group, files in paths.items()],
+        target_dir="c",
+        opt_level="2",
+        # Without line numbers for debuggers: they make the libraries several times as large.
+        debug_level="0",
+    )
+    distribution = Distribution({"name": "leveret", "ext_modules": extensions})
+    command = distribution.get_command_obj("build_ext")
+    command.build_lib, command.build_temp, command.parallel = "lib", "objects", os.cpu_count()
+    command.ensure_finalized()
+    command.run()
+
+
+if __name__ == "__main__":
+    _run_mypyc(json.loads(sys.argv[1]))
