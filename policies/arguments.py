@@ -196,7 +196,7 @@ def known_arguments(queue_type: str) -> tuple[str, ...]:
     return tuple(row.name for row in _ROWS if queue_type in row.queue_types)
 
 
-def refuse_queue_type(type_name: str, value: Any) -> str | None:
+def queue_type_error(type_name: str, value: Any) -> str | None:
     """Return why a value is not a queue type; None if it is one."""
     return _queue_type(type_name, value)
 
@@ -210,7 +210,7 @@ def unsupported_argument(queue_type: str, names: Iterable[str]) -> str | None:
     return None
 
 
-def refuse_argument(name: str, values: Mapping[str, tuple[str, Any]]) -> str | None:
+def argument_error(name: str, values: Mapping[str, tuple[str, Any]]) -> str | None:
     """Return why an argument is refused; None if it is valid or unknown.
 
     Args:

@@ -63,7 +63,7 @@ def _is_age(value: str) -> bool:
     return number.isascii() and number.isdigit() and number.strip("0") != ""
 
 
-def refuse_limits(limits: Mapping[str, Any], known: Collection[str], name: str) -> str | None:
+def limits_error(limits: Mapping[str, Any], known: Collection[str], name: str) -> str | None:
     """Return why limits are refused; None if they are valid. A negative number means no limit.
 
     Args:

@@ -111,7 +111,7 @@ class Accounts:
         Args:
             name: The user's name.
             max_connections: Open connections allowed; None or a negative number means no limit.
-            max_channels: Open channels allowed, likewise.
+            max_channels: Open channels allowed; None or a negative number means no limit.
         Raises:
             UnknownUser: The user does not exist.
         """

@@ -13,7 +13,7 @@ class UserLimits:
 
     Args:
         max_connections: Open connections allowed; None or a negative number means no limit.
-        max_channels: Open channels allowed over all connections, likewise.
+        max_channels: Open channels allowed over all connections; None or a negative number means no limit.
     """
 
     max_connections: int | None = None

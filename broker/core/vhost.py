@@ -20,7 +20,7 @@ from leveret.broker.core.queues.declaration import (
     QueueDeclaration,
     check_arguments,
     check_equivalent,
-    check_locked,
+    check_not_locked,
 )
 from leveret.broker.core.queues.outbox import DeadLetterBatch
 from leveret.broker.core.queues.queue import Queue
@@ -64,7 +64,7 @@ class VirtualHost:
         unrestored: Definitions that could not be restored at start.
         replies: Channels that consume direct replies, by reply-to name.
         max_connections: Limit of open connections; None or a negative number for no limit.
-        max_queues: Limit of queues, likewise.
+        max_queues: Limit of queues; None or a negative number for no limit.
         has_limits: Whether limits have been set; RabbitMQ also lists them when the last one has been removed.
         metadata: Description, tags and defaults; changed by Broker.set_metadata.
         tracer: Copies published and delivered messages; None while tracing is off.
@@ -123,14 +123,14 @@ class VirtualHost:
 
         Args:
             name: Name of the queue.
-            owner: Stands for the connection; None over HTTP.
+            owner: The object that identifies the requesting connection; None over HTTP.
         Raises:
             ChannelFault: NOT_FOUND (404); RESOURCE_LOCKED (405) if it is exclusive to another connection.
         """
         queue = self.queues.get(name)
         if queue is None:
             raise not_found(f"no queue '{name}' in vhost '{self.name}'")
-        check_locked(queue, owner)
+        check_not_locked(queue, owner)
         self.recorder.rely_on("queue", name)
         return queue
 

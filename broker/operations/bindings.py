@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from leveret.broker.core.exchanges import default
 from leveret.broker.core.exchanges.base import Binding, Destination
-from leveret.broker.core.queues.declaration import check_locked
+from leveret.broker.core.queues.declaration import check_not_locked
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.field_table import FieldTable
@@ -71,7 +71,7 @@ def unbind(
         return
     # As in RabbitMQ, an exclusive queue is locked only for existing bindings.
     if queue is not None and Binding(source, queue, routing_key, arguments).identity in source.bindings:
-        check_locked(queue, owner)
+        check_not_locked(queue, owner)
     vhost.topology.unbind(source, destination, routing_key, arguments)
 
 

@@ -12,23 +12,23 @@ from leveret.broker.config.errors import DefinitionsError
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.exchanges.registry import check_exchange_type
 from leveret.broker.core.json_values.tables import table_from_json
-from leveret.broker.core.json_values.text import refuse_deep
+from leveret.broker.core.json_values.text import check_nesting
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
 from leveret.broker.operations.bindings import Ends, find_destination
-from leveret.broker.operations.parameters import InvalidLimits, escape_markup, refusal_of_policy, set_limits
+from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits
 from leveret.policies.policy import PolicyError, read_policy
 from leveret.protocol.constants import SHORTSTR_MAX
 from leveret.protocol.faults import AmqpFault, ReplyCode
 from leveret.protocol.field_table import FieldTable
 
-#: Components of parameters that are loaded as policies and limits.
+#: Components in the section "parameters" that are loaded: by policy_steps() and load_vhosts().
 COMPONENTS: Final = ("operator_policy", "vhost-limits")
 
 
 def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
-    """Create the virtual hosts of a document with metadata and limits; existing ones get those of the document.
+    """Create the virtual hosts of a document, and set metadata and limits of new and existing ones.
 
     Raises:
         DefinitionsError: An entry is malformed.
@@ -41,6 +41,7 @@ def load_vhosts(broker: Broker, document: Mapping[str, Any]) -> None:
 
 
 def _load_vhost(broker: Broker, name: str, entry: Mapping[str, Any]) -> None:
+    # A document may only name a virtual host: then an existing one keeps its metadata.
     is_new = name not in broker.vhosts
     vhost = broker.add_vhost(name)
     if is_new or len(entry) > 1:
@@ -60,7 +61,7 @@ def load_global_parameters(broker: Broker, document: Mapping[str, Any]) -> None:
     for entry in _entries(document, "global_parameters"):
         name, value = _text(entry, "name", "global_parameters"), entry.get("value")
         try:
-            refuse_deep(value)
+            check_nesting(value)
         except ValueError as deep:
             raise DefinitionsError(f"global_parameters: '{name}': {deep}") from None
         broker.global_parameters.set(name, value)
@@ -146,8 +147,9 @@ def _set_policy(
     except PolicyError as error:
         text = f"{section}: policy '{name}': {' '.join(str(error).split())}"
         where = f"{vhost.name}/operator_policy/{name}" if operator else f"{vhost.name}/{name}"
-        raise DefinitionsError(text, f"{refusal_of_policy(error, operator)} ({where})") from None
-    return vhost.policies.set_in_steps(policy, operator)[1]
+        raise DefinitionsError(text, f"{policy_error_text(error, operator)} ({where})") from None
+    _, steps = vhost.policies.set_in_steps(policy, operator)
+    return steps
 
 
 def _entries(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
@@ -226,6 +228,7 @@ def _declare_queue(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
     if name in vhost.queues:
         return
     durable, auto_delete = _flag(entry, "durable", "queues", True), _flag(entry, "auto_delete", "queues")
+    # A user who may import definitions may dead-letter to any exchange.
     vhost.declare_queue(QueueDeclaration(name, durable, auto_delete, None, arguments), lambda _: None)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import PolicyError
-from leveret.policies.values import VHOST_LIMITS, refuse_limits
+from leveret.policies.values import VHOST_LIMITS, limits_error
 
 
 class InvalidLimits(ValueError):
@@ -25,7 +25,7 @@ def set_limits(broker: Broker, vhost: VirtualHost, limits: Mapping[str, Any]) ->
     Raises:
         InvalidLimits: A limit is refused; the text is RabbitMQ's.
     """
-    refusal = refuse_limits(limits, VHOST_LIMITS, "limits")
+    refusal = limits_error(limits, VHOST_LIMITS, "limits")
     if refusal is not None:
         raise InvalidLimits(refusal)
     vhost.set_limits(limits.get("max-connections"), limits.get("max-queues"))
@@ -47,8 +47,8 @@ def clear_policy(vhost: VirtualHost, name: str, operator: bool) -> Iterator[None
     return iter(()) if steps is None and was_unrestored else steps
 
 
-def refusal_of_policy(error: PolicyError, operator: bool) -> str:
-    """Return the text for a refused policy. RabbitMQ escapes it, but not for operator policies."""
+def policy_error_text(error: PolicyError, operator: bool) -> str:
+    """Return the error text of an invalid policy. RabbitMQ escapes it, except for operator policies."""
     return str(error) if operator else escape_markup(str(error))
 
 

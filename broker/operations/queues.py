@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from leveret.broker.core.names import generate_name, strip_line_ends
-from leveret.broker.core.queues.declaration import QueueDeclaration, check_locked, check_unreserved
+from leveret.broker.core.queues.declaration import QueueDeclaration, check_not_locked, check_unreserved
 from leveret.broker.core.queues.queue import Holder, Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.operations.principal import Principal
@@ -101,7 +101,7 @@ def delete(
         vhost.unrestored.delete("queue", name)
         accepted(0)
         return
-    check_locked(queue, owner)
+    check_not_locked(queue, owner)
     if (if_unused or if_empty) and not queue.traits.supports_conditional_delete:
         raise not_implemented(
             f"cannot delete queue '{name}' in vhost '{vhost.name}'. queue.delete operations with"

@@ -97,8 +97,9 @@ class Confirms:
         )
 
     def written(self, has_failed: HasFailed) -> int:
-        """Refuse publishes of this turn that could not be written; return the last sequence number of the turn."""
+        """Refuse publishes of this turn that could not be written; return its last sequence number, 0 without any."""
         unwritten, self._unwritten = self._unwritten, []
+        # None: has any write failed? Normally not, so the queues need not be checked one by one.
         if unwritten and not has_failed(None):
             self._hold(unwritten)
             return unwritten[-1][1]
@@ -131,7 +132,11 @@ class Confirms:
                 accepted.append((first, end))
 
     def flush(self) -> list[bytes]:
-        """Return the frames that are due, acks before nacks."""
+        """Return the frames that are due, acks before nacks.
+
+        A frame with multiple=true covers all numbers up to its own that are still unconfirmed. So it may only be used
+        below the lowest number that gets another answer, or none yet.
+        """
         accepted, self._accepted = self._accepted, []
         refused, self._refused = self._refused, []
         lowest = self._lowest_unconfirmed()

@@ -87,7 +87,8 @@ class Connection(asyncio.BufferedProtocol):
         proxied: Addresses from the PROXY protocol header; None to use those of the socket.
 
     Attributes:
-        name: Addresses of both ends, as in RabbitMQ; set by connection_made(), like all up to output.
+        name: Addresses of both ends, as in RabbitMQ. Set by connection_made(), like peer, local, connected_at, tls,
+            intake and output.
         peer: Address and port of the client.
         local: Address and port of the broker.
         connected_at: Time of the connect, in milliseconds since 1970.
@@ -97,13 +98,15 @@ class Connection(asyncio.BufferedProtocol):
         state: State of the connection.
         is_open: Whether a virtual host is open.
         reader: Frame reader.
-        host: What the channels share; set once a virtual host is open, like all up to vhost_name.
+        host: What the channels share. Set when the virtual host is opened, like channels, auth_mechanism,
+            client_properties, username and vhost_name.
         channels: The open channels.
         auth_mechanism: The SASL mechanism of the login.
         client_properties: Client properties as received.
         username: Name of the user.
         vhost_name: Name of the virtual host.
-        heartbeat: Negotiated heartbeat in seconds; 0 for none. Set by connection.tune-ok, like all that follow.
+        heartbeat: Negotiated heartbeat in seconds; 0 for none. Set by connection.tune-ok, like frame_max and
+            channel_max.
         frame_max: Maximum frame size in bytes, including the frame header and end.
         channel_max: Maximum number of channels.
     """
@@ -159,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handshake = Handshake(server, self.peer, self.tls)
         self._connections.add(self)
         log.info("accepting AMQP connection %s", self.name)
-        self.close_later(server.settings.handshake_timeout / 1000)
+        self.drop_later(server.settings.handshake_timeout / 1000)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the read buffer, which all connections share."""
@@ -243,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
             raise event
         if isinstance(event, ConnectionFault):
             if event.discards_input:
-                self.close_later(_SILENCE_SECONDS)
+                self.drop_later(_SILENCE_SECONDS)
         elif type(event) is MethodReceived and event.channel == 0:
             if event.method.index == _CLOSE_OK and self.transition(ConnectionInput.CLOSE_OK):
                 self.drop("reset")
@@ -317,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Refuse the handshake, now or after a delay; the handshake timeout still applies."""
+        """Refuse the handshake, now or after its delay. If the handshake timeout comes first, only drop the socket."""
         if refusal.delay:
             self.reader.discard_input()
             timeout = self._server.settings.handshake_timeout / 1000
@@ -331,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transition(ConnectionInput.REFUSED)
             self._end_handshake()
             self.reader.discard_input()
-        self.close_later(_SILENCE_SECONDS)
+        self.drop_later(_SILENCE_SECONDS)
 
     def _end_handshake(self) -> None:
         self._handshake = None
@@ -354,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transition(ConnectionInput.CLOSE)
         self._release()
         self.output.send(encode_method(0, _CLOSE_OK))
-        self.close_later()
+        self.drop_later()
 
     def fail(self, fault: AmqpFault, method: int) -> None:
         """Close the connection because of a fault.
@@ -373,17 +376,17 @@ class Connection(asyncio.BufferedProtocol):
         text = encode_reply_text(fault.text)
         self.output.send(encode_method(0, _CLOSE, fault.code, text, blamed >> 16, blamed & 0xFFFF))
         if isinstance(fault, ConnectionFault) and fault.discards_input:
-            self.close_later(_SILENCE_SECONDS)
+            self.drop_later(_SILENCE_SECONDS)
         else:
-            self.close_later()
+            self.drop_later()
 
     def terminate(self, fault: AmqpFault) -> None:
         """Close the connection on the broker's initiative, and send connection.close immediately."""
         self.fail(fault, 0)
         self.output.flush()
 
-    def close_later(self, seconds: float | None = None) -> None:
-        """Drop the socket after a delay, unless a later call sets another one.
+    def drop_later(self, seconds: float | None = None) -> None:
+        """Drop the socket after a delay. A later call replaces the delay of an earlier one.
 
         Args:
             seconds: Delay in seconds; by default 30 s, or the heartbeat interval if that is shorter.
@@ -401,8 +404,8 @@ class Connection(asyncio.BufferedProtocol):
         """Drop the socket.
 
         Args:
-            how: "finish" closes after pending output is sent; "reset" likewise, but with RST if none is pending, as in
-                RabbitMQ; "abort" discards pending output.
+            how: "finish" closes after pending output is sent; "reset" does the same, but sends RST if no output is
+                pending, as in RabbitMQ; "abort" discards pending output.
         """
         self.reader.discard_input()
         self._heartbeats.stop()

@@ -13,7 +13,8 @@ class DamageReport(NamedTuple):
     Attributes:
         path: The file.
         what: What was found and what was done about it.
-        lost_messages: Messages that were in it, are not settled, and cannot be read; at the most if it is not certain.
+        lost_messages: Messages that were in it, are not settled, and cannot be read; an upper limit if
+            `uncertain` is not empty.
         uncertain: Why they may be fewer; empty if they are not.
     """
 
@@ -39,8 +40,8 @@ class RecoveryReport:
         queues: Queues found.
         messages: Living messages.
         body_bytes: Sum of their body lengths.
-        lost_messages: Messages that were there once, are not settled, and cannot be read; at the most, see the next.
-        uncertain_messages: As many of them may have been acknowledged, or were never confirmed, or never there.
+        lost_messages: Messages that were there once, are not settled, and cannot be read; an upper limit.
+        uncertain_messages: How many of the lost messages may have been acknowledged, never confirmed, or never written.
         unfinished_messages: Messages of writes that were cut short by a loss of power before they were synced. With
             `storage.sync: always` none of them had been confirmed.
         damaged_spans: Places in segments that held no whole record.

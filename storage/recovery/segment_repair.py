@@ -70,7 +70,7 @@ class SegmentRepair:
                 segment.note(header.seq, header.arrived, header.expires, header.body_len, header.rec_len)
             # An empty file is not damage: the process ended before its first write.
             if octets and unpack_segment_header(octets) is None:
-                self._damage.note(segment.name, "its head is damaged; its records are read all the same")
+                self._damage.note(segment.name, "its head is damaged; its records are read nevertheless")
             self._damage.note_spans(segment, found.damaged, found.places, known)
             if not whole:
                 # The file is left unchanged: a later attempt may read more.

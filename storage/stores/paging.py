@@ -15,7 +15,7 @@ from leveret.storage.stores.ram_messages import RamMessages
 
 #: Bytes paged out per flush, so that a turn stays short; more only if more bytes arrive.
 _PAGE_OUT_BYTES: Final = 1 << 20
-#: Messages paged out per flush, likewise.
+#: Messages paged out per flush, for the same reason.
 _PAGE_OUT_MESSAGES: Final = 8192
 #: Bytes preloaded per call.
 _PRELOAD_BYTES: Final = 256 << 10
@@ -111,7 +111,7 @@ class Paging:
     def is_due(self) -> bool:
         """Whether messages are to leave memory. Few that have returned stay, as files for them are not worth it."""
         ram = self._ram
-        return self._left > 0 or (self.lazy and (bool(ram.window) or ram.kept_much))
+        return self._left > 0 or (self.lazy and (bool(ram.window) or ram.keeps_many))
 
     def flush(self, keeps_arrivals: bool) -> None:
         """Write unwritten messages, and page out some.
@@ -202,7 +202,7 @@ class Paging:
         if not self.lazy:
             body_bytes = min(self._left, body_bytes)
         before = ram.held_bytes
-        if self._left or ram.kept_much:
+        if self._left or ram.keeps_many:
             # They stand before the window.
             self._page_out_kept(body_bytes)
             if not self.lazy:

@@ -13,7 +13,8 @@ class PriorityStore:
     """One store per used priority. Implements MessageStore.
 
     The head is the oldest message of the highest priority: it is consumed, dropped and expires first. Ready counts are
-    always read from the stores, because a store may remove damaged messages on any read.
+    always read from the stores, because a store may remove damaged messages on any read. Each store has sequence
+    numbers of its own, so an entry belongs to the store of its message's priority.
 
     Args:
         max_priority: Maximum priority, 1..255; higher ones are reduced to it.
@@ -68,6 +69,7 @@ class PriorityStore:
         while len(entries) < count and (store := self._head()) is not None:
             entries += store.take_expired(now, count - len(entries))
             if store.ready_count:
+                # Its next message has not expired.
                 break
         return entries
 
@@ -78,6 +80,7 @@ class PriorityStore:
             part, part_bytes = store.drop(count - dropped, left, kind)
             dropped, left = dropped + part, left - part_bytes
             if store.ready_count:
+                # A limit is reached, or the store has done enough for one call.
                 break
         return dropped, body_bytes - left
 
@@ -88,6 +91,7 @@ class PriorityStore:
             part, part_bytes = store.drop_expired(now, count - dropped)
             dropped, dropped_bytes = dropped + part, dropped_bytes + part_bytes
             if store.ready_count:
+                # Its next message has not expired, or it has done enough for one call.
                 break
         return dropped, dropped_bytes
 
@@ -111,7 +115,7 @@ class PriorityStore:
             self.levels[level].settle(group, kind, flags)
 
     def note(self, kind: EventKind, count: int, body_bytes: int, flags: int = 0) -> None:
-        """Log an event about messages that are not in the store."""
+        """Log an event about messages that are not in the store: by the store of the lowest used priority."""
         level = min(self.levels, default=0)
         if level not in self.levels:
             self.levels[level] = self._make_store(level)

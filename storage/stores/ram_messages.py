@@ -15,9 +15,9 @@ from leveret.storage.message import Message, StoredMessage
 
 #: Maximum number of arrival times; beyond that they become coarser.
 _ARRIVALS_MAX: Final = 8192
-#: So many numbers of messages that have left may be among those that are looked up, and as many as are kept.
+#: The heap of kept numbers is rebuilt when more of its numbers are stale than are kept, plus this many.
 _STALE_MAX: Final = 64
-#: More messages before the window, or more bytes of their bodies, are much.
+#: Kept messages, and bytes of their bodies, that need not be paged out.
 _KEPT_MAX: Final = 4096
 _KEPT_BYTES: Final = 1 << 20
 
@@ -130,7 +130,7 @@ class RamMessages:
                 message = pop()
                 entries.append((number, message, False))
                 taken += len(message.body)
-        self._left(len(entries), taken)
+        self._advance(len(entries), taken)
         return entries, taken
 
     def take_expired(self, now: int, count: int) -> tuple[list[Entry], int]:
@@ -141,7 +141,7 @@ class RamMessages:
             entries.append((seq, window.popleft(), False))
             seq += 1
         taken = sum([len(entry[1].body) for entry in entries])
-        self._left(len(entries), taken)
+        self._advance(len(entries), taken)
         return entries, taken
 
     @property
@@ -149,17 +149,17 @@ class RamMessages:
         """The number after the last message of the window."""
         return self.first_seq + len(self.window)
 
-    def oldest(self, body_bytes: int, most: int) -> list[Message]:
+    def oldest(self, body_bytes: int, max_count: int) -> list[Message]:
         """Return messages with this many bytes at the head of the window.
 
         Args:
             body_bytes: Sum of their body lengths, approximately.
-            most: Maximum number of messages.
+            max_count: Maximum number of messages.
         """
         if self.window_bytes <= body_bytes:
-            return list(islice(self.window, most))
+            return list(islice(self.window, max_count))
         count = 0
-        for message in islice(self.window, most):
+        for message in islice(self.window, max_count):
             if body_bytes <= 0:
                 break
             body_bytes -= len(message.body) + 1
@@ -174,9 +174,9 @@ class RamMessages:
             window.clear()
         else:
             dropped = sum([len(window.popleft().body) for _ in range(count)])
-        self._left(count, dropped)
+        self._advance(count, dropped)
 
-    def _left(self, count: int, body_bytes: int) -> None:
+    def _advance(self, count: int, body_bytes: int) -> None:
         self.first_seq += count
         self.window_bytes -= body_bytes
         self.held_bytes -= body_bytes
@@ -196,7 +196,17 @@ class RamMessages:
     def kept_run(
         self, seq: int, count: int, body_bytes: int, expired_at: int, redelivered: bool
     ) -> tuple[list[Entry], int]:
-        """Return kept messages with consecutive numbers; see SegmentReader.read_run()."""
+        """Return kept messages with consecutive numbers, without removing them.
+
+        Args:
+            seq: Number of the first message.
+            count: Maximum number of messages.
+            body_bytes: Stop when their bodies have reached this many bytes.
+            expired_at: If not 0, stop at a message that has not expired at this time (microseconds since 1970).
+            redelivered: Redelivered flag of the entries.
+        Returns:
+            The entries and their body bytes.
+        """
         entries: list[Entry] = []
         taken = 0
         kept = self._kept
@@ -212,7 +222,7 @@ class RamMessages:
         return entries, taken
 
     def drop_kept(self, entries: Iterable[Entry]) -> None:
-        """Remove taken messages."""
+        """Remove taken messages if they are kept."""
         kept = self._kept
         if kept:
             for seq, message, _ in entries:
@@ -234,15 +244,16 @@ class RamMessages:
         return min(end, order[0]) if order else end
 
     @property
-    def kept_much(self) -> bool:
-        """Whether what is kept takes a lot of memory."""
+    def keeps_many(self) -> bool:
+        """Whether the kept messages take a lot of memory, so that some are to be paged out."""
         return len(self._kept) > _KEPT_MAX or self.held_bytes - self.window_bytes > _KEPT_BYTES
 
     def remove_kept(self, body_bytes: int) -> list[tuple[int, Message]]:
-        """Keep the messages with the lowest numbers no longer, as many as have so many bytes; return them in order.
+        """Remove the kept messages with the lowest numbers, and return them in order.
 
         Args:
-            body_bytes: 1 or more; each message counts as a byte, too.
+            body_bytes: Stop when their bodies have reached this many bytes; 1 or more. Each message counts as one byte
+                more than its body.
         """
         kept, order = self._kept, self._kept_order
         removed: list[tuple[int, Message]] = []

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from leveret.broker.core.json_values.text import refuse_deep
+from leveret.broker.core.json_values.text import check_nesting
 from leveret.protocol.constants import INT64_END, SHORTSTR_MAX
 from leveret.protocol.field_table import FieldTable, FieldValue, fold_value, longstr
 
@@ -18,7 +18,7 @@ def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
         ValueError: A value has no field type, or the nesting is too deep.
     """
     # This also protects the stack.
-    refuse_deep(arguments)
+    check_nesting(arguments)
     return _table(arguments)
 
 

@@ -41,7 +41,7 @@ def refuse_surrogates(value: Any) -> None:
     json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
-def refuse_deep(value: Any) -> None:
+def check_nesting(value: Any) -> None:
     """Refuse a value that is nested deeper, or contains more values, than a field table may.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Final
 
 from leveret.broker.core.equivalence import check_equal, check_flag
 from leveret.broker.core.queues.queue import Queue
-from leveret.policies.arguments import known_arguments, refuse_argument, refuse_queue_type, unsupported_argument
+from leveret.policies.arguments import argument_error, known_arguments, queue_type_error, unsupported_argument
 from leveret.protocol.faults import access_refused, not_implemented, precondition_failed, resource_locked
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, as_text, find
 
@@ -24,7 +24,7 @@ class QueueDeclaration:
         name: The queue name; never empty, as server-named queues already have their generated name.
         durable: The durable bit.
         auto_delete: The auto-delete bit.
-        owner: Stands for the declaring connection if the exclusive bit is set, else None.
+        owner: If the exclusive bit is set, the object that identifies the declaring connection; else None.
         arguments: The arguments table as received.
         server_named: True if the broker has generated the name.
     """
@@ -53,12 +53,12 @@ def check_unreserved(name: str) -> None:
         raise access_refused(f"queue name '{name}' contains reserved prefix 'amq.*'")
 
 
-def check_locked(queue: Queue, owner: object | None) -> None:
+def check_not_locked(queue: Queue, owner: object | None) -> None:
     """Refuse access to a queue that is exclusive to another connection.
 
     Args:
         queue: The queue.
-        owner: Stands for the connection that asks; None over HTTP.
+        owner: The object that identifies the requesting connection; None over HTTP.
     Raises:
         ChannelFault: RESOURCE_LOCKED (405).
     """
@@ -111,23 +111,24 @@ def check_arguments(
         ConnectionFault: NOT_IMPLEMENTED (540) for unsupported queue types.
     """
     where = f"for queue '{declaration.name}' in vhost '{vhost_name}'"
-    _check_dead_letter_exchange(declaration, vhost_name, check_dead_letter_exchange)
+    _check_dead_letter_argument(declaration, vhost_name, check_dead_letter_exchange)
     values: dict[str, tuple[str, object]] = {}
     for key, field in declaration.arguments:
         values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
-    queue_type = _queue_type(declaration, where)
+    _check_queue_type(declaration, where)
+    queue_type = declaration.queue_type
     for key in known_arguments(queue_type):
-        refusal = refuse_argument(key, values) if key in values else None
+        refusal = argument_error(key, values) if key in values else None
         if refusal is not None:
             raise precondition_failed(f"invalid arg '{key}' {where}: {refusal}")
-    foreign = unsupported_argument(queue_type, values)
-    if foreign is not None:
-        raise precondition_failed(f"invalid arg '{foreign}' {where} of queue type rabbit_{queue_type}_queue")
+    unsupported = unsupported_argument(queue_type, values)
+    if unsupported is not None:
+        raise precondition_failed(f"invalid arg '{unsupported}' {where} of queue type rabbit_{queue_type}_queue")
     _check_properties(declaration, queue_type, where)
 
 
 def _check_properties(declaration: QueueDeclaration, queue_type: str, where: str) -> None:
-    """Refuse properties that the queue type does not support."""
+    """Refuse unsupported queue types, and properties that the queue type does not support."""
     if queue_type == "stream":
         raise not_implemented("queue type 'stream' is not supported; declare a classic or quorum queue")
     if queue_type == "classic":
@@ -143,17 +144,16 @@ def _check_properties(declaration: QueueDeclaration, queue_type: str, where: str
             raise precondition_failed(f"invalid property '{name}' {where}")
 
 
-def _queue_type(declaration: QueueDeclaration, where: str) -> str:
+def _check_queue_type(declaration: QueueDeclaration, where: str) -> None:
     field = find(declaration.arguments, "x-queue-type")
     if field is None:
-        return "classic"
-    refusal = refuse_queue_type(TYPE_NAMES[field.kind], field.value)
+        return
+    refusal = queue_type_error(TYPE_NAMES[field.kind], field.value)
     if refusal is not None:
         raise precondition_failed(f"invalid arg 'x-queue-type' {where}: {refusal}")
-    return as_text(field)
 
 
-def _check_dead_letter_exchange(declaration: QueueDeclaration, vhost_name: str, check: Callable[[str], None]) -> None:
+def _check_dead_letter_argument(declaration: QueueDeclaration, vhost_name: str, check: Callable[[str], None]) -> None:
     field = find(declaration.arguments, "x-dead-letter-exchange")
     if field is None:
         return

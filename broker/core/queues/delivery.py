@@ -68,7 +68,8 @@ class Delivery:
         """Deliver messages while a consumer has credit.
 
         Args:
-            expired_too: Also deliver expired messages, for a TTL of 0.
+            expired_too: Also deliver messages that have expired: one with a TTL of 0 is delivered if a consumer has
+                credit when it is published.
         """
         if self.returning.batches:
             return
@@ -81,6 +82,7 @@ class Delivery:
                 ring.block(consumer)
                 continue
             if len(level) > 1:
+                # Consumers of the same priority take turns.
                 credit = 1
             entries, body_bytes = store.take(min(credit, _RUN_MESSAGES), _RUN_BYTES)
             if contents.may_have_timed and not expired_too:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from leveret.broker.core.queues.counters import QueueCounters
@@ -10,18 +10,23 @@ from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REASON
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, Event, EventKind
 
 #: Drop reasons of queue counters by kind of event.
-DROP_REASONS: Final = {
+DROP_REASONS: Final[Mapping[int, str]] = {
     EventKind.MAXLEN: MAXLEN,
     EventKind.MAXLEN_BYTES: MAXLEN,
     EventKind.EXPIRED: EXPIRED,
     EventKind.REJECT: REJECTED,
     EventKind.DELIVERY_LIMIT: DELIVERY_LIMIT,
 }
+#: The bits of a reason in the flags of an event.
 _REASON_MASK: Final = 7
 
 
 def rows_of_events(events: Iterable[Event]) -> dict[int, list[int]]:
-    """Sum up the losses in events by queue number; each row has the LOSS_FIELDS of queues."""
+    """Sum up the losses in events.
+
+    Returns:
+        By queue number, a row with one number for each of QueueCounters.LOSS_FIELDS.
+    """
     found: dict[int, list[int]] = {}
     for event in events:
         changes = _changes(event)
@@ -33,7 +38,7 @@ def rows_of_events(events: Iterable[Event]) -> dict[int, list[int]]:
 
 
 def _changes(event: Event) -> tuple[str, ...]:
-    """Return the names of the counters that an event increases."""
+    """Return the names of the counters that an event increases, none if its messages are not lost."""
     is_letter = event.flags & DEAD_LETTERED
     if event.kind == EventKind.PURGED:
         return ("drop_purged",)
@@ -42,10 +47,7 @@ def _changes(event: Event) -> tuple[str, ...]:
     if event.kind == EventKind.DEAD_LETTER_LOST:
         reason = event.flags >> LETTER_REASON_SHIFT & _REASON_MASK
         return ("lost", f"dead_letter_lost_{REASONS[reason - 1]}") if 1 <= reason <= len(REASONS) else ("lost",)
-    dropped = DROP_REASONS.get(EventKind(event.kind)) if event.kind in _KNOWN else None
+    dropped = DROP_REASONS.get(event.kind)
     if dropped is None:
         return ()
     return (f"drop_{dropped}", f"dead_letter_{dropped}") if is_letter else (f"drop_{dropped}", "lost")
-
-
-_KNOWN: Final = frozenset(EventKind)

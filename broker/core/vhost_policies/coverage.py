@@ -51,7 +51,10 @@ def matching_queues(vhost: VirtualHost, policy: Policy, operator: bool) -> Itera
 
 
 def matching_exchanges(vhost: VirtualHost, policy: Policy) -> Iterator[PolicyMatch | None]:
-    """Match a policy against all exchanges of a virtual host, likewise; operator policies match none."""
+    """Match a policy against all exchanges of a virtual host; yield None for exchanges that do not match.
+
+    Operator policies match no exchange.
+    """
     if "exchange" not in APPLY_TO[policy.apply_to]:
         return
     for exchange in list(vhost.topology.exchanges.values()):

@@ -7,8 +7,11 @@ import time
 from types import TracebackType
 from typing import Final, TextIO
 
+#: Width of the bar in characters.
 _WIDTH: Final = 30
+#: Minimum time between two updates, in seconds.
 _INTERVAL: Final = 0.1
+#: Returns to the start of the line and clears it.
 _CLEAR: Final = "\r\x1b[K"
 
 
@@ -16,10 +19,10 @@ class ProgressLine:
     """Progress bar, as a context manager that removes the bar at its end.
 
     Args:
-        label: text before the bar.
-        total: amount of work, at least 0.
-        silent: whether to show nothing.
-        stream: output stream, by default stderr; the bar is shown only if it is a terminal.
+        label: Text before the bar.
+        total: Amount of work, at least 0.
+        silent: Whether to show nothing.
+        stream: Output stream, by default stderr; the bar is shown only if it is a terminal.
     """
 
     def __init__(self, label: str, total: int, *, silent: bool = False, stream: TextIO | None = None) -> None:
@@ -28,7 +31,6 @@ class ProgressLine:
         self._stream = sys.stderr if stream is None else stream
         self._visible = not silent and self._stream.isatty()
         self._drawn_at = -_INTERVAL
-        self._done = 0
 
     def __enter__(self) -> ProgressLine:
         self.update(0)
@@ -48,7 +50,6 @@ class ProgressLine:
 
     def update(self, done: int) -> None:
         """Show the amount of work done. Redraws at most ten times a second."""
-        self._done = done
         now = time.monotonic()
         if not self._visible or now - self._drawn_at < _INTERVAL:
             return
@@ -61,9 +62,9 @@ def render_bar(label: str, done: int, total: int) -> str:
     """Return the bar as text.
 
     Args:
-        label: text before the bar.
-        done: amount of work done; may exceed the total.
-        total: amount of work.
+        label: Text before the bar.
+        done: Amount of work done; may exceed the total.
+        total: Amount of work.
     """
     share = min(1.0, done / total) if total else 1.0
     filled = int(share * _WIDTH)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from leveret.broker.core.json_values.tables import table_from_json
-from leveret.broker.core.json_values.text import refuse_deep
+from leveret.broker.core.json_values.text import check_nesting
 from leveret.broker.management.http.errors import bad_request
 from leveret.broker.management.http.responses import encode
 from leveret.policies.invalid_pattern import InvalidPattern
@@ -157,7 +157,7 @@ def check_depth(value: Any) -> None:
         HTTPBadRequest: The value is nested too deep.
     """
     try:
-        refuse_deep(value)
+        check_nesting(value)
     except ValueError as deep:
         raise bad_request(str(deep)) from None
 

@@ -7,10 +7,10 @@ import pytest
 from leveret.policies.arguments import (
     ARGUMENTS,
     MAX_TTL_MS,
+    argument_error,
     known_arguments,
-    refuse_argument,
+    queue_type_error,
     refuse_consumer,
-    refuse_queue_type,
     unsupported_argument,
 )
 from leveret.protocol.field_table import INTEGER_KINDS, TYPE_NAMES
@@ -70,7 +70,7 @@ UNCHECKED: Final = {
 
 
 def refusal(name: str, type_name: str, value: object, **others: tuple[str, object]) -> str | None:
-    return refuse_argument(name, {name: (type_name, value)} | {key.replace("_", "-"): v for key, v in others.items()})
+    return argument_error(name, {name: (type_name, value)} | {key.replace("_", "-"): v for key, v in others.items()})
 
 
 def test_every_row_is_under_test() -> None:
@@ -248,7 +248,7 @@ class TestQueueTypes:
 
     @pytest.mark.parametrize("value", [b"classic", b"quorum", b"stream"])
     def test_good_queue_types(self, value: bytes) -> None:
-        assert refuse_queue_type("longstr", value) is None
+        assert queue_type_error("longstr", value) is None
 
     @pytest.mark.parametrize(
         ("type_name", "value", "expected"),
@@ -261,7 +261,7 @@ class TestQueueTypes:
         ],
     )
     def test_bad_queue_types(self, type_name: str, value: object, expected: str) -> None:
-        assert refuse_queue_type(type_name, value) == expected
+        assert queue_type_error(type_name, value) == expected
 
 
 @pytest.mark.parametrize("type_name", VALUES)

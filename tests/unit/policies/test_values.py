@@ -6,7 +6,7 @@ import pytest
 
 from leveret.policies.arguments import ARGUMENTS
 from leveret.policies.keys import KEYS
-from leveret.policies.values import USER_LIMITS, VHOST_LIMITS, Values, integer, one_of, refuse_limits
+from leveret.policies.values import USER_LIMITS, VHOST_LIMITS, Values, integer, limits_error, one_of
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_what_forms_offer_is_what_declarations_take(name: str) -> None:
     ],
 )
 def test_which_limits_are_refused(limits: dict[str, Any], known: tuple[str, ...], expected: str | None) -> None:
-    assert refuse_limits(limits, known, "limits") == expected
+    assert limits_error(limits, known, "limits") == expected

@@ -11,7 +11,7 @@ from leveret.broker.management.http.json_fields import require_keys
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response
 from leveret.broker.operations.parameters import InvalidLimits, set_limits
-from leveret.policies.values import USER_LIMITS, refuse_limits
+from leveret.policies.values import USER_LIMITS, limits_error
 
 
 class Limits(Controller):
@@ -94,7 +94,7 @@ class Limits(Controller):
         require_keys(document, "value")
         if name not in self._accounts.users:
             raise bad_request(["no_such_user", name])
-        refusal = refuse_limits({limit: document["value"]}, USER_LIMITS, "user-limits")
+        refusal = limits_error({limit: document["value"]}, USER_LIMITS, "user-limits")
         if refusal is not None:
             raise bad_request(refusal)
         self._set_user_limit(name, limit, document["value"])

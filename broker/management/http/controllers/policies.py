@@ -23,7 +23,7 @@ from leveret.broker.management.http.json_fields import compile_in_thread
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import encode, json_text_response, object_response
-from leveret.broker.operations.parameters import clear_policy, refusal_of_policy
+from leveret.broker.operations.parameters import clear_policy, policy_error_text
 from leveret.policies.policy import Policy, PolicyError, read_policy
 
 _FLAGS: Final = {"true": True, "false": False}
@@ -75,7 +75,7 @@ class Policies(Controller):
         try:
             policy = read_policy(request.match_info["name"], document, operator)
         except PolicyError as error:
-            raise bad_request(refusal_of_policy(error, operator)) from None
+            raise bad_request(policy_error_text(error, operator)) from None
         if request.query.get("dry_run") == "true":
             return await _preview(vhost, policy, operator)
         is_new, steps = vhost.policies.set_in_steps(policy, operator)

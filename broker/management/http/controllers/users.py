@@ -17,7 +17,7 @@ from leveret.broker.management.http.json_fields import check_length, read_flag, 
 from leveret.broker.management.http.listing import View, list_response
 from leveret.broker.management.http.request_bodies import read_object
 from leveret.broker.management.http.responses import json_response, object_response
-from leveret.policies.values import USER_LIMITS, refuse_limits
+from leveret.policies.values import USER_LIMITS, limits_error
 
 #: Any name except those of the other resources below.
 _NAME: Final = "{user:(?!(?:without-permissions|bulk-delete)/?$)(?=.)[^/]*}"
@@ -118,7 +118,7 @@ def _read_limits(document: Mapping[str, Any], limits: UserLimits) -> UserLimits:
     wanted = document.get("limits", {})
     if not isinstance(wanted, Mapping):
         raise bad_request("limits must be an object")
-    refusal = refuse_limits(wanted, USER_LIMITS, "user-limits")
+    refusal = limits_error(wanted, USER_LIMITS, "user-limits")
     if refusal is not None:
         raise bad_request(refusal)
     limits.max_connections = wanted.get("max-connections", limits.max_connections)

@@ -9,7 +9,7 @@ from leveret.broker.operations.parameters import (
     InvalidLimits,
     clear_policy,
     escape_markup,
-    refusal_of_policy,
+    policy_error_text,
     set_limits,
 )
 from leveret.policies.policy import Policy, PolicyError
@@ -77,5 +77,5 @@ def test_a_policy_that_could_not_be_restored_is_cleared(vhost: VirtualHost, oper
 
 def test_texts_about_policies_are_escaped_but_not_for_operator_policies() -> None:
     error = PolicyError("<<1>>")
-    assert refusal_of_policy(error, operator=False) == escape_markup("<<1>>") == "&lt;&lt;1&gt;&gt;"
-    assert refusal_of_policy(error, operator=True) == "<<1>>"
+    assert policy_error_text(error, operator=False) == escape_markup("<<1>>") == "&lt;&lt;1&gt;&gt;"
+    assert policy_error_text(error, operator=True) == "<<1>>"

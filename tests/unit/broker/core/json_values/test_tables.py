@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.json_values.tables import table_from_json, table_to_json
-from leveret.broker.core.json_values.text import refuse_deep
+from leveret.broker.core.json_values.text import check_nesting
 from leveret.protocol.field_table import FieldValue
 
 
@@ -26,8 +26,8 @@ def test_128_levels_are_allowed(in_lists: bool) -> None:
 
 
 def test_a_level_is_one_whatever_is_in_it() -> None:
-    refuse_deep([[], {}, {"a": [{}, 1, None, "x"] * 100}] * 100)
-    refuse_deep("x")
+    check_nesting([[], {}, {"a": [{}, 1, None, "x"] * 100}] * 100)
+    check_nesting("x")
 
 
 def test_a_table_is_shown_without_a_deep_stack() -> None:

@@ -10,7 +10,7 @@ from leveret.broker.core.queues.declaration import (
     check_arguments,
     check_equivalent,
     check_exclusive_use,
-    check_locked,
+    check_not_locked,
     check_unreserved,
 )
 from leveret.broker.core.queues.queue import Queue
@@ -79,12 +79,12 @@ class TestNames:
 
 class TestLocks:
     def test_every_connection_may_use_a_shared_queue(self) -> None:
-        check_locked(queue(), ME)
+        check_not_locked(queue(), ME)
 
     def test_only_the_owner_may_use_an_exclusive_queue(self) -> None:
-        check_locked(queue(owner=ME), ME)
+        check_not_locked(queue(owner=ME), ME)
         with pytest.raises(ChannelFault) as caught:
-            check_locked(queue(owner=ME), OTHER)
+            check_not_locked(queue(owner=ME), OTHER)
         assert caught.value.text == LOCKED
 
 
