@@ -40,7 +40,6 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     loop = asyncio.get_running_loop()
     stopping = _Stopping(loop.time)
     GarbageCollection(loop.call_soon).start()
-    log.info("starting version %s, %s", VERSION, compilation.describe())
     app = App(settings)
     try:
         await app.start()
@@ -50,6 +49,8 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.receive, number)
     loop.add_signal_handler(signal.SIGHUP, partial(_reload, app, read_settings))
+    # Not earlier: a broker that cannot start says only why.
+    log.info("version %s, %s", VERSION, compilation.describe())
     _print_ready_line(app.ready_line())
     await stopping.requested.wait()
     await app.stop()
