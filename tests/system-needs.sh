@@ -130,7 +130,7 @@ is_python_script() {
     head -n 1 "$1" | grep -q '^#!.*python'
 }
 
-# Extracts the tool from the package, which is not installed: nothing but the script is wanted.
+# Extracts the tool from the package, which is not installed: only the script is needed.
 fetch_rabbitmqadmin() {
     directory=$(mktemp -d)
     # apt-get fetches as a user of its own where it can.

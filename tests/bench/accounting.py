@@ -36,7 +36,7 @@ class ProcessAccount:
         return sum(_status_bytes(pid, "VmRSS:") for pid in _tree(self.pid))
 
     def reset_peak_rss(self) -> None:
-        """Let the peak start again from what is resident now, where the system permits it."""
+        """Reset the peak to the current resident size, where the system permits it."""
         for pid in _tree(self.pid):
             try:
                 (_PROC / str(pid) / "clear_refs").write_text("5")
@@ -49,7 +49,7 @@ class ProcessAccount:
 
 
 def listening_pid(port: int) -> int | None:
-    """Find the process on this machine that listens on a TCP port; None if there is none or it is not ours to see."""
+    """Find the process on this machine that listens on a TCP port; None if there is none that is ours."""
     wanted = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     if not wanted:
         return None

@@ -26,7 +26,7 @@ _PATIENCE: Final = 120.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do.
+    """What a run does.
 
     Attributes:
         mode: `lazy` or `default`.
@@ -56,7 +56,7 @@ class BacklogRun:
         publish_rate, deliver_rate: at the same time.
         used_rss: resident sizes while it was so, one a second.
         left: messages of the backlog after that.
-        drain_rate: of the consumer that takes what is left.
+        drain_rate: of the consumer that takes the remaining messages.
         drained_rss: resident size of the node at the end.
     """
 
@@ -76,7 +76,7 @@ class BacklogRun:
 
 
 def run(node: BacklogNode, plan: Plan) -> BacklogRun:
-    """Do all of it on a node without queues.
+    """Run the benchmark on a node without queues.
 
     Raises:
         BenchError: a message was lost, or is not the one that was sent.
@@ -159,7 +159,7 @@ class _Used:
 
 
 def _use(node: BacklogNode, scenario: Scenario, seconds: float) -> _Used:
-    """Publish and consume for a while, then consume what is left."""
+    """Publish and consume for a while, then consume the remaining messages."""
     flight = InFlight(1)
     workers = [
         publisher := Worker(Publisher, node.url, scenario, _ROUTES, flight, 1),

@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each run lasts")
     parser.add_argument("--body", type=int, default=1000, help="bytes of a body")
     parser.add_argument("--directory", help="where to write; default: the system's for temporary files")
-    parser.add_argument("--slower-ms", type=float, default=0.0, help="let every sync take so much longer")
+    parser.add_argument("--slower-ms", type=float, default=0.0, help="let every sync take this much longer")
     options = parser.parse_args(argv)
     print("queues  in flight  redo   confirms/s  median ms   p99 ms  CPU us/message")
     for queues, in_flight in _LOADS:

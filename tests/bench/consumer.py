@@ -16,8 +16,8 @@ from tests.support.wire import Connection
 _READ_BYTES: Final = 256 * 1024
 # Maximum time for a waiting consumer to notice the end of the phase.
 _RECEIVE_TIMEOUT: Final = struct.pack("@ll", 0, 5_000)
-# An untimed read waits for so many bytes, so that a broker that sends in small pieces costs no wake-up for each; or
-# until the receive timeout, when it takes what is there.
+# An untimed read waits for this many bytes, so that a broker that sends in small pieces costs no wake-up for each; or
+# until the receive timeout, when it takes the bytes that are there.
 _READ_AT_LEAST: Final = 32 * 1024
 
 
@@ -69,7 +69,7 @@ class Consumer:
         self._acks = SingleAcks() if scenario.ack_every == 1 else None
 
     def subscribe(self) -> None:
-        """Consume all queues; only while they are empty, as nothing but the answers may come."""
+        """Consume all queues. They must be empty: deliveries between the replies are not expected."""
         for route in self._routes:
             self._channel.consume(route.queue, route.consumer_tag, no_ack=not self._scenario.ack_every)
 
@@ -169,7 +169,7 @@ class Consumer:
                 raise BenchError(f"delivery {tag} is not what it has to be: {found!r}")
 
     def _settle(self) -> None:
-        """Acknowledge what is left and wait until the broker has taken all acks."""
+        """Acknowledge the remaining deliveries and wait until the broker has taken all acks."""
         count = self._received // self._unit
         if self._scenario.ack_every:
             if self._acked < count:

@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
     """Return ports that stay free over a restart: none that the system would give to another program.
 
     Raises:
-        BenchError: there are not so many.
+        BenchError: fewer ports are free.
     """
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
@@ -73,7 +73,7 @@ def wait_until_ready(name: str, url: str, node: subprocess.Popen[bytes], log: Pa
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a program and all of its process group; its data are not wanted any more."""
+    """End a program and all of its process group; its data are no longer needed."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(_STOP_SECONDS)

@@ -72,7 +72,7 @@ class Publisher:
 
         Args:
             count: messages.
-            bounded: heed the window, as somebody consumes.
+            bounded: keep within the window, because consumers receive the messages.
 
         Raises:
             BenchError: the broker stopped taking or delivering messages.

@@ -61,11 +61,11 @@ class Scenario:
 
     @property
     def refuses(self) -> bool:
-        """Publishes into the full queue are refused: nacked, where there are confirms."""
+        """Whether publishes into the full queue are refused: nacked, if there are confirms."""
         return str(self.arguments.get("x-overflow", "")).startswith("reject-publish")
 
     def left(self, publishes: int) -> int:
-        """Return how many of `publishes` messages the queue of a `publish` holds in the end."""
+        """Return how many of `publishes` messages the queue of a `publish` holds at the end."""
         if "x-message-ttl" in self.arguments:
             return 0
         return min(publishes, int(self.arguments.get("x-max-length", publishes)))

@@ -110,7 +110,7 @@ def _imported(management: Management, accounts: Accounts) -> ExitStack:
 
 
 def _revoke(management: Management, vhost: str, user: str) -> None:
-    # RabbitMQ gives whoever makes a virtual host all permissions there.
+    # RabbitMQ gives the user who creates a virtual host all permissions there.
     try:
         management.request("DELETE", "permissions", vhost, user)
     except urllib.error.HTTPError as error:

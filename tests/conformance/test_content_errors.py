@@ -119,41 +119,41 @@ def test_2_18_publish_on_a_channel_that_is_not_open(channel: Channel) -> None:
         wire.send_bytes(frame(BODY, 9, b"c"))
 
 
-# Content methods that clients do not send; the strings in them are no UTF-8.
-FOREIGN = {
+# Content methods that clients do not send; the strings in them are not UTF-8.
+SERVER_CONTENTS = {
     commands.Basic.Return: b"\0\0\0\1\xff\0",
     commands.Basic.Deliver: b"\1\xff" + bytes(9) + b"\0\0",
     commands.Basic.GetOk: bytes(9) + b"\1\xff\0" + bytes(4),
 }
 
 
-@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
 def test_2_17_content_of_methods_that_clients_do_not_send_is_awaited(channel: Channel, kind: MethodType) -> None:
-    send(channel, (METHOD, methods.raw_payload(*methods.ids(kind), FOREIGN[kind])))
+    send(channel, (METHOD, methods.raw_payload(*methods.ids(kind), SERVER_CONTENTS[kind])))
     send(channel, (HEADER, content.header(3)), (BODY, b"ab"))
     channel.connection.channel().sync()
     with channel.expect_connection_close(503, "COMMAND_INVALID - unimplemented method", kind):
         send(channel, (BODY, b"c"))
 
 
-@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
 def test_2_16_but_not_on_channel_0(channel: Channel, kind: MethodType) -> None:
     text = "CHANNEL_ERROR - unexpected method in connection state running"
     with channel.expect_connection_close(504, text, kind):
-        channel.connection.wire.send_raw_method(0, *methods.ids(kind), FOREIGN[kind])
+        channel.connection.wire.send_raw_method(0, *methods.ids(kind), SERVER_CONTENTS[kind])
 
 
-@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.name)
-def test_2_9_a_foreign_content_is_checked_too(channel: Channel, kind: MethodType) -> None:
+@pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
+def test_2_9_a_content_of_a_server_method_is_checked_too(channel: Channel, kind: MethodType) -> None:
     with channel.expect_connection_close(505, NO_HEADER, kind):
-        send(channel, (METHOD, methods.raw_payload(*methods.ids(kind), FOREIGN[kind])), NOWHERE)
+        send(channel, (METHOD, methods.raw_payload(*methods.ids(kind), SERVER_CONTENTS[kind])), NOWHERE)
 
 
-@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.name)
-def test_2_18_a_foreign_content_on_a_channel_that_is_not_open(channel: Channel, kind: MethodType) -> None:
+@pytest.mark.parametrize("kind", SERVER_CONTENTS, ids=lambda kind: kind.name)
+def test_2_18_a_content_of_a_server_method_on_a_channel_that_is_not_open(channel: Channel, kind: MethodType) -> None:
     wire = channel.connection.wire
     with channel.expect_connection_close(504, "CHANNEL_ERROR - expected 'channel.open'", kind):
-        wire.send_raw_method(9, *methods.ids(kind), FOREIGN[kind])
+        wire.send_raw_method(9, *methods.ids(kind), SERVER_CONTENTS[kind])
         wire.send_frame(HEADER, 9, EMPTY_HEADER)
 
 

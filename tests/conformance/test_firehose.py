@@ -96,7 +96,7 @@ def traces(connect: Connect, traced: str, poll: Poll) -> Traces:
     return Traces(connect(vhost=traced).channel(), poll)
 
 
-def whence(own: Connection, channel: Channel, vhost: str, user: str) -> list[Triple]:
+def origin_headers(own: Connection, channel: Channel, vhost: str, user: str) -> list[Triple]:
     return [
         ("vhost", "S", vhost),
         ("connection", "S", own.name),
@@ -120,7 +120,7 @@ def test_a_publish_is_copied(own: Connection, client: Channel, traces: Traces, t
         ("exchange_name", "S", "x"),
         ("routing_keys", "A", [("S", "key"), ("S", "copy"), ("S", "blind")]),
         ("properties", "F", AS_TABLE),
-        *whence(own, client, traced, accounts.default_user),
+        *origin_headers(own, client, traced, accounts.default_user),
         ("routed_queues", "A", [("S", "q1"), ("S", "q2")]),
     ]
     assert [key for key, _, _ in copy.headers][3] == "node"
@@ -140,7 +140,7 @@ def test_a_delivery_is_copied(own: Connection, client: Channel, traces: Traces, 
             ("routing_keys", "A", [("S", "key"), ("S", "copy"), ("S", "blind")]),
             ("properties", "F", AS_TABLE),
             ("redelivered", "I", redelivered),
-            *whence(own, client, traced, accounts.default_user),
+            *origin_headers(own, client, traced, accounts.default_user),
         ]
 
 

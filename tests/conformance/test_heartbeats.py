@@ -59,7 +59,7 @@ def test_1_39_a_silent_peer_is_dropped_and_its_messages_come_back(
         channel.sync(queue)
         last_heard = time.monotonic()
         assert channel.get(queue) is not None
-        # 1.40: nothing but heartbeats before the end, no connection.close.
+        # 1.40: only heartbeats before the end, no connection.close.
         seconds = lifetime(silent, last_heard)
 
         poll(lambda: bool(other.queue_declare(queue, passive=True).message_count == 1))

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from tests.conformance.http_api import Belongings, HttpApi
 
-#: As it encodes path segments: whatever is no letter or digit.
+#: As it encodes path segments: everything but letters and digits.
 _HEADERS: Final = {"Accept": "*/*", "User-Agent": "rabbitmqadmin 2.35.0"}
 
 

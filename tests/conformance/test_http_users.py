@@ -15,7 +15,7 @@ SHA256, SHA512, MD5 = (f"rabbit_password_hashing_{name}" for name in ("sha256", 
 
 
 def salted(password: str, algorithm: str = "sha256") -> str:
-    """Hash a password as RabbitMQ does, with a salt that is no secret."""
+    """Hash a password as RabbitMQ does, with a fixed salt."""
     salt = b"salt"
     return base64.b64encode(salt + hashlib.new(algorithm, salt + password.encode()).digest()).decode()
 

@@ -1,6 +1,6 @@
 """Random programs of several clients on bounded queues, compared step by step with a plain model of the rules.
 
-MODEL_EXAMPLES=1000 runs so many programs for each kind of queue, and makes the one that fails small.
+MODEL_EXAMPLES=1000 runs this many programs for each kind of queue, and shrinks one that fails.
 """
 
 from __future__ import annotations

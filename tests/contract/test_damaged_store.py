@@ -19,8 +19,8 @@ from tests.support.simulated_files import SimulatedFiles, flip
 #: More messages and bytes than any test appends.
 ALL = 1 << 20
 ENVELOPES = [Envelope(b"\x01x\x01k", bytes(14), True, priority) for priority in range(3)]
-#: What one more look at a store can take to come to its end: each look has it give up something, or move on.
-LOOKS = 1000
+#: Maximum number of reads until a damaged store is empty: each read removes damaged messages or returns some.
+MAX_READS = 1000
 
 
 class Parts:
@@ -205,7 +205,7 @@ class DamagedStoreMachine(RuleBasedStateMachine):
         assert sum(part.taken_count for part in self.parts.stores) == len(self.taken)
 
     def teardown(self) -> None:
-        for _ in range(LOOKS):
+        for _ in range(MAX_READS):
             if not self.store.ready_count:
                 break
             self._note_taken(self.store.take(3, ALL)[0])

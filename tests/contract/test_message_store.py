@@ -252,7 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 8), size=st.integers(0, 40), expires_at=st.sampled_from([0, 0, 10, 20, 30]))
     def append(self, count: int, size: int, expires_at: int) -> None:
-        # Bodies differ, so that no two messages can be taken for each other; some are empty all the same.
+        # Bodies differ, so that no two messages can be taken for each other; some are empty nevertheless.
         texts = [f"{self.arrived + at:x}".zfill(size)[-size:] if size else "" for at in range(count)]
         messages = [message(text) for text in texts]
         if expires_at:
@@ -296,7 +296,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Compare taken messages with the expected ones, and add them to the taken ones."""
         assert [(content(entry[1]), entry[2]) for entry in entries] == [(content(row[1]), row[2]) for row in expected]
         for (arrival, _, _), entry in zip(expected, entries, strict=True):
-            # A message keeps its number for good.
+            # A message never changes its number.
             assert self.numbers.setdefault(arrival, entry[0]) == entry[0]
             self.taken[arrival] = entry
 

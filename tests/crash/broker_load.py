@@ -135,7 +135,7 @@ class Client:
             self._used.append(Used(kind, self.ledgers[name], channel))
 
     def disconnect(self) -> None:
-        """End, without a word."""
+        """End the connection without connection.close."""
         self._connection.abort()
 
     def work(self) -> None:
@@ -387,7 +387,7 @@ def _take_letters(channel: Channel, client: Client, expected: set[int]) -> int:
     ledger = client.letters
     found = set(content := list(_content(channel, ledger.queue).values()))
     ledger.recovered(content)
-    # One that was purged there is gone for good.
+    # One that was purged there is gone permanently.
     missing = expected - found - ledger.gone
     assert not missing, f"neither in their queue nor among the dead letters: {sorted(missing)}"
     if content:

@@ -1,4 +1,4 @@
-"""A process that publishes, consumes and acknowledges as fast as it can, and says what it was promised.
+"""A process that publishes, consumes and acknowledges as fast as it can, and reports what was confirmed.
 
 It is killed by test_kill.py, which then recovers the directory and compares.
 Lines: "settled N ..." (before anything is written of that), "confirmed N" (all messages up to N are on
@@ -25,7 +25,7 @@ def body_of(number: int) -> bytes:
 
 
 def say(lines: str) -> None:
-    """Say something that whoever listens has for certain."""
+    """Write lines to the test, and flush: they must survive the kill."""
     sys.stdout.write(lines + "\n")
     sys.stdout.flush()
 

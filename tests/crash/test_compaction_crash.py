@@ -107,7 +107,7 @@ def test_nothing_is_lost_wherever_it_ends(end: str, transient: int) -> None:
         sparse.files.stop()
         engine, again = recovered(sparse.files, sparse.clock)
         assert again == found
-        # It goes on from there.
+        # It continues from there.
         store = engine.store(engine.queues[1])
         store.requeue(store.take(1, 1)[0])
         engine.flush()

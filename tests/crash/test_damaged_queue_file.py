@@ -1,4 +1,4 @@
-"""The file QUEUE.json of a queue is damaged, or another queue's: all messages are found all the same."""
+"""The file QUEUE.json of a queue is damaged, or another queue's: all messages are still found."""
 
 from __future__ import annotations
 

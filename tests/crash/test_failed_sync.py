@@ -55,6 +55,6 @@ def test_it_ends_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def ended_with(broker: LeveretProcess) -> int:
     deadline = time.monotonic() + 180
     while (end := os.waitid(os.P_PID, broker.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
-        assert time.monotonic() < deadline, "it goes on"
+        assert time.monotonic() < deadline, "it continues"
         time.sleep(0.02)
     return end.si_status

@@ -176,7 +176,7 @@ def test_a_message_that_moves_while_the_disk_is_full_is_not_lost(how: str) -> No
         else:
             target.append([message], 300)
             source.settle(entries, EventKind.REJECT, DEAD_LETTERED)
-        # Settled for good, in a queue of its own; the ballast has room for that.
+        # Settled permanently, in a queue of its own; the ballast has room for that.
         engine.housekeeping()
         if room >= 1000:
             engine.delete_queue(engine.create_queue(False, {}))
@@ -199,12 +199,12 @@ def test_what_was_held_back_is_written_once_there_is_room() -> None:
     source.settle(source.take(1, ALL)[0], EventKind.REJECT, DEAD_LETTERED)
     source.settle(source.take(1, ALL)[0])
     assert [*engine.flush()] == [target]
-    told: list[int] = []
-    engine.commit(lambda: told.append(1), events=True)
-    assert not told, "a promise was kept that is not on the disk"
+    synced: list[int] = []
+    engine.commit(lambda: synced.append(1), events=True)
+    assert not synced, "confirmed before it is on disk"
     files.room = None
     assert not engine.flush()
-    assert told
+    assert synced
     files.stop()
     found = take_all(open_engine(files))
     assert len(found) == 3
@@ -241,7 +241,7 @@ def test_a_real_disk_gets_full_and_comes_back(disk: Path) -> None:
     assert alarm_before_failure
     assert alarms == [True]
     assert ledger.confirmed
-    # Another program takes what is left, and consumers are served all the same.
+    # Another program takes the remaining space, and consumers are still served.
     filler = disk / "filler"
     fill(filler)
     store = ledger.store

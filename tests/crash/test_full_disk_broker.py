@@ -89,10 +89,10 @@ def test_a_full_disk_holds_up_publishers_only(broker: LeveretProcess) -> None:
     fill(filler, leave=8 << 20)
     until(lambda: "disk alarm set" in broker.log_text(), "the alarm is set")
     fill(broker.directory / "more")
-    # A publisher that does not wait for confirms is not read from any more, and told so.
+    # A publisher that does not wait for confirms is no longer read from, and is notified.
     plain = publishing.channel()
     plain.basic_publish("", "q", b"held up", PERSISTENT)
-    until(lambda: publishing.process_data_events(time_limit=0.01) or states, "the publisher is told")
+    until(lambda: publishing.process_data_events(time_limit=0.01) or states, "the publisher is notified")
     assert states == ["low on disk"]
 
     with connect(broker) as consuming:
@@ -106,7 +106,7 @@ def test_a_full_disk_holds_up_publishers_only(broker: LeveretProcess) -> None:
 
     filler.unlink()
     (broker.directory / "more").unlink()
-    until(lambda: publishing.process_data_events(time_limit=0.01) or len(states) > 1, "the publisher goes on")
+    until(lambda: publishing.process_data_events(time_limit=0.01) or len(states) > 1, "the publisher continues")
     assert states == ["low on disk", "over"]
     publisher.basic_publish("", "q", b"last", PERSISTENT)
     publishing.close()
@@ -133,7 +133,7 @@ def test_a_broker_lives_on_while_nothing_can_be_declared(broker: LeveretProcess)
             declaring.channel().queue_declare("transient", exclusive=True)
         for name in ("filler", "more"):
             (broker.directory / name).unlink()
-        # It is told then: that they are declared, or that there was no room for one.
+        # Then it gets an answer: declare-ok, or that there was no room for one.
         error = waiting.exception(timeout=_PATIENCE)
         assert error is None or isinstance(error, AMQPError)
     until(lambda: "disk alarm cleared" in broker.log_text(), "the alarm is cleared")
@@ -170,7 +170,7 @@ def test_what_cannot_be_stored_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
             assert body == b"stored"
             consumer.basic_ack(method.delivery_tag)
         trigger.unlink()
-        # Nobody has to do anything: it tries again by itself.
+        # Nothing has to be done: the broker retries.
         until(lambda: "disk alarm cleared" in broker.log_text(), "the alarm is cleared")
         channel.basic_publish("", "q", b"stored again", PERSISTENT)
         publishing.close()
@@ -178,5 +178,5 @@ def test_what_cannot_be_stored_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         with connect(broker) as consuming:
             consumer = consuming.channel()
             rest = [body for _, _, body in iter(lambda: consumer.basic_get("q", auto_ack=True), (None, None, None))]
-        # A message that was refused may be there all the same.
+        # A message that was refused may still be there.
         assert rest in ([b"stored again"], [b"refused", b"stored again"])

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_until_killed(path: Path, seed: int, lines: int) -> list[str]:
-    """Start the writer, kill it after so many lines, return all it had said."""
+    """Start the writer, kill it after this many lines; return all lines that it wrote."""
     command = [sys.executable, "-m", "tests.crash.ledger_writer", str(path), str(seed)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -21,7 +21,7 @@ from tests.support.transport import ConnectionDropped
 
 LAZY = ("x-queue-mode", "S", "lazy")
 _PATIENCE = 180.0
-#: Messages that a queue begins a round with, at the most.
+#: Maximum number of messages in a queue at the start of a round.
 _BACKLOG = 400
 
 
@@ -59,7 +59,7 @@ class Round:
             thread.start()
 
     def kill(self, process: LeveretProcess, after: int) -> None:
-        """Kill the broker once so many things have been done; raise what went wrong in a client."""
+        """Kill the broker after this many actions of the clients; raise the error of a client that failed."""
         try:
             for _ in range(after):
                 if not self._things.acquire(timeout=_PATIENCE) or self._failures:
@@ -123,7 +123,7 @@ def test_what_was_promised_holds(tmp_path: Path, kill_rounds: int, kill_seed: in
             except Exception as error:
                 error.add_note(f"in round {done + 1} with --kill-seed {kill_seed}\n{process.log_text()[-3000:]}")
                 raise
-        # A write that the kill has cut short is no damage.
+        # A write that the kill has cut short does not count as damage.
         warnings = [line for line in process.log_text().splitlines() if "a write that was cut short" not in line]
         assert not warnings
     counts: Counter[str] = sum((Counter(client.counts) for client in clients), Counter())

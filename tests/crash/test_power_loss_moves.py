@@ -23,7 +23,7 @@ from tests.support.queues import ManualTimers, declare, settle
 from tests.support.segment_stores import Clock
 from tests.support.simulated_files import ROOT, SimulatedFiles
 
-#: Power goes so many times before all begins again on an empty disk.
+#: Power failures before the test starts again with an empty disk.
 _CUTS_A_RUN: Final = 20
 _TURNS_BETWEEN_CUTS: Final = 4
 

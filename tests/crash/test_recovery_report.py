@@ -60,7 +60,7 @@ def test_every_flipped_byte_is_reported(path: str) -> None:
             # The line feed at the end means nothing.
             continue
         if path == CHECKPOINTS[0]:
-            # That of the newer one makes no use of the older one, which is read all the same.
+            # That of the newer one makes no use of the older one, which is read nevertheless.
             assert damaged_paths(contents) <= {path}
         elif path == ACTIVE:
             # The padding of a record means nothing.

@@ -187,9 +187,9 @@ def test_without_room_segments_are_synced_instead() -> None:
         store.append([Message(PERSISTENT, b"more")], 4)
     engine.flush()
     files.room = 10
-    told: list[bool] = []
-    engine.commit(partial(told.append, True))
-    assert told == [True]
+    synced: list[bool] = []
+    engine.commit(partial(synced.append, True))
+    assert synced == [True]
     files.room = None
     files.crash(random.Random(5))
     assert found_by(open_engine(files)) == living
@@ -205,11 +205,11 @@ def test_a_sync_of_it_that_fails_is_a_failure() -> None:
     store.append([Message(PERSISTENT, b"x")], 1)
     engine.flush()
     files.sync_fails = True
-    told: list[bool] = []
-    engine.commit(lambda: told.append(True))
+    synced: list[bool] = []
+    engine.commit(lambda: synced.append(True))
     while not failures:
         calls.get(timeout=120)()
-    assert not told
+    assert not synced
     files.sync_fails = False
     assert not engine.close()
 

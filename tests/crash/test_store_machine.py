@@ -85,7 +85,7 @@ class DiskMachine(QueueMachine):
 
     @rule()
     def compact(self) -> None:
-        """Copy what is sparse, without waiting until it is worth while."""
+        """Compact all segments with dead messages, without waiting until it pays."""
         self.flush()
         job = plan(self.store.log) if not self.engine._events.waiting else None
         if job is not None:

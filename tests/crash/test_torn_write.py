@@ -37,7 +37,7 @@ class TornFiles(SimulatedFiles):
         super().truncate(handle, size)
 
     def unlink(self, path: str) -> None:
-        # The file of a segment can be removed no more than what is written beside it.
+        # Segments cannot be removed either, just as their manifest cannot be written.
         if self.refused and path.endswith(".seg"):
             raise OSError(errno.EIO, "input/output error", path)
         super().unlink(path)

@@ -120,7 +120,7 @@ def started(
     ports = free_ports()
     variables = {f"LEVERET_{name}": str(port) for name, port in ports.items()} | dict(environment or {})
     words = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
-    # One check a second, lest the tests wait ten.
+    # One health check a second, so that tests need not wait 10 s.
     words += ["--detach", "--network", "host", "--health-interval", "1s", *options]
     container = Container(docker, docker("run", *words, image, *arguments), ports)
     try:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.fuzz.sessions import Step
 
-#: Changes the frames of one step in place; returns what it did, for whoever has to understand a failure.
+#: Changes the frames of one step in place; returns what it did, to explain a failure.
 Mutation = Callable[[Step, Random], str]
 
 

@@ -82,7 +82,7 @@ class Victim:
             self._read()
 
     def abort(self) -> None:
-        """Drop the connection without a word."""
+        """Drop the connection without connection.close."""
         self._socket.close()
 
     def _read(self) -> None:

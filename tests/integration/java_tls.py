@@ -62,7 +62,7 @@ class JavaTls:
         return tuple(word for name, value in options.items() for word in ("--set", f"{name}={value}"))
 
     def maven_options(self) -> list[str]:
-        """What the Java tests are told."""
+        """The system properties for the Java tests."""
         return [f"-Dbroker.tls={self.port}", f"-Dbroker.keys={self._folder}"]
 
 

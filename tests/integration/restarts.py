@@ -1,4 +1,4 @@
-"""A broker that is stopped or killed in the middle of a test and goes on with what it has kept."""
+"""A broker that is stopped or killed in the middle of a test and continues with its stored data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource alarms: who is blocked, what is said about it, and what goes on meanwhile."""
+"""Resource alarms: which connections are blocked and notified, and what still works."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def broker(tmp_path: Path) -> Iterator[ThreadedBroker]:
 
 @pytest.fixture
 def connection(broker: ThreadedBroker) -> Iterator[Connection]:
-    """A connection that can be told that it is blocked."""
+    """A connection whose client supports connection.blocked."""
     with Connection(broker.url) as opened:
         yield opened
 
@@ -93,7 +93,7 @@ def test_1_50_a_client_without_the_capability_is_blocked_in_silence(broker: Thre
         channel.send(commands.Basic.Get, queue="q", no_ack=True)
         _expect_silence(plain)
         broker.clear_alarms("memory")
-        # Nor is it told that it is over.
+        # Nor does it get connection.unblocked.
         plain.wire.expect(1, commands.Basic.GetOk)
         assert plain.wire.read_frame().type != HEARTBEAT
         assert plain.wire.read_frame().payload == b"m"

@@ -44,7 +44,7 @@ def http(process: LeveretProcess) -> HttpApi:
 
 
 def table(depth: int) -> list[Triple]:
-    """Arguments with so many tables inside of each other in them."""
+    """Arguments with this many levels of nested tables."""
     octets = b""
     for _ in range(depth - 1):
         octets = b"\x01kF" + struct.pack(">I", len(octets)) + octets

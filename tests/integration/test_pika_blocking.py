@@ -147,7 +147,7 @@ def test_unroutable_message_is_returned(channel: Any, queue: str) -> None:
     assert (returned.method.exchange, returned.method.routing_key) == ("amq.direct", "nobody")
     assert (returned.properties.message_id, returned.properties.headers) == ("42", {"answer": 42})
     assert returned.body == b"come back"
-    # The channel goes on, and what is not mandatory is just dropped.
+    # The channel stays open, and a message that is not mandatory is dropped.
     channel.basic_publish("amq.direct", "nobody", b"dropped")
     channel.basic_publish("", queue, b"kept", mandatory=True)
     assert drain(channel, queue) == ["kept"]

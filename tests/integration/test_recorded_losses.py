@@ -1,4 +1,4 @@
-"""What became of dead letters and refused messages stands in the event log as it was, for whoever counts losses."""
+"""The event log records the fate of dead letters and refused messages, so that losses can be counted from it."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def files(data: Path) -> dict[str, bytes]:
 
 
 def arguments(depth: int) -> str:
-    """Arguments as they are stored, with so many tables inside of each other in them."""
+    """Stored arguments with this many levels of nested tables."""
     octets = b""
     for _ in range(depth):
         octets = b"\x01kF" + struct.pack(">I", len(octets)) + octets
@@ -67,7 +67,7 @@ def arguments(depth: int) -> str:
 
 REFUSED = base64.b64encode(b"\x0cx-max-lengthl" + struct.pack(">q", -5)).decode()
 BAD: dict[str, Callable[[str], str]] = {
-    "arguments that are no table": lambda value: changed(value, arguments="AWtG"),
+    "arguments that are not a table": lambda value: changed(value, arguments="AWtG"),
     "arguments that are not encoded": lambda value: changed(value, arguments="?"),
     "arguments nested deeper than ever": lambda value: changed(value, arguments=arguments(5000)),
     "arguments that are refused": lambda value: changed(value, arguments=REFUSED),

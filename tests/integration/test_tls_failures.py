@@ -1,4 +1,4 @@
-"""TLS that fails: a person finds in the log why, and the client is told as TLS has it."""
+"""Failed TLS handshakes: the log says why, and the client gets a TLS alert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions that cannot be written: nobody is told of them, and all else goes on."""
+"""Definitions that cannot be written are not confirmed to clients; everything else continues."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def release(root: Path, version: str, *, offline: bool) -> None:
         raise
     _run(root, "git", "commit", "--quiet", "--all", "--message", f"Release {version}")
     _run(root, "git", "tag", "--annotate", f"v{version}", "--message", f"Leveret {version}")
-    _say(f"Leveret {version} is built, tried, committed and tagged. What is left:")
+    _say(f"Leveret {version} is built, tried, committed and tagged. The remaining steps:")
     _say("  git push --follow-tags")
     _say("  .venv/bin/twine upload " + " ".join(str(path.relative_to(root)) for path in built))
 

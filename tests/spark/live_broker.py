@@ -44,7 +44,7 @@ class LiveBroker:
     Attributes:
         url: Where it listens.
         data_dir: Its data directory.
-        model: What it tells; see told_broker.py.
+        model: What it records; see recording_broker.py.
         published: Messages that have been confirmed.
         process: The broker.
     """
@@ -67,14 +67,14 @@ class LiveBroker:
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             for line in self.model.read_text("utf-8").splitlines(keepends=True):
-                if line.endswith("\n") and (told := json.loads(line))["until"] >= cut:
-                    found: dict[str, list[int]] = told["queues"]
+                if line.endswith("\n") and (recorded := json.loads(line))["until"] >= cut:
+                    found: dict[str, list[int]] = recorded["queues"]
                     return found
             time.sleep(0.05)
         raise AssertionError(f"nothing is known of {cut}")
 
     def await_full(self) -> None:
-        """Return once a tick has been told at which the bounded queue was full."""
+        """Return once a tick has been recorded at which the bounded queue was full."""
         deadline = time.monotonic() + _PATIENCE
         while f"[{BOUND}," not in self.model.read_text("utf-8"):
             assert time.monotonic() < deadline, "it does not get full"
@@ -114,7 +114,7 @@ def live_broker(directory: Path) -> Iterator[LiveBroker]:
     """Start one, with its queues."""
     options = ["--host", "127.0.0.1", "--port", "0", "--management-port", "0", "--prometheus-port", "0"]
     data_dir, model, log = directory / "data", directory / "model", directory / "log"
-    command = [sys.executable, "-m", "tests.spark.told_broker", str(model), *options, "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "tests.spark.recording_broker", str(model), *options, "--data-dir", str(data_dir)]
     with log.open("w") as target:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=target, text=True)
     assert process.stdout is not None

@@ -59,7 +59,7 @@ def test_conditions_can_decide_what_is_read(spark: SparkSession, directory: str)
     assert 0 < some.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
     assert {(row.queue, row.seq) for row in some.collect()} == {("a", seq) for seq in range(191, 196)}
     assert load(spark, directory, schema, pushdown="true").where("queue = 'nowhere'").count() == 0
-    # Conditions that are not taken over hold all the same.
+    # Conditions that are not pushed down still hold.
     assert load(spark, directory, schema, pushdown="true").where("seq % 100 = 0 or queue like 'c%'").count() == 204
 
 

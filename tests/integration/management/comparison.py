@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-#: Types by the name that findings give them. JSON has one kind of number; that some clients want integers is no matter
-#: of the text but of the fraction.
+#: Types by the name that findings give them. JSON has one kind of number, but some clients
+#: expect integers, so numbers with a fraction are a type of their own.
 _NAMES = {bool: "boolean", int: "integer", float: "fraction", str: "string", type(None): "null"}
 
 #: What tells an element of a list from the others.

@@ -101,12 +101,12 @@ class Asking:
         # 503 is the answer of a check of health that fails.
         assert reply.status < 500 or (reply.status == 503 and "health" in target), said
         if text and reply.headers.get_content_type() == "application/json" and "Content-Encoding" not in reply.headers:
-            json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON: {said}"))
+            json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} is not JSON: {said}"))
 
 
 @pytest.fixture(scope="module")
 def asking(process: LeveretProcess) -> Iterator[Asking]:
-    """Asks a broker with a virtual host and a queue; what is logged in the end has no traceback."""
+    """Asks a broker with a virtual host and a queue; asserts at the end that the log has no traceback."""
     api = HttpApi(Management(process.http_url))
     for target in ("vhosts/v", "queues/v/thing"):
         assert api.ask("PUT", target, {}).status in (201, 204)

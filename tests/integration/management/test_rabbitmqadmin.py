@@ -111,7 +111,7 @@ def test_where_rabbitmq_serves_it(broker: LeveretProcess) -> None:
     with urllib.request.urlopen(f"{Management(broker.http_url).base}/cli/") as page:
         assert (page.status, page.headers.get_content_type()) == (200, "text/html")
         assert b"rabbitmqadmin" in page.read()
-    # Whoever fetches it means to run it.
+    # Leveret does not serve the script itself.
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{Management(broker.http_url).base}/cli/rabbitmqadmin")
     with caught.value as refusal:

@@ -1,4 +1,4 @@
-"""Whoever keeps guessing passwords has to wait; everybody else does not notice."""
+"""A client that guesses passwords has to wait; other clients are not delayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP clients on which nothing goes on are closed; those that get on, however slowly, are not."""
+"""Idle HTTP connections are closed; those that make progress, however slowly, are not."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def died(queue: str = "q", reason: str = MAXLEN, time: int = 1000, **given: Any)
 
 
 def through(*deaths: Death, headers: Table = (), trusted: bool = True) -> Table:
-    """The headers of a message that has died so many times; the first time its x-death may be the publisher's."""
+    """The headers of a message after these deaths; the first time its x-death may be the publisher's."""
     for number, death in enumerate(deaths):
         headers = record_death(headers, death, trusted or number > 0)
     return headers

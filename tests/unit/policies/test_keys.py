@@ -14,7 +14,7 @@ from leveret.protocol.erlang_terms import format_json
 #: Values that no key takes, whatever it is for.
 NEVER: Final[tuple[Any, ...]] = (None, True, False, [], {}, ["a"], {"a": 1}, 1.5)
 
-#: Key, values that it takes, values that it refuses beside NEVER, how the text of a refusal goes on.
+#: Key, values that it takes, values that it refuses beside NEVER, the end of the error text.
 ROWS: Final[tuple[tuple[str, tuple[Any, ...], tuple[Any, ...], str], ...]] = (
     ("alternate-exchange", ("", "x", "ä" * 200), (1, 0), "alternate exchange name"),
     ("expires", (1, 1 << 70), (0, -1, "10", 1.0), "queue expiry"),

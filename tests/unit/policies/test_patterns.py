@@ -15,11 +15,11 @@ from leveret.policies.patterns import TIMEOUT_SECONDS, Pattern, report_to
 
 OBSERVED: dict[str, Any] = json.loads((Path(__file__).parent / "pcre-3.10.8.json").read_bytes())
 
-# What is refused although RabbitMQ takes it.
+# Patterns that are refused although RabbitMQ accepts them.
 NOT_SUPPORTED = {
     "(?U)a", "(?J)a", r"\X", "(*FAIL)", "(?x)a #", r"\8", r"\g{1}(a)", r"(a)\g1",    r"\N{2}",
 }  # fmt: skip
-# What is taken although RabbitMQ refuses it: it can only match what its text says.
+# Patterns that are accepted although RabbitMQ refuses them: they only match their literal text.
 TAKEN = {r"\b*", "(?<=a*)"}
 
 
@@ -78,7 +78,7 @@ def test_quoted_text_matches_where_it_is_contained(wanted: str, subject: str) ->
 
 @given(st.text(alphabet="ab(){}[]|?*+\\^$.-:,=<>!#i1Qxd~&", max_size=14), st.text(alphabet="ab1-{}", max_size=6))
 def test_whatever_stands_in_a_pattern_it_is_refused_or_searched(source: str, subject: str) -> None:
-    # Nothing but InvalidPattern may come out.
+    # Only InvalidPattern may be raised.
     with contextlib.suppress(InvalidPattern):
         assert Pattern(source).matches(subject) in (True, False)
 

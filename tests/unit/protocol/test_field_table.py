@@ -286,7 +286,7 @@ def test_long_keys_cannot_be_written(table: FieldTable) -> None:
 
 
 def nested(depth: int, kind: str) -> FieldTable:
-    """A table with so many tables or arrays inside of each other in it."""
+    """A table with this many levels of nested tables or arrays."""
     value = FieldValue(kind, ())
     for _ in range(depth - 1):
         value = FieldValue(kind, (("k", value),) if kind == "F" else (value,))

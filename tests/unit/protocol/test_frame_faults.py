@@ -47,7 +47,7 @@ def check_fault(octets: bytes, text: str, method: int = 0, *, discards_input: bo
         assert flatten(events)[before:] == [("fault", text, method, discards_input)]
         assert isinstance(events[-1], ConnectionFault)
         assert int(events[-1].code) in (501, 505, 541)
-        # Reading goes on behind the frame, unless nothing more can be understood.
+        # Reading continues after the frame, unless the rest cannot be parsed.
         assert flatten(feed([OPEN], of)) == ([] if discards_input else read(OPEN))
 
 

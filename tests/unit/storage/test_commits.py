@@ -1,4 +1,4 @@
-"""Messages that move: the original goes once the copy is on the disk, and not before."""
+"""Messages that move: the original is removed after the copy is on disk, not before."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_original_goes_once_the_copy_is_synced(kind: EventKind, flags: int) 
     # Somebody else has the event log synced.
     moving.engine.commit(events=True)
     assert found_after_kill(moving.files) == [b"one", b"one"], "found in two places rather than in none"
-    # Nobody waits for a confirm, and the copy is synced all the same.
+    # Nobody waits for a confirm, and the copy is still synced.
     moving.wait_until_gone()
     moving.engine.flush()
     assert found_after_kill(moving.files) == [b"one"]
@@ -121,7 +121,7 @@ def test_a_queue_that_is_deleted_leaves_the_copies_of_its_messages(seed: int) ->
     moving.move(1)
     moving.engine.delete_queue(moving.source_queue)
     assert b"one" in found_after_power_loss(moving.files, seed)
-    # The group that had the copy calls back to a store that is no more.
+    # The group that had the copy calls back to a closed store.
     moving.engine.flush()
     assert moving.engine.close()
     assert found_after_kill(moving.files) == [b"one"]
@@ -158,9 +158,9 @@ def test_a_promise_that_a_message_has_moved_waits_for_the_event() -> None:
     moving.publish(b"one")
     moving.move(1)
     moving.engine.flush()
-    told: list[None] = []
-    moving.engine.commit(lambda: told.append(None), events=True)
-    while not told:
+    synced: list[None] = []
+    moving.engine.commit(lambda: synced.append(None), events=True)
+    while not synced:
         moving.calls.get(timeout=30)()
         moving.engine.flush()
     assert found_after_power_loss(moving.files) == [b"one"]

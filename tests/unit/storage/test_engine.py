@@ -373,14 +373,14 @@ def test_events_that_cannot_be_written_are_kept(files: SimulatedFiles) -> None:
     engine.flush()
     store.settle(store.take(1, 1)[0])
     files.room = 0
-    told: list[bool] = []
+    synced: list[bool] = []
     assert engine.flush() == {}
-    engine.commit(lambda: told.append(True), events=True)
+    engine.commit(lambda: synced.append(True), events=True)
     engine.commit()
-    assert (engine.disk.alarm, told) == (True, [])
+    assert (engine.disk.alarm, synced) == (True, [])
     files.room = None
     engine.flush()
-    assert (engine.disk.alarm, told) == (False, [True])
+    assert (engine.disk.alarm, synced) == (False, [True])
     assert [event.kind for event in events(files)] == [EventKind.ACK]
 
 

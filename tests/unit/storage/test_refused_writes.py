@@ -1,4 +1,4 @@
-"""What the engine does when a store cannot write: it goes on, and tries again in time."""
+"""What the engine does when a store cannot write: it continues, and retries later."""
 
 from __future__ import annotations
 

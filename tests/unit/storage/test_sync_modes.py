@@ -84,16 +84,16 @@ def test_many_segments_are_synced_by_several_threads_and_told_once() -> None:
     files = TimedFiles()
     files.make_directory("/d")
     done: Queue[Callable[[], object]] = Queue()
-    told: list[int] = []
+    synced: list[int] = []
     committer = Committer(files, done.put, lambda _: None)
     group = CommitGroup()
     for number in range(100):
         group.data[files.open(f"/d/{number:03d}", create=True)] = None
-    group.callbacks.append(lambda: told.append(files.syncs))
+    group.callbacks.append(lambda: synced.append(files.syncs))
     committer.submit(group)
     done.get(timeout=120)()
     assert committer.close()
-    assert told == [100]
+    assert synced == [100]
     assert "MainThread" not in files.threads
 
 
@@ -108,16 +108,16 @@ def test_one_sync_that_fails_among_many_is_a_failure() -> None:
     files.make_directory("/d")
     calls: Queue[Callable[[], object]] = Queue()
     failures: list[OSError] = []
-    told: list[int] = []
+    synced: list[int] = []
     committer = Committer(files, calls.put, failures.append)
     group = CommitGroup()
     for number in range(100):
         group.data[files.open(f"/d/{number:03d}", create=True)] = None
-    group.callbacks.append(lambda: told.append(1))
+    group.callbacks.append(lambda: synced.append(1))
     committer.submit(group)
     calls.get(timeout=120)()
     assert not committer.close()
-    assert (len(failures), told) == (1, [])
+    assert (len(failures), synced) == (1, [])
 
 
 def test_a_mistake_of_ours_ends_it_like_a_failure() -> None:
@@ -140,14 +140,14 @@ def test_promises_do_not_wait_for_an_interval() -> None:
     calls: Queue[Callable[[], object]] = Queue()
     engine = open_engine(files, SyncMode.INTERVAL, calls.put, interval=3_600_000_000)
     store = engine.store(engine.create_queue(True, {}))
-    told: list[bytes] = []
+    synced: list[bytes] = []
     for body in (b"a", b"b", b"c"):
         add(store, body)
         engine.flush()
-        engine.commit(lambda body=body: told.append(body))  # type: ignore[misc]
-        while len(told) == 0 or told[-1] != body:
+        engine.commit(lambda body=body: synced.append(body))  # type: ignore[misc]
+        while len(synced) == 0 or synced[-1] != body:
             calls.get(timeout=120)()
-    assert told == [b"a", b"b", b"c"]
+    assert synced == [b"a", b"b", b"c"]
     # Stopping syncs what waits.
     assert engine.close()
     files.crash(random.Random(1))
@@ -160,12 +160,12 @@ def test_off_syncs_when_it_stops_and_not_before() -> None:
     engine = open_engine(files, SyncMode.OFF, calls.put)
     store = engine.store(engine.create_queue(True, {}))
     before = files.syncs
-    told: list[int] = []
+    synced: list[int] = []
     for number in range(8):
         add(store, b"%0300d" % number)
         engine.flush()
-        engine.commit(lambda number=number: told.append(number), events=True)  # type: ignore[misc]
-        while not told or told[-1] != number:
+        engine.commit(lambda number=number: synced.append(number), events=True)  # type: ignore[misc]
+        while not synced or synced[-1] != number:
             calls.get(timeout=120)()
     assert files.syncs == before
     assert engine.close()

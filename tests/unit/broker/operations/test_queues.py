@@ -99,10 +99,12 @@ def test_deleting_needs_configure(vhost: VirtualHost) -> None:
 
 def test_the_ready_messages_are_told_before_the_deletion(vhost: VirtualHost, anyone: Principal) -> None:
     publish(declare(vhost), "a", "b")
-    told: list[tuple[int, bool]] = []
+    accepted_with: list[tuple[int, bool]] = []
     for name in ("q", "none"):
-        queues.delete(anyone, name, False, False, accepted=lambda ready: told.append((ready, "q" in vhost.queues)))
-    assert told == [(2, True), (0, False)]
+        queues.delete(
+            anyone, name, False, False, accepted=lambda ready: accepted_with.append((ready, "q" in vhost.queues))
+        )
+    assert accepted_with == [(2, True), (0, False)]
 
 
 def test_conditions(vhost: VirtualHost, anyone: Principal) -> None:

@@ -226,6 +226,6 @@ def test_each_number_is_settled_once_and_correctly_in_any_order(steps: list[tupl
         elif step == "flush":
             for number, outcome in settle(outstanding, sent(confirms)):
                 assert fate.pop(number) == outcome
-            assert fate == {}, "all that is decided is told at once"
+            assert fate == {}, "all decided publishes are confirmed at once"
             assert sorted(outstanding) == sorted([*unwritten, *(number for group in held for number in group)])
         outstanding |= dict.fromkeys(range(first, confirms.last + 1), "")

@@ -43,9 +43,9 @@ def read_all(path: Path, table: str, **options: str) -> tuple[list[dict[str, Any
     for _ in range(2):
         rows = [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
     lease = partitions[0].place.lease
-    told = damage_of(lease)
+    reported = damage_of(lease)
     SnapshotLease(lease).release()
-    return rows, told
+    return rows, reported
 
 
 @pytest.mark.parametrize("table", ["messages", "segments", "queues"])
@@ -62,10 +62,10 @@ def test_each_record_counts_once_in_whatever_queue(
         builder.close()
     for victim in tmp_path.glob("q/*/*.seg"):
         damage(victim, b"0005", b"0010", b"0011", b"0012", b"0050")
-    rows, told = read_all(tmp_path, table)
+    rows, reported = read_all(tmp_path, table)
     # Of the first queue three of them were dead, 0005, 0010 and 0011. The other one's manifest is all that is read.
     seen = 0 if sealed and table != "messages" else 5
-    assert told == 2 + seen
+    assert reported == 2 + seen
     messages = len(rows) if table == "messages" else sum(row["messages"] for row in rows)
     assert messages == 88 - 2 + 100 - seen
     if table == "segments":
@@ -78,8 +78,8 @@ def test_the_end_of_a_sealed_file(builder: DirectoryBuilder, tmp_path: Path) -> 
     (victim,) = tmp_path.glob("q/*/*.seg")
     octets = victim.read_bytes()
     victim.write_bytes(octets[: octets.index(b"0090")])
-    rows, told = read_all(tmp_path, "messages")
-    assert (len(rows), told) == (90, 10)
+    rows, reported = read_all(tmp_path, "messages")
+    assert (len(rows), reported) == (90, 10)
 
 
 def test_messages_of_two_streams(builder: DirectoryBuilder, tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_messages_of_two_streams(builder: DirectoryBuilder, tmp_path: Path) -> N
     for victim in tmp_path.glob("q/*/*-0000.*"):
         octets = victim.read_bytes()
         damage(victim, *[each for each in (b"0020", b"0021", b"0022", b"0023", b"0060") if each in octets])
-    rows, told = read_all(tmp_path, "messages")
-    assert (len(rows), told) == (95, 5)
+    rows, reported = read_all(tmp_path, "messages")
+    assert (len(rows), reported) == (95, 5)
 
 
 def test_what_was_left_out_of_a_file_is_not_damaged(builder: DirectoryBuilder, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_events(builder: DirectoryBuilder, tmp_path: Path) -> None:
     for at in (200, 205, 280):
         octets[at] ^= 1
     victim.write_bytes(octets)
-    rows, told = read_all(tmp_path, "events")
-    assert (sum(row["messages"] for row in rows), told) == (36, 2)
+    rows, reported = read_all(tmp_path, "events")
+    assert (sum(row["messages"] for row in rows), reported) == (36, 2)
     with pytest.raises(DamagedRecordError, match=f"{victim}: 2 records are damaged, the first one at byte 200;"):
         read_all(tmp_path, "events", mode="FAILFAST")
 

@@ -61,7 +61,7 @@ def test_every_message_comes_once_whatever_becomes_of_it(tmp_path: Path) -> None
         rows = read(source, offset, end)
         assert len(rows) <= (limit or 1 << 30)
         if rng.random() < 0.4:
-            # It was killed: whoever comes next is given the same.
+            # It was killed: the next reader gets the same rows.
             source = stream(tmp_path)
             assert read(source, offset, end) == rows
         received += [(row[0], row[3]) for row in rows]

@@ -26,7 +26,7 @@ class GatedFiles(SimulatedFiles):
 
 
 class Owner:
-    """The thread that owns the stores: calls what is handed to it when it is told to."""
+    """The thread that owns the stores: runs the callbacks that it is given, on request."""
 
     def __init__(self) -> None:
         self.calls: Queue[Callable[[], object]] = Queue()

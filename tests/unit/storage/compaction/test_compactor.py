@@ -1,4 +1,4 @@
-"""The thread that compacts, on a real disk, beside whoever owns the stores."""
+"""The thread that compacts, on a real disk, beside the thread that owns the stores."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_every_second_message_acknowledged() -> None:
 def test_what_is_left_alone_is_given_back_slowly() -> None:
     load = Workload(3, small)
     load.publish(1000)
-    # One in a hundred stays, in sealed segments and in the one that is written to; that is no reason to hurry.
+    # One in a hundred stays, in sealed segments and in the one that is written to; that is not urgent.
     load.acknowledge([seq for seq in load.living if seq % 3 == 0])
     load.acknowledge([seq for seq in load.living if seq % 100])
     for _ in range(60):

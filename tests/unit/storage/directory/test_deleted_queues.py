@@ -75,7 +75,7 @@ def test_names_are_forgotten_with_the_events(builder: DirectoryBuilder) -> None:
         builder.publish(builder.store(queue), [b"x"])
         builder.engine.delete_queue(queue)
         builder.tick()
-        # So that the log goes on in another file.
+        # So that the log continues in another file.
         builder.engine._events._size = 1 << 30
         builder.wait(3600)
     keeper = builder.store(builder.queue("keeper"))

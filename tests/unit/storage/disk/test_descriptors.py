@@ -49,7 +49,7 @@ def test_many_queues_in_one_turn_share_a_few_descriptors() -> None:
         assert len(files._handles) - held <= 5 + 3 + 1
     files.crash(random.Random(1))
     engine = open_engine(files)
-    assert engine.report.messages == 200, "what was closed before it was synced has been synced all the same"
+    assert engine.report.messages == 200, "what was closed before it was synced has been synced nevertheless"
 
 
 def test_idle_queues_have_no_files_open() -> None:
@@ -90,10 +90,10 @@ def test_a_file_that_is_being_synced_is_not_closed() -> None:
 
 
 class ShortFiles(SimulatedFiles):
-    """A process that may open so many files and no more.
+    """Files of a process with a limit of open files.
 
     Attributes:
-        most: How many.
+        most: The limit.
     """
 
     most = 1 << 20
@@ -127,15 +127,15 @@ def test_syncs_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureF
     add(store, b"a")
     engine.flush()
     files.most = len(files._handles)
-    told: list[int] = []
-    engine.commit(lambda: told.append(1))
+    synced: list[int] = []
+    engine.commit(lambda: synced.append(1))
     while "Cannot sync the data directory for now" not in caplog.text:
         assert engine._commits._committer is not None
         engine._commits._committer._thread.join(0.01)
         assert engine._commits._committer._thread.is_alive()
-    assert not told
+    assert not synced
     files.most = 1 << 20
-    while not told:
+    while not synced:
         calls.get(timeout=120)()
     assert engine.close()
     assert not errors

@@ -1,4 +1,4 @@
-"""A manifest does not grow for ever."""
+"""A manifest does not grow forever."""
 
 from __future__ import annotations
 

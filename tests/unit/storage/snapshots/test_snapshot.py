@@ -170,7 +170,7 @@ def test_transient_messages_on_disk_are_kept_for_readers_too(builder: DirectoryB
     assert trash == spilled[: len(trash)]
     # Nothing has been said of the next moment: the last one is read, with what has been thrown away since.
     assert read(Path(builder.path)) == list(range(1, 21))
-    # What is gone for good, and lived then, is missed.
+    # Messages that were live then and are removed by now are reported as missing.
     shutil.rmtree(directory / "trash")
     with take_snapshot(builder.path, Request(as_of=cut)) as snapshot:
         assert snapshot.missing_segments == len(trash)

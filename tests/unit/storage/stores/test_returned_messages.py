@@ -1,4 +1,4 @@
-"""Transient messages that return to a store before they were written can leave memory all the same."""
+"""Transient messages that return to a store before they were written can still leave memory."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_patterns_that_do_not_match_are_not_looked_at() -> None:
 
 
 def test_much_work_has_pauses() -> None:
-    """As many as there are steps of so many nodes: whoever asks may do something else there."""
+    """One after each step of a fixed number of nodes, so that the caller can do other work in between."""
     exchange = TopicExchange("/", "x")
     for pattern in product("*#a", repeat=7):
         bind_named(exchange, "q", ".".join(pattern))

@@ -10,7 +10,7 @@ from leveret.protocol.field_table import FieldValue
 
 
 def nested(depth: int, in_lists: bool) -> dict[str, Any]:
-    """Arguments with so many objects or lists inside of each other in them."""
+    """Arguments with this many levels of nested objects or lists."""
     value: Any = 1
     for _ in range(depth):
         value = [value] if in_lists else {"k": value}

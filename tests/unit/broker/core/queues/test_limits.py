@@ -113,7 +113,7 @@ class TestDropHead:
     def test_a_body_beyond_the_limit_empties_the_queue(self, vhost: VirtualHost) -> None:
         queue = bounded(vhost, max_length_bytes=10)
         publish(queue, "a", "b")
-        assert publish(queue, "0123456789a") == 1, "the publisher is told that all is well"
+        assert publish(queue, "0123456789a") == 1, "the publish is confirmed"
         assert contents(queue) == []
         assert queue.counters.dropped["maxlen"] == 3
 

@@ -13,7 +13,7 @@ from tests.support.manual_loop import ManualLoop
 from tests.support.messages import ENVELOPE, size_of
 from tests.support.queues import declare, new_vhost
 
-#: Turns in which something happens: a publish of so many messages with a priority, or an acknowledgement (None).
+#: Turns in which something happens: a publish of a number of messages with a priority, or an acknowledgement (None).
 TURNS = st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)) | st.none(), max_size=6), max_size=8)
 
 

@@ -77,7 +77,7 @@ def test_a_connection_that_is_gone_is_not_called(alarms: Alarms) -> None:
 
 
 def test_who_is_let_go_may_run_into_the_next_alarm(alarms: Alarms) -> None:
-    """What a connection does when it goes on can set the alarm again, for itself and those behind it."""
+    """What a connection does when it continues can set the alarm again, for itself and those behind it."""
     resumed: list[str] = []
 
     def resume(name: str) -> Callable[[], None]:

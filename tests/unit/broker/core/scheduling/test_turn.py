@@ -8,7 +8,7 @@ from leveret.broker.core.scheduling.turn import Turn
 
 
 class Worker:
-    """A queue and a connection in one; does what it is told when its time comes."""
+    """A queue and a connection in one; calls the given functions when the turn ends."""
 
     def __init__(self, log: list[str], name: str, work: Callable[[], None] = lambda: None) -> None:
         self.scheduled = False

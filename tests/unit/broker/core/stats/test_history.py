@@ -13,7 +13,7 @@ START = 1_795_230_000 // 86_400 * 86_400
 
 
 def history(*values: int, retention: tuple[object, ...] = BASIC) -> History:
-    """One number, a sample every step; equal ones are left out as whoever looks leaves them out."""
+    """A history of one number, with a sample every step; equal samples are omitted, as the sampler does it."""
     made = History(1, retention)  # type: ignore[arg-type]
     before: int | None = None
     for place, value in enumerate(values):

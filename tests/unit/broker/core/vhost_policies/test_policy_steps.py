@@ -66,7 +66,7 @@ def test_changes_that_overtake_each_other(vhost: VirtualHost, queues: list[Queue
     _, second = vhost.policies.set_in_steps(bounded(5), operator=False)
     take(second, 4)
     take(first)
-    assert limits(queues) == [5] * 6, "whoever comes later finds the latest"
+    assert limits(queues) == [5] * 6, "the older change applies the latest policy"
     cleared = vhost.policies.clear_in_steps("p", operator=False)
     take(second)
     take(cleared)

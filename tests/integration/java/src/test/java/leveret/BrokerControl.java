@@ -11,7 +11,7 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Speaks to whoever started the broker, at the address of system property {@code broker.control}: one line with a command
+ * Sends commands to the test that started the broker, at the address of system property {@code broker.control}: one line with a command
  * a connection, answered by one line, {@code ok} or what went wrong.
  */
 final class BrokerControl {
