@@ -95,12 +95,12 @@ class Delivery:
                     continue
             self._deliver(level, consumer, entries, body_bytes)
 
-    def hold(self, count: int, body_bytes: int) -> None:
+    def add_unacked(self, count: int, body_bytes: int) -> None:
         """Count messages that were taken from the store as unacked."""
         self.unacked_count += count
         self.unacked_bytes += body_bytes
 
-    def release(self, entries: Sequence[Entry]) -> None:
+    def remove_unacked(self, entries: Sequence[Entry]) -> None:
         """Stop counting messages as unacked."""
         self.unacked_count -= len(entries)
         self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
@@ -117,10 +117,10 @@ class Delivery:
             return
 
         def put_back_some(part: Sequence[Entry]) -> None:
-            self.release(part)
+            self.remove_unacked(part)
             put_back(part)
 
-        self.hold(len(entries), sum([len(entry[1].body) for entry in entries]))
+        self.add_unacked(len(entries), sum([len(entry[1].body) for entry in entries]))
         self.returning.add(entries, put_back_some)
 
     def return_some(self, time_slice: TimeSlice) -> bool:
@@ -152,5 +152,5 @@ class Delivery:
             self._counters.delivered_no_ack += len(entries)
             self._backing.store.settle(entries, EventKind.AUTO_ACK)
         else:
-            self.hold(len(entries), body_bytes)
+            self.add_unacked(len(entries), body_bytes)
         consumer.deliver(entries, body_bytes)

@@ -116,7 +116,7 @@ class Move:
             return []
         entries, body_bytes = source.store.take(count, _STEP_BYTES)
         self.scanned += len(entries)
-        source.delivery.hold(len(entries), body_bytes)
+        source.delivery.add_unacked(len(entries), body_bytes)
         self._holder.unacked += len(entries)
         return entries
 

@@ -348,7 +348,7 @@ class Queue:
             self.counters.got_no_ack += 1
             self.store.settle(entries, EventKind.AUTO_ACK)
         else:
-            self.delivery.hold(1, body_bytes)
+            self.delivery.add_unacked(1, body_bytes)
             holder.unacked += 1
         if self.contents.may_have_timed:
             # The next message may expire sooner.
@@ -362,7 +362,7 @@ class Queue:
     def release(self, holder: Holder, entries: Sequence[Entry]) -> None:
         """Remove messages from their holder, before acknowledge(), reject() or requeue()."""
         holder.unacked -= len(entries)
-        self.delivery.release(entries)
+        self.delivery.remove_unacked(entries)
         if self.consumers.single_active and not holder.unacked:
             self.host.turn.deliver_later(self)
 
