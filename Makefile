@@ -58,7 +58,7 @@ compile: $(VENV)/created | $(LINKS) ## compile the modules that pyproject.toml l
 # Compiled modules that are older than their sources are not used, and compiled again here.
 .PHONY: compiled
 compiled:
-	@$(BIN)/python -c 'from leveret.compilation import main; main()' || $(MAKE) --no-print-directory compile
+	@$(BIN)/python -c 'from leveret.compilation import main; main()' >&2 || $(MAKE) --no-print-directory compile
 
 .PHONY: docker
 docker: ## build the image, tagged leveret and leveret:VERSION; BASE=… starts from another image
