@@ -11,20 +11,20 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import source_hash, spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-_PACKAGE: Final = Path(__file__).parent
-_FOLDER: Final = _PACKAGE / "compiled"
+# Each import costs every program that uses leveret, so this module does without pathlib and importlib.abc.
+_PACKAGE: Final = os.path.dirname(os.path.abspath(__file__))
+_FOLDER: Final = os.path.join(_PACKAGE, "compiled")
+_MANIFEST: Final = os.path.join(_FOLDER, "manifest.json")
 _VARIABLE: Final = "LEVERET_COMPILE"
 
 
-class _CompiledModules(MetaPathFinder):
-    """Finds compiled modules."""
+class _CompiledModules:
+    """Finds compiled modules; a meta path finder."""
 
     def __init__(self) -> None:
         #: File by module; None before the first module is looked for.
@@ -41,7 +41,7 @@ class _CompiledModules(MetaPathFinder):
         file = self.modules().get(fullname)
         if file is None:
             return None
-        location = str(_FOLDER / file)
+        location = os.path.join(_FOLDER, file)
         return spec_from_file_location(fullname, location, loader=ExtensionFileLoader(fullname, location))
 
     def modules(self) -> dict[str, str]:
@@ -77,7 +77,7 @@ def main() -> None:
 def _is_recorded() -> bool:
     """Return whether the build hook has tried to compile, in vain."""
     try:
-        return "obstacle" in json.loads((_FOLDER / "manifest.json").read_text("utf-8"))
+        return "obstacle" in json.loads(_read(_MANIFEST))
     except (OSError, ValueError, TypeError):
         return False
 
@@ -87,19 +87,24 @@ def _find_modules() -> tuple[dict[str, str], str]:
     if os.environ.get(_VARIABLE) == "0":
         return {}, f"{_VARIABLE} is 0"
     try:
-        manifest: dict[str, Any] = json.loads((_FOLDER / "manifest.json").read_text("utf-8"))
+        manifest: dict[str, Any] = json.loads(_read(_MANIFEST))
         if "obstacle" in manifest:
             return {}, manifest["obstacle"]
         if manifest["suffix"] not in EXTENSION_SUFFIXES:
             return {}, f"it was compiled for another Python ({manifest['suffix']})"
         for name, expected in manifest["sources"].items():
-            if source_hash((_PACKAGE / name).read_bytes()).hex() != expected:
+            if source_hash(_read(os.path.join(_PACKAGE, name))).hex() != expected:
                 return {}, f"{name} has changed since it was compiled"
         return manifest["modules"], ""
     except OSError:
         return {}, "it was installed without compiling"
     except (ValueError, KeyError, TypeError):
-        return {}, f"{_FOLDER / 'manifest.json'} is damaged"
+        return {}, f"{_MANIFEST} is damaged"
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 _FINDER: Final = _CompiledModules()

@@ -9,37 +9,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from leveret.broker.management.cli.address import Address
-from leveret.broker.management.cli.faults import DATA, CommandFault, RequestTimeout
+from leveret.broker.management.cli.faults import DATA, ApiFault, CommandFault, RequestTimeout, Unreachable
 
 # RabbitMQ 3.10 escapes these characters in its reasons.
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
-
-
-class ApiFault(Exception):
-    """Error response of the API.
-
-    Args:
-        status: HTTP status.
-        reason: reason from the response; a list is joined to one text.
-        error: error code from the response, such as `bad_request`.
-        details: the reason as received if it is a list.
-    """
-
-    def __init__(self, status: int, reason: str, error: str = "", details: list[Any] | None = None) -> None:
-        super().__init__(f"{status} {reason}")
-        self.status = status
-        self.reason = reason
-        self.error = error
-        self.details = details or []
-
-    @property
-    def not_found(self) -> bool:
-        """Whether the requested object does not exist."""
-        return self.status == 404
-
-
-class Unreachable(Exception):
-    """No response: connection refused, network failure, or the server does not speak HTTP."""
 
 
 class Api:
@@ -65,6 +38,10 @@ class Api:
     def as_user(self, user: str, password: str) -> Api:
         """Return a client of the same API that logs in as another user."""
         return Api(self.address._replace(user=user, password=password), self.timeout)
+
+    def with_timeout(self, timeout: float) -> Api:
+        """Return a client of the same API with another timeout, in seconds, and a connection of its own."""
+        return Api(self.address, timeout)
 
     def close(self) -> None:
         """Close the connection. The next request opens a new one."""

@@ -46,6 +46,33 @@ class UsageFault(Exception):
         self.status = status
 
 
+class ApiFault(Exception):
+    """Error response of the API.
+
+    Args:
+        status: HTTP status.
+        reason: reason from the response; a list is joined to one text.
+        error: error code from the response, such as `bad_request`.
+        details: the reason as received if it is a list.
+    """
+
+    def __init__(self, status: int, reason: str, error: str = "", details: list[Any] | None = None) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.reason = reason
+        self.error = error
+        self.details = details or []
+
+    @property
+    def not_found(self) -> bool:
+        """Whether the requested object does not exist."""
+        return self.status == 404
+
+
+class Unreachable(Exception):
+    """No response: connection refused, network failure, or the server does not speak HTTP."""
+
+
 class RequestTimeout(Exception):
     """No response within the timeout."""
 

@@ -5,9 +5,8 @@ The API's error does not say which of them is missing, and has patterns as lists
 
 from __future__ import annotations
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import CommandContext
-from leveret.broker.management.cli.faults import NO_USER, UNAVAILABLE, CommandFault, failed
+from leveret.broker.management.cli.faults import NO_USER, UNAVAILABLE, ApiFault, CommandFault, failed
 
 
 def check_user_and_vhost(context: CommandContext, user: str, vhost: str) -> None:

@@ -18,8 +18,10 @@ from leveret.broker.management.cli.faults import (
     TEMPORARY,
     UNAVAILABLE,
     USAGE,
+    ApiFault,
     CommandFault,
     RequestTimeout,
+    Unreachable,
     UsageFault,
 )
 from leveret.broker.management.cli.formatters import DEFAULT, FORMATTERS, Style
@@ -196,7 +198,7 @@ def _print_result(result: Result, name: str, style: Style, out: TextIO) -> None:
 
 def _to_fault(error: Exception, command: Command, context: CommandContext) -> CommandFault:
     """Convert an exception to a command error; an unexpected one is an internal error (exit status 70)."""
-    from leveret.broker.management.cli.api import ApiFault, Unreachable, to_command_fault
+    from leveret.broker.management.cli.api import to_command_fault
     from leveret.broker.management.cli.help_text import unreachable_broker
 
     if isinstance(error, ApiFault):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import CommandContext
-from leveret.broker.management.cli.faults import failed, no_such_vhost
+from leveret.broker.management.cli.faults import ApiFault, failed, no_such_vhost
 
 
 def put(context: CommandContext, path: tuple[str, ...], body: Any, **query: Any) -> Any:

@@ -293,6 +293,9 @@ def test_it_is_a_client_and_nothing_else(leveret: LeveretProcess) -> None:
         "leveret.broker.management",
         "leveret.broker.printable",
         "leveret.broker.version",
+        "leveret.compilation",
+        "leveret.protocol",
+        "leveret.protocol.erlang_terms",
     }
     assert {name for name in ours if not name.startswith("leveret.broker.management.cli")} <= allowed
     # What takes long to load is not loaded: start-up is most of a command's time.

@@ -56,7 +56,11 @@ def lose(channel: BlockingChannel, durable: bool = True) -> None:
         assert method is not None
         channel.basic_nack(method.delivery_tag, requeue=False)
     channel.queue_purge("purged")
+    # The events of dead-lettered messages are written after a sync: the second confirm is later than that.
     channel.queue_declare("sync", durable=durable)
+    channel.confirm_delivery()
+    for _ in range(2):
+        channel.basic_publish("", "sync", b"", pika.BasicProperties(delivery_mode=2))
 
 
 @contextmanager

@@ -76,10 +76,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]
         make(Management(process.http_url))
         with Traffic(process.url):
             deadline = time.monotonic() + 180
-            while "idle_since" not in get(process, f"queues/{VHOST}/plain"):
-                assert time.monotonic() < deadline, "nothing has become idle"
+            while not _is_sampled(process):
+                assert time.monotonic() < deadline, "nothing has become idle, or nothing was written to disk"
                 time.sleep(0.1)
             yield process
+
+
+def _is_sampled(process: LeveretProcess) -> bool:
+    """Tell whether a queue has become idle, and the last sample has seen writes to disk."""
+    has_written = "disk_writes" in get(process, "overview").get("message_stats", {})
+    return has_written and "idle_since" in get(process, f"queues/{VHOST}/plain")
 
 
 def get(process: LeveretProcess, path: str, user: str = "guest:guest") -> Any:

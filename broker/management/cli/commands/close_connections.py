@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ok_result
-from leveret.broker.management.cli.faults import bad_argument, failed
+from leveret.broker.management.cli.faults import ApiFault, bad_argument, failed
 from leveret.broker.management.cli.progress import ProgressLine
 from leveret.broker.management.cli.terms import connection_name
 

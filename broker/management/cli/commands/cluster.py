@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.columns import Column, fields, selected_columns, to_rows, with_columns
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.commands.health import wait_until_up
-from leveret.broker.management.cli.faults import SOFTWARE, USAGE, bad_argument, failed
+from leveret.broker.management.cli.faults import SOFTWARE, USAGE, ApiFault, bad_argument, failed
 from leveret.broker.management.cli.formatters import Style
 from leveret.broker.management.cli.node_info import (
     alarms,

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ok_result
-from leveret.broker.management.cli.faults import DATA, CommandFault, bad_argument, failed, no_such_vhost
+from leveret.broker.management.cli.faults import DATA, ApiFault, CommandFault, bad_argument, failed, no_such_vhost
 from leveret.broker.management.cli.progress import ProgressLine
 from leveret.broker.management.cli.runtime_parameters import parse_json
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows
 from leveret.broker.management.cli.dry_run import pluralized
-from leveret.broker.management.cli.faults import CommandFault, failed
+from leveret.broker.management.cli.faults import ApiFault, CommandFault, failed
 
 _COLUMNS: Final = ("key", "argument", "policy", "operator_policy", "in_force", "source", "reason")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault, Unreachable
 from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, Command, CommandContext, Outcome, Result
-from leveret.broker.management.cli.faults import CommandFault, RequestTimeout, UsageFault, failed
+from leveret.broker.management.cli.faults import ApiFault, CommandFault, RequestTimeout, Unreachable, UsageFault, failed
 from leveret.broker.management.cli.node_info import alarms
 
 SECTION: Final = "Monitoring, observability and health checks"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.columns import Column, field, fields, selected_columns, to_rows, with_columns
 from leveret.broker.management.cli.command import Command, CommandContext, ResultRows
-from leveret.broker.management.cli.faults import UsageFault, failed
+from leveret.broker.management.cli.faults import ApiFault, UsageFault, failed
 
 _DAY: Final = 86_400
 _REASONS: Final = ("maxlen", "expired", "rejected", "delivery_limit", "purged", "deleted")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result
-from leveret.broker.management.cli.faults import CommandFault, bad_argument, failed
+from leveret.broker.management.cli.faults import ApiFault, CommandFault, bad_argument, failed
 from leveret.broker.management.cli.progress import ProgressLine
 
 # Messages per request: small enough to show progress, large enough to make the cost of a request negligible.

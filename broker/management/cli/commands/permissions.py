@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Result, ResultRows, ok_result
-from leveret.broker.management.cli.faults import no_such_vhost
+from leveret.broker.management.cli.faults import ApiFault, no_such_vhost
 from leveret.broker.management.cli.permission_errors import check_pattern, check_user_and_vhost, no_such_user
 
 SECTION: Final = "Access Control"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import Api, ApiFault, Unreachable
 from leveret.broker.management.cli.columns import (
     Column,
     columns_query,
@@ -25,7 +25,7 @@ from leveret.broker.management.cli.command import (
     ResultRows,
     ok_result,
 )
-from leveret.broker.management.cli.faults import USAGE, RequestTimeout, failed
+from leveret.broker.management.cli.faults import USAGE, ApiFault, RequestTimeout, Unreachable, failed
 from leveret.broker.management.cli.progress import ProgressLine
 from leveret.broker.management.cli.terms import (
     Arguments,
@@ -47,15 +47,15 @@ _WITHOUT_STATISTICS: Final = frozenset(
 _DOWN: Final = frozenset(("crashed", "down", "stopped", "minority"))
 
 
-def _ready(api: Api, vhost: str, name: str) -> int | None:
+def _ready(find: Callable[..., Any], vhost: str, name: str) -> int | None:
     """Return the number of ready messages of a queue, None if the queue does not exist."""
-    found = api.find("queues", vhost, name, columns="name,messages_ready")
+    found = find("queues", vhost, name, columns="name,messages_ready")
     return None if found is None else int(found.get("messages_ready", 0))
 
 
 def _delete(context: CommandContext) -> Result:
     (name,) = context.arguments
-    ready = _ready(context.api, context.vhost, name)
+    ready = _ready(context.api.find, context.vhost, name)
     if ready is None:
         raise failed("Queue not found", USAGE)
     conditions = {option: True for option in ("if-empty", "if-unused") if context.flag(option)}
@@ -80,7 +80,7 @@ def _delete_banner(context: CommandContext) -> str:
 
 def _purge(context: CommandContext) -> Result:
     (name,) = context.arguments
-    ready = _ready(context.api, context.vhost, name)
+    ready = _ready(context.api.find, context.vhost, name)
     if ready is None:
         raise failed("not_found")
     silent = ready < _MANY or context.flag("silent") or context.flag("quiet")
@@ -97,7 +97,7 @@ class _PurgeProgress:
     """Thread that polls a queue while it is purged and updates the progress bar, if that is visible."""
 
     def __init__(self, context: CommandContext, name: str, ready: int, progress: ProgressLine) -> None:
-        self._api = Api(context.api.address, 2.0)
+        self._api = context.api.with_timeout(2.0)
         self._queue = context.vhost, name
         self._ready = ready
         self._progress = progress
@@ -116,7 +116,7 @@ class _PurgeProgress:
     def _poll(self) -> None:
         while not self._stopped.wait(_POLL_INTERVAL):
             try:
-                left = _ready(self._api, *self._queue)
+                left = _ready(self._api.find, *self._queue)
             except (ApiFault, RequestTimeout, Unreachable):
                 # Only the progress bar depends on this request.
                 continue

@@ -6,13 +6,13 @@ import getpass
 import sys
 from typing import Any, Final
 
-from leveret.broker.management.cli.api import ApiFault
 from leveret.broker.management.cli.command import Command, CommandContext, Outcome, Result, ResultRows, ok_result
 from leveret.broker.management.cli.faults import (
     DATA,
     NO_USER,
     SOFTWARE,
     UNAVAILABLE,
+    ApiFault,
     CommandFault,
     bad_argument,
     failed,
