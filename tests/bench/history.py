@@ -91,7 +91,10 @@ def _cell(value: float | None) -> str:
 
 def _origin(document: Mapping[str, Any]) -> str:
     machine = document["machine"]
-    return f"{document['commit'] or 'unknown commit'}, {document['time']}, {machine['cpus']} cpus, {machine['system']}"
+    # Older files do not say whether Leveret was compiled.
+    form = f", {document['form']}" if "form" in document else ""
+    revision = document["commit"] or "unknown commit"
+    return f"{revision}{form}, {document['time']}, {machine['cpus']} cpus, {machine['system']}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from leveret import compilation
 from tests.bench.history import commit
 from tests.bench.measurement import Measures, Run, median
 from tests.bench.scenarios import Scenario
@@ -95,7 +96,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def document(results: Sequence[Result]) -> dict[str, Any]:
-    """Return medians, ratios and single runs, with commit, time and machine, as JSON can hold them."""
+    """Return medians, ratios and single runs, with commit, form, time and machine, as JSON can hold them."""
     machine = {
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -104,6 +105,7 @@ def document(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "commit": commit(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "form": compilation.form(),
         "machine": machine,
         "scenarios": [_scenario(result) for result in results],
     }

@@ -35,6 +35,8 @@ def test_the_newest_results_are_found(tmp_path: Path) -> None:
 def test_comparison_has_both_figures_and_their_ratio() -> None:
     head, _, titles, row = history.compare(results(), results(server_cpu_us=3.0, p99_ms=None)).splitlines()
     assert head == "before: abc1234, 2026-11-22T12:00:00+00:00, 2 cpus, Linux"
+    compiled = results() | {"form": "compiled"}
+    assert history.compare(compiled, compiled).startswith("before: abc1234, compiled, 2026-11-22T12:00:00+00:00, ")
     assert titles.split("  ")[0] == "scenario"
     assert row.split() == ["16B", "4.00", "3.00", "0.75", "250,000", "250,000", "1.00", "1.50", *"–" * 4, "–"]
 
