@@ -134,8 +134,9 @@ RENAMED: Final = (
     (re.compile("connections/username/mgmt_admin"), "connections/username/guest"),
     # Those of the sample have been cut.
     (re.compile("^(overview|queues/mgmt_demo/orders.new)[?](.*_age=.*)$"), r"\1?\2&columns={columns}"),
-    # The one that has seen traffic comes first.
+    # The one that has seen traffic comes first; of the channels, the publisher's, whatever the ports in their names.
     (re.compile("^vhosts$"), "vhosts?sort=messages&sort_reverse=true"),
+    (re.compile("^channels$"), "channels?sort=message_stats.publish&sort_reverse=true"),
 )
 #: Samples that we do not compare ours with, and why.
 NOT_COMPARED: Final = {
