@@ -71,8 +71,11 @@ docker-test: needs-docker $(VENV)/installed-test ## build the image and test it 
 
 .PHONY: dist
 dist: $(VENV)/installed-test ## build the source distribution and the wheels in dist/: one compiled, if there is a compiler, one pure
-	$(BIN)/python -m build --no-isolation --outdir dist .
-	LEVERET_COMPILE=0 $(BIN)/python -m build --no-isolation --wheel --outdir dist .
+	LEVERET_COMPILE=0 $(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist .
+	@# The name of a wheel with Linux libraries has to say with which C library they run (manylinux).
+	@for wheel in dist/*-linux_*.whl; do if test -e "$$wheel"; then \
+		PATH="$(BIN):$$PATH" auditwheel repair --only-plat --wheel-dir dist "$$wheel" && rm "$$wheel" || exit 1; fi; done
 
 .PHONY: release
 release: $(VENV)/installed-test ## make a release up to its upload: VERSION=1.2.3 [ARGS=--dry-run]

@@ -54,6 +54,11 @@ def test_programs(client: Docker, image: str) -> None:
     assert run(client, image, "leveretctl", "version") == VERSION
 
 
+def test_modules_are_compiled(client: Docker, image: str) -> None:
+    """The modules on the path of a message are compiled to machine code."""
+    assert "pure Python" not in run(client, image, "--version")
+
+
 def test_no_compiler(client: Docker, image: str) -> None:
     """Nothing in it builds or installs programs."""
     unwanted = "cc gcc g++ clang tcc cpp ld as make cargo rustc go javac pip pip3"

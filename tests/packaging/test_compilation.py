@@ -139,6 +139,22 @@ def test_a_compiled_wheel_has_what_was_compiled(checkout: Path, tmp_path: Path) 
     assert python(_SHOW, tmp_path / "unpacked").stdout.startswith("compiled ")
 
 
+@needs_compiled
+@pytest.mark.skipif(sys.platform != "linux", reason="a name with the C library is of Linux only")
+def test_a_compiled_wheel_runs_with_the_c_library_that_its_name_says(checkout: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(checkout, source, symlinks=True)
+    shutil.copytree(_FOLDER, source / "leveret/compiled")
+    # What it is run with is installed: these tests run in it.
+    command = ["make", "dist", f"VENV={sys.prefix}", f"--old-file={sys.prefix}/installed-test"]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = sorted(path.name for path in (source / "dist").iterdir())
+    assert len(names) == 3, names
+    assert "manylinux" in names[0]
+    assert names[1:] == [f"leveret-{VERSION}-py3-none-any.whl", f"leveret-{VERSION}.tar.gz"]
+
+
 def test_every_pattern_has_files() -> None:
     patterns = [pattern for patterns in _GROUPS.values() for pattern in patterns]
     assert [pattern for pattern in patterns if not list(ROOT.glob(pattern))] == []
