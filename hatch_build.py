@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -187,14 +189,33 @@ def _run_mypyc(sources: dict[str, list[str]]) -> None:
         separate=[(files, f"leveret_{group}") for group, files in paths.items()],
         target_dir="c",
         opt_level="2",
+        # A file of C for each module, so that all processors have work.
+        multi_file=True,
         # Without line numbers for debuggers: they make the libraries several times as large.
         debug_level="0",
     )
-    distribution = Distribution({"name": "leveret", "ext_modules": extensions})
-    command = distribution.get_command_obj("build_ext")
-    command.build_lib, command.build_temp, command.parallel = "lib", "objects", os.cpu_count()
+    command = Distribution({"name": "leveret", "ext_modules": extensions}).get_command_obj("build_ext")
+    build_extensions = command.build_extensions
+
+    def build_in_parallel() -> None:
+        command.compiler.compile = _in_parallel(command.compiler.compile)
+        build_extensions()
+
+    command.build_extensions = build_in_parallel
+    command.build_lib, command.build_temp = "lib", "objects"
     command.ensure_finalized()
     command.run()
+
+
+def _in_parallel(compile_sources: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Return a form of a compiler's method that compiles the sources of an extension side by side."""
+
+    def compile_side_by_side(sources: list[str], **options: Any) -> list[str]:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            done = pool.map(lambda source: compile_sources([source], **options), sources)
+            return [file for files in done for file in files]
+
+    return compile_side_by_side
 
 
 if __name__ == "__main__":
