@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from leveret.policies.keys import KEYS, Merge
 
@@ -36,6 +36,10 @@ class QueueSettings:
     queue_mode: str = "default"
     delivery_limit: int | None = None
     dead_letter_strategy: str = "at-most-once"
+
+
+#: The settings of a queue without arguments and policies.
+DEFAULT_SETTINGS: Final = QueueSettings()
 
 
 def resolve_setting(name: str, queue_type: str, argument: Any, policy: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
 from leveret.broker.session.unacked import Held, Outcome, Unacked
 
 #: Messages published in one time slice: they are written to disk at the end of the turn, which takes time, too.
@@ -100,7 +100,7 @@ class Transaction:
     def abandon(self) -> None:
         """End the transaction with its channel: roll it back, or finish a commit that has begun."""
         if self._is_committing:
-            while not self.commit(TimeSlice(_no_clock)):
+            while not self.commit(UNLIMITED):
                 pass
         self.rollback()
 
@@ -110,8 +110,3 @@ class Transaction:
         settlements, self._settlements = self._settlements, deque()
         for held, _ in settlements:
             self._unacked.restore(held)
-
-
-def _no_clock() -> int:
-    """Return a time that never passes."""
-    return 0

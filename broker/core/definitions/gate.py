@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from leveret.broker.core.resources.alarms import Alarms
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.time_slice import UNLIMITED, TimeSlice
 from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.definitions_database import Changes, DefinitionsDatabase, Key
@@ -56,7 +56,7 @@ class DefinitionsGate:
         self,
         call_later: RealCallLater | None = None,
         alarms: Alarms | None = None,
-        new_slice: Callable[[], TimeSlice] = lambda: TimeSlice(lambda: 0),
+        new_slice: Callable[[], TimeSlice] = lambda: UNLIMITED,
     ) -> None:
         self._call_later = call_later
         self._alarms = alarms or Alarms()

@@ -18,7 +18,7 @@ from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.policies.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN
-from leveret.policies.settings import QueueSettings
+from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message, TimedMessage
@@ -40,7 +40,7 @@ class Contents:
         backing: Where the messages are kept.
         timers: Clock and timers.
         counters: Counters of the queue.
-        outbox: Gets the messages that are dropped.
+        outbox: Gets the messages that are dropped, and the same settings.
 
     Attributes:
         settings: Effective settings of the queue.
@@ -61,7 +61,7 @@ class Contents:
         self._timers = timers
         self._counters = counters
         self._outbox = outbox
-        self.settings = QueueSettings()
+        self.settings = DEFAULT_SETTINGS
         self.limits: Limits | None = None
         self.is_shrinking = False
         self.may_have_timed = backing.store.ready_count > 0
@@ -77,7 +77,7 @@ class Contents:
         previous = traits.limits(replace(settings, overflow=self.settings.overflow))
         self.limits = traits.limits(settings)
         self.is_shrinking = any(each is not None and not each.refuses for each in (previous, self.limits))
-        self.settings = settings
+        self.settings = self._outbox.settings = settings
 
     # -- adding -------------------------------------------------------------------------------------------
 

@@ -115,21 +115,22 @@ class Delivery:
         if len(entries) <= RETURN_STEP and not self.returning.batches:
             put_back(entries)
             return
-
-        def put_back_some(part: Sequence[Entry]) -> None:
-            self.remove_unacked(part)
-            put_back(part)
-
         self.add_unacked(len(entries), sum([len(entry[1].body) for entry in entries]))
-        self.returning.add(entries, put_back_some)
+        self.returning.add(entries, put_back)
 
     def return_some(self, time_slice: TimeSlice) -> bool:
         """Put requeued messages back while time is left; return whether all are back."""
-        if self.returning.batches:
-            if not self.returning.run(time_slice):
+        returning = self.returning
+        if not returning.batches:
+            return True
+        while returning.batches:
+            if time_slice.is_over():
                 return False
-            if self._counts_deliveries:
-                self.serve_returned(time_slice)
+            part, put_back = returning.take_part()
+            self.remove_unacked(part)
+            put_back(part)
+        if self._counts_deliveries:
+            self.serve_returned(time_slice)
         return True
 
     def serve_returned(self, time_slice: TimeSlice) -> None:

@@ -15,7 +15,7 @@ from leveret.broker.core.queues.delivery_count import without_count
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.timers import Timer, Timers
 from leveret.policies.dead_letter import REASONS
-from leveret.policies.settings import QueueSettings
+from leveret.policies.settings import DEFAULT_SETTINGS, QueueSettings
 from leveret.storage.event_format import DEAD_LETTERED, LETTER_REASON_SHIFT, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message
@@ -80,7 +80,7 @@ class DeadLetterOutbox:
     ) -> None:
         self.queue_name = queue_name
         self.counters = counters
-        self.settings = QueueSettings()
+        self.settings = DEFAULT_SETTINGS
         self.retained_count = 0
         self._traits = traits
         self._backing = backing

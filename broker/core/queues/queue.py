@@ -18,7 +18,7 @@ from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
 from leveret.broker.core.queues.returning import RETURN_STEP
 from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
-from leveret.broker.core.scheduling.time_slice import TimeSlice
+from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.policies.dead_letter import EXPIRED, REJECTED
@@ -121,7 +121,6 @@ class Queue:
 
     Attributes:
         queue_type: Name of the type.
-        settings: Effective settings, merged from arguments and policies.
         counters: Counters since the declaration.
         contents: Its messages, with limits and expiry.
         outbox: Its dead letters.
@@ -139,7 +138,7 @@ class Queue:
     __slots__ = (
         "_delivery_counter", "_head_timer", "_is_plain", "accepts_varied", "arguments", "auto_delete", "consumers",
         "contents", "counters", "deleted", "delivery", "durable", "expiry", "host", "name", "operator_policy", "outbox",
-        "owner", "policy", "queue_type", "scheduled", "settings", "backing", "traits", "vhost_name",
+        "owner", "policy", "queue_type", "scheduled", "backing", "traits", "vhost_name",
     )  # fmt: skip
 
     def __init__(
@@ -167,7 +166,6 @@ class Queue:
         self.operator_policy: Policy | None = None
         self.scheduled = False
         self.deleted = False
-        self.settings = QueueSettings()
         counters = self.counters = QueueCounters(host.timers.seconds())
         outbox = self.outbox = DeadLetterOutbox(name, traits, backing, counters, host.timers, host.dead_letter)
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
@@ -180,6 +178,11 @@ class Queue:
         #: Whether neither limits nor message-ttl nor priorities have to be considered for new messages.
         self._is_plain = not traits.delivers_each_run
         self.accepts_varied = True
+
+    @property
+    def settings(self) -> QueueSettings:
+        """The effective settings, merged from arguments and policies."""
+        return self.contents.settings
 
     # -- figures ------------------------------------------------------------------------------------------
 
@@ -210,8 +213,7 @@ class Queue:
     def ready_count(self) -> int:
         """Return the number of ready messages, after all eviction, expiry and deliveries that are due."""
         if self.store.ready_count or self.delivery.returning.batches:
-            while not self.delivery.prepare(TimeSlice(self.host.timers.monotonic)):
-                pass
+            self.delivery.prepare(UNLIMITED)
             self.deliver()
         return self.store.ready_count
 
@@ -245,8 +247,7 @@ class Queue:
             limits = None
         if limits is not None and limits.refuses and self.delivery.returning.batches:
             # What fits depends on the number of ready messages.
-            while not self.delivery.return_some(TimeSlice(self.host.timers.monotonic)):
-                pass
+            self.delivery.return_some(UNLIMITED)
         if ttl == 0:
             taken = self._publish_with_zero_ttl(messages, limits)
         elif limits is not None and limits.refuses:
@@ -268,7 +269,7 @@ class Queue:
         """
         if self.scheduled and self.traits.delivers_each_run:
             self.deliver()
-        self.contents.append(messages, body_bytes, self.settings.message_ttl, longest)
+        self.contents.append(messages, body_bytes, self.contents.settings.message_ttl, longest)
         if self.contents.limits is not None:
             self._shrink(self.contents.limits)
         self._deliver_new()
@@ -462,7 +463,6 @@ class Queue:
         self.delivery.serve()
         self.expiry.set(new.expires)
         self.contents.apply(new, self.traits)
-        self.settings = self.outbox.settings = new
         limits = self.contents.limits
         self._is_plain = limits is None and new.message_ttl is None and not self.traits.delivers_each_run
         self.accepts_varied = (limits is None or not limits.refuses) and new.message_ttl != 0

@@ -1,12 +1,10 @@
-"""Requeues very many messages of a queue in time slices."""
+"""Requeued messages that are put back into their queue in parts, because there are very many."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from leveret.broker.core.scheduling.time_slice import TimeSlice
 from leveret.storage.interface import Entry
 
 #: Messages that are requeued between two checks of the time slice.
@@ -26,8 +24,8 @@ class Returning:
     __slots__ = ("_done", "batches")
 
     def __init__(self) -> None:
-        self.batches: deque[tuple[Sequence[Entry], PutBack]] = deque()
-        #: Number of messages of the first batch that are back.
+        self.batches: list[tuple[Sequence[Entry], PutBack]] = []
+        #: Number of messages of the first batch that have been taken.
         self._done = 0
 
     def add(self, entries: Sequence[Entry], put_back: PutBack) -> None:
@@ -39,20 +37,16 @@ class Returning:
         """
         self.batches.append((entries, put_back))
 
-    def run(self, time_slice: TimeSlice) -> bool:
-        """Put messages back while time is left; return whether all are back."""
-        while self.batches:
-            if time_slice.is_over():
-                return False
-            entries, put_back = self.batches[0]
-            end = self._done + RETURN_STEP
-            part = entries[self._done : end]
-            self._done = end
-            if end >= len(entries):
-                self.batches.popleft()
-                self._done = 0
-            put_back(part)
-        return True
+    def take_part(self) -> tuple[Sequence[Entry], PutBack]:
+        """Remove and return the next messages, and what to call with them; requires batches."""
+        entries, put_back = self.batches[0]
+        end = self._done + RETURN_STEP
+        part = entries[self._done : end]
+        self._done = end
+        if end >= len(entries):
+            del self.batches[0]
+            self._done = 0
+        return part, put_back
 
     def clear(self) -> None:
         """Forget all messages: their queue is deleted."""

@@ -29,6 +29,14 @@ class TimeSlice:
         return self._clock() >= self._end
 
 
+def _stopped_clock() -> int:
+    return 0
+
+
+#: A time slice that is never over, for work that has to be finished at once.
+UNLIMITED: Final = TimeSlice(_stopped_clock)
+
+
 class Unfinished(Exception):
     """An event needs work that takes longer than a time slice. No later event of its sender may precede this work.
 
