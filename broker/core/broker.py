@@ -147,12 +147,8 @@ class Broker:
         self.statistics.ended.absorb(vhost.statistics)
         self._journal.delete("vhost", (name,))
 
-    def register(self, connection: ClientConnection) -> None:
-        """Count a connection that has opened its virtual host."""
-        self.connections.add(connection)
-
-    def unregister(self, connection: ClientConnection) -> None:
-        """Stop counting a connection."""
+    def forget_connection(self, connection: ClientConnection) -> None:
+        """Stop counting a connection, if it has opened a virtual host."""
         if connection not in self.connections:
             return
         self.connections.remove(connection)
@@ -168,6 +164,4 @@ def _log_slow_pattern(source: str, text: str) -> None:
         source: The pattern, or its beginning.
         text: The name or routing key that was matched.
     """
-    log.warning(
-        "pattern %a takes too long on %a: it does not match that, nor whatever else it takes too long on", source, text
-    )
+    log.warning("pattern %a takes too long to match %a; names on which it takes too long do not match", source, text)

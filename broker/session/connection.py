@@ -316,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
         self.reader.set_channel_frames(ChannelFrames.READ)
         if self._timer is not None:
             self._timer.cancel()
-        server.broker.register(self)
+        server.broker.connections.add(self)
         log.info("connection %s: user '%s' opened vhost '%s'", self.name, user.name, vhost.name)
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -437,4 +437,4 @@ class Connection(asyncio.BufferedProtocol):
             self.host.route_search.cancel()
             self.output.confirming.clear()
             self.host.vhost.delete_queues_of(self.host)
-            self._server.broker.unregister(self)
+            self._server.broker.forget_connection(self)

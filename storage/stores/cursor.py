@@ -55,7 +55,7 @@ class Cursor:
         return self.position, self._live_until
 
     def leave(self, end: int) -> None:
-        """Move on: the messages of the range at the head with numbers below `end` are no longer ready."""
+        """Remove the messages with numbers below `end` from the range at the head."""
         if self.requeued:
             self.requeued.drop_below(end)
         else:

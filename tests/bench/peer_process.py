@@ -73,7 +73,7 @@ def wait_until_ready(name: str, url: str, node: subprocess.Popen[bytes], log: Pa
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a program and all of its process group; its data are no longer needed."""
+    """End a program and all of its process group; its data is not needed again."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(_STOP_SECONDS)

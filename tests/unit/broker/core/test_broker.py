@@ -63,11 +63,11 @@ def test_open_connections_are_counted_by_user_and_vhost(broker: Broker) -> None:
     broker.add_vhost("w")
     connections = [connect("ann", "v"), connect("ann", "w"), connect("bob", "v")]
     for connection in connections:
-        broker.register(connection)
+        broker.connections.add(connection)
     assert set(broker.connections) == {*connections}
     assert dict(broker.connections.by_user) == {"ann": 2, "bob": 1}
     assert [broker.connections.by_vhost[name] for name in broker.vhosts] == [2, 1]
-    broker.unregister(connections[0])
+    broker.forget_connection(connections[0])
     assert broker.connections.by_user["ann"] == 1
     assert [broker.connections.by_vhost[name] for name in broker.vhosts] == [1, 1]
     assert set(broker.connections) == {*connections[1:]}
@@ -76,21 +76,21 @@ def test_open_connections_are_counted_by_user_and_vhost(broker: Broker) -> None:
 def test_a_connection_is_uncounted_once(broker: Broker) -> None:
     vhost = broker.add_vhost("v")
     stranger, connection = connect("ann", "v"), connect("ann", "v")
-    broker.register(connection)
-    broker.unregister(stranger)
-    broker.unregister(connection)
-    broker.unregister(connection)
+    broker.connections.add(connection)
+    broker.forget_connection(stranger)
+    broker.forget_connection(connection)
+    broker.forget_connection(connection)
     assert (broker.connections.by_vhost[vhost.name], broker.connections.by_user["ann"]) == (0, 0)
 
 
 def test_a_connection_may_outlive_its_vhost(broker: Broker) -> None:
     broker.add_vhost("v")
     connection = connect("ann", "v")
-    broker.register(connection)
+    broker.connections.add(connection)
     broker.delete_vhost("v")
     broker.add_vhost("v")
-    broker.register(connect("ann", "v"))
-    broker.unregister(connection)
+    broker.connections.add(connect("ann", "v"))
+    broker.forget_connection(connection)
     assert (len(broker.connections), broker.connections.by_vhost["v"]) == (1, 1)
 
 

@@ -99,7 +99,7 @@ class TestConsumerGroup:
         assert tags(group.ring) == ["b", "a"]
 
     @pytest.mark.parametrize("single_active", [False, True])
-    def test_whoever_has_left_is_blocked_no_more(self, queue: Queue, single_active: bool) -> None:
+    def test_a_removed_consumer_is_not_blocked(self, queue: Queue, single_active: bool) -> None:
         """Else an acknowledgement that comes later would put it back into the ring."""
         group = ConsumerGroup(single_active)
         a, b = FakeConsumer(queue, "a"), FakeConsumer(queue, "b")

@@ -111,7 +111,7 @@ def test_expiry(steps: Steps, arguments: FieldTable) -> None:
     assert all(0 <= before - after <= 5 * _DROP_STEP for before, after in itertools.pairwise(counts))
 
 
-def test_whoever_asks_for_the_settled_state_gets_it(steps: Steps) -> None:
+def test_the_settled_state_is_returned_on_request(steps: Steps) -> None:
     queue = declare(steps.vhost)
     fill(queue)
     shrink(steps.vhost)
