@@ -56,12 +56,7 @@ class Confirms:
             return
         first = self._last + 1
         self._last += count
-        self._counters.confirm += count
-        accepted = self._accepted
-        if accepted and accepted[-1][1] == first - 1:
-            accepted[-1] = (accepted[-1][0], self._last)
-        else:
-            accepted.append((first, self._last))
+        self._accept(first, self._last)
 
     def refuse_next(self) -> None:
         """Assign the next sequence number to a publish that was refused."""
@@ -122,14 +117,18 @@ class Confirms:
 
     def synced(self, last: int) -> None:
         """Confirm held publishes up to a sequence number: they are synced."""
-        held, accepted = self._held, self._accepted
+        held = self._held
         while held and held[0][0] <= last:
-            first, end = held.popleft()
-            self._counters.confirm += end - first + 1
-            if accepted and accepted[-1][1] == first - 1:
-                accepted[-1] = (accepted[-1][0], end)
-            else:
-                accepted.append((first, end))
+            self._accept(*held.popleft())
+
+    def _accept(self, first: int, last: int) -> None:
+        """Ack a range of publishes with the next flush."""
+        self._counters.confirm += last - first + 1
+        accepted = self._accepted
+        if accepted and accepted[-1][1] == first - 1:
+            accepted[-1] = (accepted[-1][0], last)
+        else:
+            accepted.append((first, last))
 
     def flush(self) -> list[bytes]:
         """Return the frames that are due, acks before nacks.

@@ -197,18 +197,13 @@ class Queue:
         return self.delivery.unacked_count
 
     @property
-    def unacked_bytes(self) -> int:
-        """Body bytes of the messages delivered and not yet settled."""
-        return self.delivery.unacked_bytes
-
-    @property
     def retained_count(self) -> int:
         """Number of dead letters that no queue has accepted yet (at-least-once strategy)."""
         return self.outbox.retained_count
 
     def figures(self) -> StoreFigures:
         """Return message and byte counts by location; cheap enough for thousands of queues in a row."""
-        return self.backing.figures(self.unacked_count, self.unacked_bytes)
+        return self.backing.figures(self.delivery.unacked_count, self.delivery.unacked_bytes)
 
     def ready_count(self) -> int:
         """Return the number of ready messages, after all eviction, expiry and deliveries that are due."""

@@ -137,7 +137,7 @@ class Queues(Controller):
                 "messages": lambda queue: queue.store.ready_count + queue.unacked_count + queue.retained_count,
                 "messages_ready": lambda queue: queue.store.ready_count,
                 "messages_unacknowledged": lambda queue: queue.unacked_count,
-                "message_bytes": lambda queue: queue.store.ready_bytes + queue.unacked_bytes,
+                "message_bytes": lambda queue: queue.store.ready_bytes + queue.delivery.unacked_bytes,
                 "message_bytes_ready": lambda queue: queue.store.ready_bytes,
                 "fill": _fill,
                 "fill.percent": _fill,

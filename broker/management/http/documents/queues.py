@@ -164,9 +164,9 @@ def _consumers(queue: Queue) -> dict[str, Any]:
 def _sizes(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
     ready = queue.store.ready_bytes
     return {
-        "message_bytes": ready + queue.unacked_bytes,
+        "message_bytes": ready + queue.delivery.unacked_bytes,
         "message_bytes_ready": ready,
-        "message_bytes_unacknowledged": queue.unacked_bytes,
+        "message_bytes_unacknowledged": queue.delivery.unacked_bytes,
         "message_bytes_ram": figures.message_bytes_ram,
         "message_bytes_persistent": figures.message_bytes_persistent,
         "messages_ram": figures.messages_ram,
@@ -182,7 +182,7 @@ def _fill(queue: Queue) -> dict[str, Any] | None:
 
 def _storage(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
     """Return the ready messages that are only on disk, the segments, and the time of the oldest segment."""
-    ready_bytes_ram = figures.message_bytes_ram - queue.unacked_bytes
+    ready_bytes_ram = figures.message_bytes_ram - queue.delivery.unacked_bytes
     return {
         "messages_disk": max(0, queue.store.ready_count - figures.messages_ready_ram),
         "message_bytes_disk": max(0, queue.store.ready_bytes - ready_bytes_ram),

@@ -95,7 +95,7 @@ def _details(queue: Queue) -> tuple[float, ...]:
     figures = queue.figures()
     consumers = len(queue.consumers)
     capacity = queue.counters.capacity if consumers else 0.0
-    ready_bytes, unacknowledged_bytes = queue.store.ready_bytes, queue.unacked_bytes
+    ready_bytes, unacknowledged_bytes = queue.store.ready_bytes, queue.delivery.unacked_bytes
     return (
         consumers,
         capacity,

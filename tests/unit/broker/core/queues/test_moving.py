@@ -107,7 +107,7 @@ class TestSafety:
         move.step()
         assert (target.ready_count(), source.unacked_count, source.ready_count(), move.moved) == (2, 2, 0, 0)
         move.settle()
-        assert (source.unacked_count, source.unacked_bytes, move.moved) == (0, 0, 2)
+        assert (source.unacked_count, source.delivery.unacked_bytes, move.moved) == (0, 0, 2)
 
     def test_what_was_not_settled_goes_back(self, source: Queue, target: Queue) -> None:
         publish(source, "a", "b")
