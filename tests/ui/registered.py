@@ -31,9 +31,10 @@ _COUNTING: Final = """() => {
         }
     };
 }"""
-#: Headed, and not waiting for anything; a page that has been left is marked.
+#: Loaded, and not waiting for anything; a page that has been left is marked. A page that is loaded by several requests,
+#: one after the other, waits for none of them for a moment, but is busy.
 _SHOWN: Final = """() => {
-    const main = document.querySelector("main#main");
+    const main = document.querySelector("main#main:not([aria-busy])");
     return main !== null && main.querySelector("[data-left]") === null && main.querySelector("h1") !== null
         && window.underWay === 0;
 }"""

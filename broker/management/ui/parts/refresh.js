@@ -22,8 +22,9 @@ export class Refresher {
     this.seconds = preference("refresh", DEFAULT_SECONDS);
     this.run = null;
     this.timer = null;
-    this.isRunning = false;
-    this.isWantedAgain = false;
+    /** The current run, and the one after it if it is wanted already; promises that are never rejected. */
+    this.current = null;
+    this.next = null;
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden && this.seconds > 0) this.now();
     });
@@ -36,18 +37,22 @@ export class Refresher {
     return run === null ? null : this.now();
   }
 
-  /** Run now, or after the current run. */
-  async now() {
+  /** Run now, or after the current run; everyone who asks during that one gets the same. Resolves when it is done. */
+  now() {
+    if (this.next !== null) return this.next;
+    if (this.current === null) return this.start();
+    this.next = this.current.then(() => this.start());
+    return this.next;
+  }
+
+  async start() {
+    this.next = null;
     if (this.run === null) return;
-    if (this.isRunning) {
-      this.isWantedAgain = true;
-      return;
-    }
     clearTimeout(this.timer);
-    this.isRunning = true;
-    const failure = await this.attempt();
-    this.isRunning = false;
-    this.schedule(failure);
+    this.current = this.attempt();
+    const failure = await this.current;
+    this.current = null;
+    if (this.next === null) this.schedule(failure);
   }
 
   async attempt() {
@@ -63,11 +68,6 @@ export class Refresher {
   }
 
   schedule(failure) {
-    if (this.isWantedAgain) {
-      this.isWantedAgain = false;
-      this.now();
-      return;
-    }
     const seconds = failure instanceof ConnectionLost ? RETRY_SECONDS : this.seconds;
     clearTimeout(this.timer);
     if (seconds > 0) this.timer = setTimeout(() => (document.hidden ? this.schedule(null) : this.now()), seconds * 1000);

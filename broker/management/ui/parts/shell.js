@@ -111,6 +111,8 @@ export class Shell {
     const isFirst = this.root === undefined;
     this.root = h("div", { class: "page", own: true });
     this.main.replaceChildren(this.root);
+    // Until the page shows what it was loaded for; assistive technology waits for it.
+    this.main.setAttribute("aria-busy", "true");
     scrollTo(0, 0);
     if (!isFirst) this.main.focus({ preventScroll: true });
     this.reloadVhosts().catch(() => {});
@@ -122,6 +124,7 @@ export class Shell {
     if (page === undefined) {
       this.setTitle("No such page");
       patch(this.root, heading("No such page"), emptyState("This address has no page.", "The tabs above lead to all pages."));
+      this.main.removeAttribute("aria-busy");
       return;
     }
     let refresh = null;
@@ -193,12 +196,12 @@ export class Shell {
   // -- results of refreshes ------------------------------------------------------------------------------------
 
   report(failure) {
+    if (failure?.name === "AbortError") return;
+    this.main.removeAttribute("aria-busy");
     if (failure === null) {
       this.answeredAt = Date.now();
       this.lost.clear();
       this.failed.clear();
-    } else if (failure.name === "AbortError") {
-      return;
     } else if (failure instanceof ConnectionLost) {
       this.wasLost = true;
       const since = this.answeredAt === undefined ? "" : ` The page shows data of ${clock(this.answeredAt)}.`;
