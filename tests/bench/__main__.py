@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: measures throughput, CPU, latency and memory of Leveret, and of a second broker if given."""
+"""`python -m tests.bench`: measures throughput, CPU, latency and memory of Leveret, and of other brokers if given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from tests.bench.brokers import PEER_VARIABLE, Start, fresh_leveret, peer
+from tests.bench.brokers import PEER_TLS_VARIABLE, PEER_VARIABLE, Start, fresh_leveret, peers
 from tests.bench.history import compare, latest, save
 from tests.bench.in_flight import BenchError
 from tests.bench.lavinmq import LAVINMQ_VARIABLE
@@ -22,9 +22,10 @@ from tests.bench.report import Result, document, table
 from tests.bench.scenarios import SCENARIOS, SIZES, Scenario
 
 _EPILOG: Final = f"""Messages are deliveries, or publishes where nobody consumes. Latency is that of an even 1,000
-publishes a second. The ratio is Leveret's figure over the peer's. The peer is the broker of {PEER_VARIABLE}=amqp://…,
-else the LavinMQ whose program {LAVINMQ_VARIABLE}=… names, else a RabbitMQ node of the benchmark's own where
-rabbitmq-server is installed."""
+publishes a second. Figures are medians of all runs; for CPU time there are also the lowest and the highest. A ratio is
+Leveret's figure over that of the peer above it. Peers are the broker of {PEER_VARIABLE}=amqp://…, with
+{PEER_TLS_VARIABLE}=amqps://… for TLS, and the LavinMQ whose program {LAVINMQ_VARIABLE}=… names; without both a RabbitMQ
+node of the benchmark's own where rabbitmq-server is installed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.list:
         for scenario in SCENARIOS:
-            print(f"{scenario.name:14}  {scenario.about}")
+            print(f"{scenario.name:24}  {scenario.about}")
         return 0
     scenarios = [each for each in SCENARIOS if not options.scenario or each.name in options.scenario]
     extent = Extent(SIZES[options.size], options.messages)
@@ -70,8 +71,8 @@ def _report(found: Mapping[str, Any], shown: str, options: argparse.Namespace) -
 def _measure(scenarios: Sequence[Scenario], extent: Extent, runs: int, only: str | None) -> list[Result]:
     with ExitStack() as stack:
         starts: list[Start] = [] if only == "peer" else [fresh_leveret]
-        if only != "leveret" and (start := stack.enter_context(peer(os.environ))):
-            starts.append(start)
+        if only != "leveret":
+            starts += stack.enter_context(peers(os.environ))
         if not starts:
             raise BenchError("there is no peer")
         return [_result(scenario, extent, runs, starts) for scenario in scenarios]
@@ -82,11 +83,16 @@ def _result(scenario: Scenario, extent: Extent, runs: int, starts: Sequence[Star
     found: dict[str, list[Run]] = {}
     for number in range(runs):
         for start in starts:
-            with start() as broker:
+            with start(tls=scenario.tls) as broker:
                 _progress(f"{scenario.name}  run {number + 1} of {runs}  {broker.name}  ")
+                if scenario.tls and broker.tls_url is None:
+                    _progress("has no encrypted listener\n")
+                    continue
                 run = measure(scenario, broker, extent)
                 _progress(f"{run.measures.messages_per_second:,.0f} messages/s\n")
             found.setdefault(broker.name, []).append(run)
+    if not found:
+        raise BenchError(f"no broker can do {scenario.name}")
     return Result(scenario, found)
 
 
@@ -107,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=positive_int, default=3, metavar="N", help="runs a broker (default: 3)")
     parser.add_argument("--size", choices=SIZES, default="normal", help="how much a run does (default: normal)")
     parser.add_argument("--messages", type=positive_int, metavar="N", help="publishes a run, instead of the size's")
-    parser.add_argument("--only", choices=("leveret", "peer"), help="measure only one of the two brokers")
+    parser.add_argument("--only", choices=("leveret", "peer"), help="measure only Leveret, or only its peers")
     parser.add_argument(
         "--results",
         type=Path,

@@ -1,10 +1,10 @@
-"""The brokers to measure: a new Leveret for each run, and a peer to compare with."""
+"""The brokers to measure: a new Leveret for each run, and peers to compare with."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -13,10 +13,13 @@ from tests.bench.accounting import ProcessAccount, listening_pid
 from tests.bench.in_flight import BenchError
 from tests.bench.lavinmq import LAVINMQ_VARIABLE, running_lavinmq
 from tests.bench.rabbitmq import find_installation, running_node
+from tests.integration.certificates import Authority
 from tests.support.leveret_process import LeveretProcess
 from tests.support.wire import Connection, parse_url
 
+#: AMQP URL of a running broker to compare with, and that of its encrypted listener.
 PEER_VARIABLE: Final = "BENCH_PEER"
+PEER_TLS_VARIABLE: Final = "BENCH_PEER_TLS"
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -28,36 +31,55 @@ class Broker:
         name: product and version from its server properties.
         url: AMQP URL.
         account: account of its process; None if it is remote or not accessible.
+        tls_url: AMQP URL of its encrypted listener; None if it has none.
     """
 
     name: str
     url: str
     account: ProcessAccount | None
+    tls_url: str | None = None
 
 
 class Start(Protocol):
     """Makes a broker ready for one run."""
 
-    def __call__(self) -> AbstractContextManager[Broker]:
-        """Return a context manager; the broker runs at least inside its block."""
+    def __call__(self, *, tls: bool) -> AbstractContextManager[Broker]:
+        """Return a context manager; the broker runs at least inside its block.
+
+        Args:
+            tls: whether the run needs its encrypted listener, if it can have one.
+        """
 
 
 @contextmanager
-def fresh_leveret() -> Iterator[Broker]:
-    """Start a Leveret with an empty data directory, and stop it at the end."""
-    with tempfile.TemporaryDirectory(prefix="bench-leveret-") as name, LeveretProcess(Path(name)) as process:
-        yield Broker(_introduction(process.url), process.url, ProcessAccount(process.pid))
+def fresh_leveret(*, tls: bool = False) -> Iterator[Broker]:
+    """Start a Leveret with an empty data directory, and stop it at the end; see Start."""
+    with tempfile.TemporaryDirectory(prefix="bench-leveret-") as name:
+        directory = Path(name)
+        settings, arguments = (_encrypted(directory), ("--amqps-port", "0")) if tls else ({}, ())
+        with LeveretProcess(directory, settings=settings, arguments=arguments) as process:
+            yield Broker(_introduction(process.url), process.url, ProcessAccount(process.pid), process.amqps_url)
 
 
-def given(url: str) -> Broker:
+def _encrypted(directory: Path) -> dict[str, object]:
+    """Make a certificate for a Leveret; return the settings that name it."""
+    issued = Authority(directory).issue("127.0.0.1")
+    return {"ssl_options.certfile": issued.certificate, "ssl_options.keyfile": issued.key}
+
+
+def given(url: str, tls_url: str | None = None) -> Broker:
     """Describe a broker that is already running.
+
+    Args:
+        url: AMQP URL.
+        tls_url: AMQP URL of its encrypted listener, if it has one.
 
     Raises:
         OSError: connecting to it failed.
     """
     address = parse_url(url)
     pid = listening_pid(address.port) if address.host in _LOOPBACK else None
-    return Broker(_introduction(url), url, None if pid is None else ProcessAccount(pid))
+    return Broker(_introduction(url), url, None if pid is None else ProcessAccount(pid), tls_url)
 
 
 @contextmanager
@@ -70,29 +92,35 @@ def fresh_rabbitmq() -> Iterator[Broker]:
     installation = find_installation()
     if installation is None:
         raise BenchError("rabbitmq-server or epmd is not installed")
-    with running_node(installation) as url:
-        yield given(url)
+    with running_node(installation) as urls:
+        yield given(*urls)
 
 
 @contextmanager
-def peer(environment: Mapping[str, str]) -> Iterator[Start | None]:
-    """Provide the broker to compare with: `BENCH_PEER`, else `LAVINMQ`, else a RabbitMQ of our own, else None.
+def peers(environment: Mapping[str, str]) -> Iterator[list[Start]]:
+    """Provide the brokers to compare with: `BENCH_PEER` and `LAVINMQ`, or without both a RabbitMQ if it is installed.
 
     A node of our own lives as long as the block, as it takes seconds to start. Its peak of memory is counted afresh
     for every run.
     """
-    if url := environment.get(PEER_VARIABLE):
-        broker = given(url)
-        yield lambda: nullcontext(broker)
-    elif program := environment.get(LAVINMQ_VARIABLE):
-        with running_lavinmq(program) as url:
-            broker = given(url)
-            yield lambda: nullcontext(broker)
-    elif find_installation():
-        with fresh_rabbitmq() as broker:
-            yield lambda: nullcontext(broker)
-    else:
-        yield None
+    with ExitStack() as stack:
+        found: list[Broker] = []
+        if url := environment.get(PEER_VARIABLE):
+            found.append(given(url, environment.get(PEER_TLS_VARIABLE)))
+        if program := environment.get(LAVINMQ_VARIABLE):
+            found.append(given(*stack.enter_context(running_lavinmq(program))))
+        if not found and find_installation():
+            found.append(stack.enter_context(fresh_rabbitmq()))
+        yield [_always(broker) for broker in found]
+
+
+def _always(broker: Broker) -> Start:
+    """Return a Start of a broker that runs already."""
+
+    def start(*, tls: bool) -> AbstractContextManager[Broker]:
+        return nullcontext(broker)
+
+    return start
 
 
 def _introduction(url: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,14 +10,17 @@ from typing import Final
 from tests.bench.frames import CHANNEL, STAMP_BYTES, Route, SingleAcks, ack, body, contents, deliver
 from tests.bench.in_flight import STALL_SECONDS, BenchError, InFlight
 from tests.bench.scenarios import Scenario
+from tests.bench.sockets import WAITED_TOO_LONG, block, set_patience
 from tests.support.wire import Connection
 
 _READ_BYTES: Final = 256 * 1024
 # Maximum time for a waiting consumer to notice the end of the phase.
-_RECEIVE_TIMEOUT: Final = struct.pack("@ll", 0, 5_000)
+_NOTICE_SECONDS: Final = 0.005
 # An untimed read waits for this many bytes, so that a broker that sends in small pieces costs no wake-up for each; or
 # until the receive timeout, when it takes the bytes that are there.
 _READ_AT_LEAST: Final = 32 * 1024
+# But not where that is more than this part of what the prefetch admits: the broker would wait for the acks.
+_OF_PREFETCH: Final = 4
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,26 @@ class Consumer:
     Args:
         url: AMQP URL.
         scenario: for prefetch, acknowledgement and body.
-        routes: the queues to consume.
+        routes: of the queues to consume; a queue has one consumer tag in all of them.
         flight: where to report the count.
         index: place of the count there.
     """
 
     def __init__(self, url: str, scenario: Scenario, routes: list[Route], flight: InFlight, index: int) -> None:
         self._scenario, self._routes, self._flight, self._index = scenario, routes, flight, index
+        #: Consumer tags by queue.
+        self._tags = {route.queue: route.consumer_tag for route in routes}
         self._connection = Connection(url, timeout=2 * STALL_SECONDS)
         self._channel = self._connection.channel(CHANNEL)
         if scenario.prefetch:
             self._channel.qos(scenario.prefetch)
         self._socket = self._connection.wire.socket
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _RECEIVE_TIMEOUT)
+        set_patience(self._socket, _NOTICE_SECONDS, sending=STALL_SECONDS)
         self._contents = contents(scenario)
         self._unit = len(deliver(routes[0], 1) + self._contents[0])
         self._stamp_at = self._unit - 1 - scenario.body
+        is_narrow = 0 < scenario.prefetch * self._unit < _OF_PREFETCH * _READ_AT_LEAST
+        self._mark = 1 if is_narrow else _READ_AT_LEAST
         self._received = self._acked = 0
         self._head = self._tail = b""
         self._last_at = 0.0
@@ -70,8 +76,8 @@ class Consumer:
 
     def subscribe(self) -> None:
         """Consume all queues. They must be empty: deliveries between the replies are not expected."""
-        for route in self._routes:
-            self._channel.consume(route.queue, route.consumer_tag, no_ack=not self._scenario.ack_every)
+        for queue, tag in self._tags.items():
+            self._channel.consume(queue, tag, no_ack=not self._scenario.ack_every)
 
     def consume(self, subscribe: bool = False, timed: bool = False) -> Consumed:
         """Count and acknowledge deliveries until the phase is finished.
@@ -88,12 +94,11 @@ class Consumer:
         self._head, self._last_at = b"", time.monotonic()
         try:
             if subscribe:
-                for route in self._routes:
-                    no_ack = not self._scenario.ack_every
-                    self._channel.consume(route.queue, route.consumer_tag, no_ack=no_ack, nowait=True)
-            # A blocking socket saves a poll() before each call; requests through the channel end that.
-            self._socket.settimeout(None)
-            self._read_at_least(1 if timed else _READ_AT_LEAST)
+                for queue, tag in self._tags.items():
+                    self._channel.consume(queue, tag, no_ack=not self._scenario.ack_every, nowait=True)
+            # Requests through the channel have set another timeout.
+            block(self._socket, _NOTICE_SECONDS)
+            self._read_at_least(1 if timed else self._mark)
             self._receive(latencies if timed else None)
             # The mark would also hold back poll(), and with it every answer to a request.
             self._read_at_least(1)
@@ -115,7 +120,7 @@ class Consumer:
         while not flight.finished:
             try:
                 size = self._socket.recv_into(buffer)
-            except BlockingIOError:
+            except WAITED_TOO_LONG:
                 continue
             if not size:
                 raise BenchError(f"the broker closed the connection after {self._tail[-200:]!r}")
@@ -175,7 +180,7 @@ class Consumer:
             if self._acked < count:
                 self._channel.ack(count, multiple=True)
                 self._acked = count
-            self._channel.sync(*(route.queue for route in self._routes))
+            self._channel.sync(*self._tags)
 
     def check_empty(self) -> None:
         """Stop consuming, and make sure that no queue has a message left or gets an unacknowledged one back.
@@ -183,13 +188,13 @@ class Consumer:
         Raises:
             BenchError: a queue has messages.
         """
-        for route in self._routes:
-            self._channel.cancel(route.consumer_tag)
+        for tag in self._tags.values():
+            self._channel.cancel(tag)
         self._channel.recover(requeue=True)
-        for route in self._routes:
-            left = self._channel.queue_declare(route.queue, passive=True).message_count
+        for queue in self._tags:
+            left = self._channel.queue_declare(queue, passive=True).message_count
             if left:
-                raise BenchError(f"{left} messages are left in {route.queue}")
+                raise BenchError(f"{left} messages are left in {queue}")
 
 
 def _unstamped(delivery: bytes, stamp_at: int) -> bytes:

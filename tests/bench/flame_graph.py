@@ -6,6 +6,7 @@ import argparse
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.results.mkdir(parents=True, exist_ok=True)
     graph = options.results / f"profile-{options.shape}.svg"
     try:
-        with fresh_leveret() as broker:
+        with fresh_leveret(tls=shapes[options.shape].tls) as broker:
             assert broker.account is not None
             with _profiled(broker.account.pid, graph):
                 run = measure(shapes[options.shape], broker, Extent(SIZES[options.size]))
@@ -65,14 +66,21 @@ def _profiled(pid: int, graph: Path) -> Iterator[None]:
     if compilation.form() == "compiled":
         # Compiled functions are seen as functions of C.
         command.append("--native")
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as profiler:
-        try:
-            yield
-        finally:
-            profiler.send_signal(signal.SIGINT)
-            _, text = profiler.communicate(timeout=_PATIENCE)
-    if not graph.is_file():
-        raise BenchError(f"py-spy wrote no graph: {text.strip()}")
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as profiler,
+    ):
+        assert profiler.stdout is not None
+        # It prints a line when it has begun. A signal before would end it without a graph.
+        if profiler.stdout.readline():
+            try:
+                yield
+            finally:
+                profiler.send_signal(signal.SIGINT)
+                profiler.communicate(timeout=_PATIENCE)
+        if not graph.is_file():
+            errors.seek(0)
+            raise BenchError(f"py-spy wrote no graph: {errors.read().strip()}")
 
 
 if __name__ == "__main__":

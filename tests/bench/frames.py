@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,12 +11,15 @@ from pamqp import commands
 
 from tests.bench.scenarios import Scenario
 from tests.support import content
-from tests.support.transport import BODY, HEADER, frame, method_frame
+from tests.support.transport import BODY, HEADER, METHOD, frame, method_frame
 
 CHANNEL: Final = 1
 STAMP_BYTES: Final = 8
 
-_ACK_BYTES: Final = 21
+_ACK: Final = struct.Struct(">BHIHHQBB")
+_BASIC: Final = 60
+_BASIC_ACK: Final = 80
+_FRAME_END: Final = 0xCE
 _TAG_AT: Final = 11
 _BLOCK: Final = 1 << 16
 # More in one write would only wait in the kernel.
@@ -50,6 +54,11 @@ def contents(scenario: Scenario) -> list[bytes]:
     return made
 
 
+def publish(route: Route) -> bytes:
+    """Return the method frame of a publish; one of the scenario's contents follows it."""
+    return method_frame(CHANNEL, commands.Basic.Publish, exchange=route.exchange, routing_key=route.routing_key)
+
+
 def deliver(route: Route, tag: int) -> bytes:
     """Return the method frame of a delivery; one of the scenario's contents follows it."""
     return method_frame(
@@ -77,10 +86,7 @@ class PublishBatch:
     """
 
     def __init__(self, routes: list[Route], scenario: Scenario) -> None:
-        methods = [
-            method_frame(CHANNEL, commands.Basic.Publish, exchange=route.exchange, routing_key=route.routing_key)
-            for route in routes
-        ]
+        methods = [publish(route) for route in routes]
         bodies = contents(scenario)
         turn = math.lcm(len(methods), len(bodies))
         units = [methods[number % len(methods)] + bodies[number % len(bodies)] for number in range(turn)]
@@ -104,8 +110,8 @@ class PublishBatch:
 
 
 def ack(tag: int, *, multiple: bool) -> bytes:
-    """Return a basic.ack frame."""
-    return method_frame(CHANNEL, commands.Basic.Ack, delivery_tag=tag, multiple=multiple)
+    """Return a basic.ack frame, an acknowledgement or a confirm."""
+    return _ACK.pack(METHOD, CHANNEL, _ACK.size - 8, _BASIC, _BASIC_ACK, tag, multiple, _FRAME_END)
 
 
 class SingleAcks:
@@ -113,9 +119,8 @@ class SingleAcks:
 
     def __init__(self) -> None:
         self._block = bytearray(ack(0, multiple=False) * _BLOCK)
-        assert len(self._block) == _ACK_BYTES * _BLOCK
-        self._block[_TAG_AT + 7 :: _ACK_BYTES] = bytes(range(256)) * 256
-        self._block[_TAG_AT + 6 :: _ACK_BYTES] = bytes(low >> 8 for low in range(_BLOCK))
+        self._block[_TAG_AT + 7 :: _ACK.size] = bytes(range(256)) * 256
+        self._block[_TAG_AT + 6 :: _ACK.size] = bytes(low >> 8 for low in range(_BLOCK))
         self._high = 0
 
     def frames(self, first: int, last: int) -> bytes:
@@ -124,12 +129,12 @@ class SingleAcks:
         while first <= last:
             self._select(first >> 16)
             end = min(last, first | (_BLOCK - 1))
-            pieces.append(self._block[first % _BLOCK * _ACK_BYTES : (end % _BLOCK + 1) * _ACK_BYTES])
+            pieces.append(self._block[first % _BLOCK * _ACK.size : (end % _BLOCK + 1) * _ACK.size])
             first = end + 1
         return b"".join(pieces)
 
     def _select(self, high: int) -> None:
         if high != self._high:
-            self._block[_TAG_AT + 5 :: _ACK_BYTES] = bytes([high & 0xFF]) * _BLOCK
-            self._block[_TAG_AT + 4 :: _ACK_BYTES] = bytes([high >> 8]) * _BLOCK
+            self._block[_TAG_AT + 5 :: _ACK.size] = bytes([high & 0xFF]) * _BLOCK
+            self._block[_TAG_AT + 4 :: _ACK.size] = bytes([high >> 8]) * _BLOCK
             self._high = high

@@ -75,9 +75,14 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     )
 
 
+def is_leveret(broker: str) -> bool:
+    """Return whether the name of a broker in results is Leveret's, with any version."""
+    return broker.startswith("Leveret")
+
+
 def _figures(scenario: Mapping[str, Any]) -> Mapping[str, float | None] | None:
     """Leveret's medians; None if it was not measured."""
-    return next((each["median"] for name, each in scenario["brokers"].items() if name.startswith("Leveret")), None)
+    return next((each["median"] for name, each in scenario["brokers"].items() if is_leveret(name)), None)
 
 
 def _cells(before: float | None, after: float | None) -> tuple[str, str, str]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from tests.bench.consumer import Consumed, Consumer
 from tests.bench.frames import Route
 from tests.bench.in_flight import STALL_SECONDS, BenchError, InFlight
 from tests.bench.publisher import Published, Publisher
+from tests.bench.round_trips import RoundTrips
 from tests.bench.scenarios import Scenario
+from tests.bench.topology import Topology
 from tests.bench.worker import Worker
-from tests.support.wire import Connection
-
-_DEAD: Final = ".dead"
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Flow:
 
 
 class Load:
-    """The clients of one scenario, each in a process of its own; a context manager that deletes the queues at its end.
+    """The clients of one scenario in processes of their own; a context manager that deletes the queues at its end.
 
     Phases are called in the order of the methods; all but `run` may be left out.
 
@@ -50,13 +47,14 @@ class Load:
 
     def __init__(self, url: str, scenario: Scenario, window: int) -> None:
         self._url, self._scenario, self._window = url, scenario, window
-        self._routes = _routes(scenario)
+        self._topology = Topology(url, scenario)
         self._filled = 0
         self._workers: list[Worker] = []
+        self._consumers: list[Worker] = []
 
     def __enter__(self) -> Load:
         try:
-            self._declare()
+            self._topology.declare()
             self._start()
         except BaseException:
             self._close()
@@ -66,32 +64,19 @@ class Load:
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def _declare(self) -> None:
-        scenario, exchange = self._scenario, self._routes[0].exchange
-        with Connection(self._url, timeout=2 * STALL_SECONDS) as connection:
-            channel = connection.channel()
-            if exchange:
-                channel.exchange_declare(exchange, scenario.exchange, durable=scenario.durable)
-            for route in self._routes:
-                given = dict(scenario.arguments)
-                if scenario.dead_letter:
-                    channel.queue_declare(route.queue + _DEAD, durable=scenario.durable)
-                    given |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": route.queue + _DEAD}
-                arguments = [(name, "S" if isinstance(value, str) else "l", value) for name, value in given.items()]
-                channel.queue_declare(route.queue, durable=scenario.durable, arguments=arguments)
-                if exchange:
-                    channel.queue_bind(route.queue, exchange, route.routing_key)
-
     def _start(self) -> None:
-        scenario, consumers = self._scenario, 0 if self._scenario.kind == "publish" else self._scenario.connections
-        self._flight = InFlight(consumers)
-        published = self._routes[:1] if scenario.exchange == "fanout" else self._routes
-        self._publisher = Worker(Publisher, self._url, scenario, published, self._flight, self._window)
+        scenario, topology = self._scenario, self._topology
+        if scenario.kind == "round-trip":
+            self._clients = Worker(RoundTrips, self._url, scenario, topology.routes)
+            self._workers.append(self._clients)
+            self._clients.result()
+            return
+        shares = [] if scenario.kind == "publish" else self._shares()
+        self._flight = InFlight(len(shares))
+        self._publisher = Worker(Publisher, self._url, scenario, topology.published, self._flight, self._window)
         self._workers.append(self._publisher)
-        self._consumers: list[Worker] = []
-        for index in range(consumers):
-            routes = self._routes[index::consumers]
-            self._consumers.append(Worker(Consumer, self._url, scenario, routes, self._flight, index))
+        for index, share in enumerate(shares):
+            self._consumers.append(Worker(Consumer, self._url, scenario, share, self._flight, index))
             self._workers.append(self._consumers[-1])
         for worker in self._workers:
             worker.result()
@@ -99,22 +84,20 @@ class Load:
             for consumer in self._consumers:
                 consumer.call("subscribe")
 
+    def _shares(self) -> list[list[Route]]:
+        """Return the routes of each connection that consumes."""
+        count = self._scenario.connections
+        return [self._topology.share(index, count) for index in range(count)] * self._scenario.consumers
+
     def _close(self) -> None:
         for worker in self._workers:
             worker.close()
-        with Connection(self._url, timeout=2 * STALL_SECONDS) as connection:
-            channel = connection.channel()
-            for route in self._routes:
-                channel.queue_delete(route.queue)
-                if self._scenario.dead_letter:
-                    channel.queue_delete(route.queue + _DEAD)
-            if self._routes[0].exchange:
-                channel.exchange_delete(self._routes[0].exchange)
+        self._topology.delete()
 
     @property
     def queues(self) -> list[str]:
         """The names of the queues that routes lead to."""
-        return [route.queue for route in self._routes]
+        return self._topology.queues
 
     def latencies(self, rate: float, count: int) -> list[int]:
         """Publish at an even rate and return how long each delivery took, in nanoseconds; for a `flow`.
@@ -151,6 +134,9 @@ class Load:
         Raises:
             BenchError: messages were missing or wrong.
         """
+        if self._scenario.kind == "round-trip":
+            made: Published = self._clients.call("run", count)
+            return Flow(made.count, made.refused, made.ended - made.began, made.cpu_seconds)
         if self._scenario.kind == "publish":
             filled = self._fill(count, patience)
             return Flow(filled.count, filled.refused, filled.ended - filled.began, filled.cpu_seconds)
@@ -175,6 +161,8 @@ class Load:
         Raises:
             BenchError: there is.
         """
+        if self._scenario.kind == "round-trip":
+            self._clients.call("check_empty")
         for consumer in self._consumers:
             consumer.call("check_empty")
 
@@ -199,13 +187,13 @@ class Load:
 
     def _fill(self, count: int, patience: float) -> Published:
         """Publish to the queue, which nobody reads, until it and its dead-letter queue hold what they have to."""
-        scenario, queue = self._scenario, self._routes[0].queue
+        scenario, queue = self._scenario, self.queues[0]
         before, self._filled = self._filled, self._filled + count
         left = scenario.left(self._filled)
         expected = {queue: left}
         gone = self._filled - left
         if scenario.dead_letter:
-            expected[queue + _DEAD] = gone
+            expected[self._topology.dead_letter_queue()] = gone
         published: Published = self._publisher.call("fill", count, expected, patience)
         if scenario.refuses and scenario.confirm_window:
             gone -= before - scenario.left(before)
@@ -218,14 +206,3 @@ class Load:
 def _expect(received: int, expected: int) -> None:
     if received != expected:
         raise BenchError(f"{received} messages came, {expected} expected")
-
-
-def _routes(scenario: Scenario) -> list[Route]:
-    """Return a route a queue, of names that no other run has."""
-    name = f"bench.{uuid.uuid4().hex[:12]}"
-    exchange = name if scenario.exchange else ""
-    queues = [f"{name}.{number:03}" for number in range(scenario.queues)]
-    return [
-        Route(exchange, name if scenario.exchange == "fanout" else queue, queue, f"consumer-{number:03}")
-        for number, queue in enumerate(queues)
-    ]

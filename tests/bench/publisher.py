@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Final
 from tests.bench.frames import CHANNEL, PublishBatch, Route
 from tests.bench.in_flight import STALL_SECONDS, BenchError, InFlight
 from tests.bench.scenarios import Scenario
+from tests.bench.sockets import WAITED_TOO_LONG, block, set_patience
 from tests.support.wire import METHOD, Connection
 
 _CONFIRM: Final = struct.Struct(">BHIHHQBB")
@@ -18,7 +18,6 @@ _CONFIRM_READ: Final = 64 * 1024
 _BASIC: Final = 60
 _ACK: Final = 80
 _NACK: Final = 120
-_STALL: Final = struct.pack("@ll", int(STALL_SECONDS), 0)
 # How often to ask for the count of a queue that is still busy.
 _ASK_SECONDS: Final = 0.01
 
@@ -62,8 +61,7 @@ class Publisher:
         self._early: set[int] = set()
         self._half = b""
         self._socket = self._connection.wire.socket
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, _STALL)
+        set_patience(self._socket, STALL_SECONDS)
         if self._unconfirmed:
             self._channel.confirm_select()
 
@@ -135,8 +133,8 @@ class Publisher:
         return Published(published.count, published.refused, published.began, ended, spent)
 
     def _begin(self) -> tuple[int, int, float, float]:
-        # A blocking socket saves a poll() before each call; requests through the channel end that.
-        self._socket.settimeout(None)
+        # Requests through the channel have set another timeout.
+        block(self._socket, STALL_SECONDS)
         return self._sent, self._refused, time.process_time(), time.monotonic()
 
     def _published(self, first: int, refused: int, cpu: float, began: float) -> Published:
@@ -163,7 +161,7 @@ class Publisher:
     def _write(self, data: bytes | memoryview) -> None:
         try:
             self._socket.sendall(data)
-        except BlockingIOError:
+        except WAITED_TOO_LONG:
             raise BenchError(f"the broker took no publish for {STALL_SECONDS:.0f} s") from None
 
     def _wait_for_confirms(self) -> None:
@@ -174,7 +172,7 @@ class Publisher:
     def _read_confirms(self) -> None:
         try:
             data = self._socket.recv(_CONFIRM_READ)
-        except BlockingIOError:
+        except WAITED_TOO_LONG:
             raise BenchError(f"no confirm for {STALL_SECONDS:.0f} s") from None
         if not data:
             raise BenchError("the broker closed the publisher's connection")

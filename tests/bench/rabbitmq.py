@@ -15,10 +15,11 @@ from typing import Final
 
 from tests.bench.in_flight import BenchError
 from tests.bench.peer_process import free_ports, start, stop, wait_until_ready
+from tests.integration.certificates import Authority
 
-_START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
-_PORTS: Final = range(20_000, 30_000)
+_CONFIG: Final = "rabbitmq.conf"
+_PLUGINS: Final = "enabled_plugins"
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,17 @@ class Node:
 
     Attributes:
         url: Its AMQP URL.
+        tls_url: That of its encrypted listener.
     """
 
     def __init__(self, installation: Installation, directory: Path) -> None:
-        port, distribution, mapper = free_ports(3)
+        port, tls_port, distribution, mapper = free_ports(4)
         self._installation, self._directory, self._mapper = installation, directory, mapper
         self._environment = _environment(directory, port, distribution, mapper)
+        _configure(directory, port, tls_port)
         self._running: list[subprocess.Popen[bytes]] = []
         self.url = f"amqp://guest:guest@127.0.0.1:{port}"
+        self.tls_url = f"amqps://guest:guest@127.0.0.1:{tls_port}"
 
     def start(self) -> None:
         """Start it, with the data that are there.
@@ -112,11 +116,11 @@ class Node:
 
 
 @contextmanager
-def running_node(installation: Installation) -> Iterator[str]:
+def running_node(installation: Installation) -> Iterator[tuple[str, str]]:
     """Start a node with data of its own; stop it at the end.
 
     Yields:
-        Its AMQP URL.
+        Its AMQP URL, and the one of its encrypted listener.
 
     Raises:
         BenchError: it did not start within 90 s.
@@ -125,24 +129,36 @@ def running_node(installation: Installation) -> Iterator[str]:
         node = Node(installation, Path(name))
         try:
             node.start()
-            yield node.url
+            yield node.url, node.tls_url
         finally:
             node.kill()
 
 
+def _configure(directory: Path, port: int, tls_port: int) -> None:
+    authority = Authority(directory)
+    issued = authority.issue("127.0.0.1")
+    options = {
+        "listeners.tcp.1": f"127.0.0.1:{port}",
+        "listeners.ssl.1": f"127.0.0.1:{tls_port}",
+        "ssl_options.cacertfile": authority.file,
+        "ssl_options.certfile": issued.certificate,
+        "ssl_options.keyfile": issued.key,
+    }
+    text = "".join(f"{name} = {value}\n" for name, value in options.items())
+    (directory / _CONFIG).write_text(text)
+    (directory / _PLUGINS).write_text("[].\n")
+
+
 def _environment(directory: Path, port: int, distribution: int, mapper: int) -> dict[str, str]:
-    config, plugins = directory / "rabbitmq.conf", directory / "enabled_plugins"
-    config.write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n")
-    plugins.write_text("[].\n")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("RABBITMQ_", "ERL_"))}
     return inherited | {
         "HOME": str(directory),
         "RABBITMQ_NODENAME": f"bench-{port}@localhost",
         "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
         "RABBITMQ_LOG_BASE": str(directory / "log"),
-        "RABBITMQ_CONFIG_FILE": str(config),
+        "RABBITMQ_CONFIG_FILE": str(directory / _CONFIG),
         "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / _PLUGINS),
         "RABBITMQ_DIST_PORT": str(distribution),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         "ERL_EPMD_ADDRESS": "127.0.0.1",

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from leveret import compilation
-from tests.bench.history import commit
-from tests.bench.measurement import Measures, Run, median
+from tests.bench.history import commit, is_leveret
+from tests.bench.measurement import Measures, Run, combined
 from tests.bench.scenarios import Scenario
 
 
@@ -38,6 +38,7 @@ COLUMNS: Final = (
     Column("peak_rss_mib", "peak MiB", ",.0f"),
     Column("load_cpu_us", "load µs/msg", ".2f"),
 )
+_SPREAD: Final = "CPU of all runs"
 _RATIO: Final = "ratio"
 
 
@@ -47,7 +48,7 @@ class Result:
 
     Attributes:
         scenario: which.
-        runs: by the broker's name, in the order of the table: Leveret, then the peer.
+        runs: by the broker's name, in the order of the table: Leveret, then its peers.
     """
 
     scenario: Scenario
@@ -56,15 +57,20 @@ class Result:
     @property
     def medians(self) -> dict[str, Measures]:
         """The medians by the broker's name."""
-        return {name: median(runs) for name, runs in self.runs.items()}
+        return {name: combined(runs) for name, runs in self.runs.items()}
 
     @property
-    def ratio(self) -> dict[str, float | None] | None:
-        """Each measure of the first broker over the second's; None for one broker alone."""
-        both = [asdict(measures) for measures in self.medians.values()]
-        if len(both) != 2:
-            return None
-        return {key: _divide(both[0][key], both[1][key]) for key in both[0]}
+    def ratios(self) -> dict[str, dict[str, float | None]]:
+        """Each measure of Leveret over those of the peers, by their names; empty if Leveret was not measured."""
+        found = {name: asdict(measures) for name, measures in self.medians.items()}
+        ours = next((measures for name, measures in found.items() if is_leveret(name)), None)
+        if ours is None:
+            return {}
+        return {
+            name: {key: _divide(ours[key], measures[key]) for key in measures}
+            for name, measures in found.items()
+            if not is_leveret(name)
+        }
 
 
 def _divide(ours: float | None, theirs: float | None) -> float | None:
@@ -72,21 +78,32 @@ def _divide(ours: float | None, theirs: float | None) -> float | None:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return the table: a line a scenario and broker, and the ratio under them."""
-    lines = [["scenario", "broker", *(column.title for column in COLUMNS)]]
+    """Return the table: a line a scenario and broker, and under each peer the ratio of Leveret's figures to its own."""
+    lines = [["scenario", "broker", *(column.title for column in COLUMNS), _SPREAD]]
     for result in results:
-        rows = [(name, asdict(measures), False) for name, measures in result.medians.items()]
-        if (ratio := result.ratio) is not None:
-            rows.append((_RATIO, ratio, True))
-        for number, (name, values, is_ratio) in enumerate(rows):
-            cells = [_cell(values[column.key], ".3f" if is_ratio else column.form) for column in COLUMNS]
-            lines.append([result.scenario.name if number == 0 else "", name, *cells])
+        ratios = result.ratios
+        rows: list[tuple[str, ...]] = []
+        for name, measures in result.medians.items():
+            rows.append((name, *_cells(asdict(measures)), _spread(result.runs[name])))
+            if name in ratios:
+                rows.append((_RATIO, *_cells(ratios[name], ".3f"), ""))
+        lines += [[result.scenario.name if number == 0 else "", *row] for number, row in enumerate(rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
     return "\n".join(_line(line, widths) for line in lines)
 
 
+def _cells(values: Mapping[str, float | None], form: str | None = None) -> list[str]:
+    return [_cell(values[column.key], form or column.form) for column in COLUMNS]
+
+
 def _cell(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+def _spread(runs: Sequence[Run]) -> str:
+    """The lowest and the highest CPU time a message."""
+    lowest, highest = (combined(runs, choose).server_cpu_us for choose in (min, max))
+    return "–" if lowest is None else f"{lowest:.2f}–{highest:.2f}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -116,8 +133,13 @@ def _scenario(result: Result) -> dict[str, Any]:
         "name": result.scenario.name,
         "about": result.scenario.about,
         "brokers": {
-            name: {"median": asdict(measures), "runs": [asdict(run) for run in result.runs[name]]}
-            for name, measures in result.medians.items()
+            name: {
+                "median": asdict(combined(runs)),
+                "lowest": asdict(combined(runs, min)),
+                "highest": asdict(combined(runs, max)),
+                "runs": [asdict(run) for run in runs],
+            }
+            for name, runs in result.runs.items()
         },
-        "ratio": result.ratio,
+        "ratios": result.ratios,
     }

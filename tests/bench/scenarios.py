@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of load: one publisher, and `queues` queues with a consumer each where the kind has consumers.
+    """One kind of load: a publisher and `queues` queues, which have consumers if the kind has any; or many clients.
 
     Attributes:
         name: for the command line and the table.
@@ -17,10 +17,14 @@ class Scenario:
         body: bytes of each message's body, 8 or more: a time stamp has to fit in.
         messages: publishes of the normal size.
         kind: `flow` publishes while consumers take; `publish` fills a queue that nobody reads; `consume` empties
-            a queue that was filled before the clock started.
-        queues: 1..1000; 1 unless the kind is `flow`.
-        exchange: type of the exchange in front of the queues; empty for the default exchange. A fanout copies
-            each message to all queues, else the queues take turns.
+            a queue that was filled before the clock started; in a `round-trip` each queue has a client of its own,
+            which publishes a message, waits until it has come back, acknowledges it and publishes the next.
+        queues: 1..1000; 1 if the kind is `publish` or `consume`.
+        exchange: type of the exchange in front of the queues; empty for the default exchange, as in a `round-trip`. A
+            fanout copies each message to all queues, else the bindings take turns, and with them the queues.
+        bindings: of a topic or headers exchange, spread over the queues, 0..9999; 0 for one a queue. Each message
+            matches one binding: by its routing key, or since binding N asks for the headers of the properties' set N.
+        consumers: of each queue, each on a connection of its own.
         arguments: of each queue.declare. `x-max-length` and `x-message-ttl` also tell what a `publish` leaves in
             the queue, and `x-overflow` whether the rest is refused.
         durable: durable queues.
@@ -30,19 +34,24 @@ class Scenario:
         persistent: the messages have delivery-mode 2.
         properties: further properties by AMQP's names with `_` for `-`; the messages take these sets in turn. All
             sets encode to the same length.
-        connections: over how many the consumers are spread, each in a process of its own.
+        connections: over how many the queues are spread, each in a process of its own; not for a `round-trip`, whose
+            clients have a connection each and share a process.
         prefetch: unacked messages that a consumer may hold; 0 for no limit.
         ack_every: 0 for automatic acknowledgement, 1 for an ack a message, N for one `multiple` ack of N messages.
-        confirm_window: publishes that may wait for their confirm; 0 publishes without confirms.
+        confirm_window: publishes that may wait for their confirm; 0 publishes without confirms. A client of a
+            `round-trip` has one publish on its way, and waits for its confirm unless this is 0.
+        tls: encrypted connections; only with automatic acknowledgement or as a `round-trip`.
     """
 
     name: str
     about: str
     body: int
     messages: int
-    kind: Literal["flow", "publish", "consume"] = "flow"
+    kind: Literal["flow", "publish", "consume", "round-trip"] = "flow"
     queues: int = 1
-    exchange: Literal["", "direct", "fanout"] = ""
+    exchange: Literal["", "direct", "fanout", "topic", "headers"] = ""
+    bindings: int = 0
+    consumers: int = 1
     arguments: Mapping[str, int | str] = field(default_factory=dict)
     durable: bool = False
     dead_letter: bool = False
@@ -53,6 +62,7 @@ class Scenario:
     prefetch: int = 0
     ack_every: int = 0
     confirm_window: int = 0
+    tls: bool = False
 
     @property
     def copies(self) -> int:
@@ -120,20 +130,33 @@ _TASKS: Final = tuple(
     for number in range(1_000)
 )
 
+# For a headers exchange: the value of one header tells which binding a message matches.
+_KINDS: Final = tuple({"headers": [("kind", "S", f"{number:04}"), ("version", "I", 1)]} for number in range(100))
+
 _LAZY: Final = {"x-queue-mode": "lazy"}
 _DURABLE_QUEUE: Final[Mapping[str, Any]] = {"durable": True, "prefetch": 200, "ack_every": 1}
 _SAFE: Final[Mapping[str, Any]] = {**_DURABLE_QUEUE, "persistent": True, "confirm_window": 100}
+_ROUNDS: Final = "16 B, 100 clients that wait for confirm and delivery and ack"
+_CONFIRMED_ROUNDS: Final[Mapping[str, Any]] = {"queues": 100, "ack_every": 1, "confirm_window": 1}
 _PERSISTENT: Final = "1 kB persistent, durable, 100 confirms in flight, an ack each"
 
+_SMALL: Final = Scenario("16B-auto-ack", "16 B, automatic acks", 16, 500_000)
+_TASK: Final = Scenario("task", "200 B, headers as Celery sends them, automatic acks", 200, 100_000, properties=_TASKS)
+_PING_PONG: Final = Scenario(
+    "ping-pong-100", "16 B, 100 clients that wait for their own message", 16, 100_000, "round-trip", queues=100
+)
+
 SCENARIOS: Final = (
-    Scenario("16B-auto-ack", "16 B, automatic acks", 16, 500_000),
+    _SMALL,
+    replace(_SMALL, name="16B-tls", about=f"{_SMALL.about}, TLS", tls=True),
     Scenario("1kB-auto-ack", "1 kB, automatic acks", 1024, 300_000),
     Scenario("1kB-ack-50", "1 kB, prefetch 200, one ack for 50", 1024, 300_000, prefetch=200, ack_every=50),
     Scenario("1kB-ack-each", "1 kB, prefetch 200, an ack each", 1024, 200_000, prefetch=200, ack_every=1),
     Scenario("1kB-confirms", "1 kB, confirms, 100 in flight", 1024, 200_000, confirm_window=100),
     Scenario("16B-distinct", "16 B, each its own message-id", 16, 300_000, properties=_DISTINCT),
     Scenario("1kB-distinct", "1 kB, each its own message-id", 1024, 200_000, properties=_DISTINCT),
-    Scenario("task", "200 B, headers as Celery sends them, automatic acks", 200, 100_000, properties=_TASKS),
+    _TASK,
+    replace(_TASK, name="task-tls", about=f"{_TASK.about}, TLS", tls=True),
     Scenario(
         "task-ack-each",
         "200 B, headers as Celery sends them, prefetch 20, an ack each",
@@ -143,7 +166,54 @@ SCENARIOS: Final = (
         prefetch=20,
         ack_every=1,
     ),
+    Scenario(
+        "task-durable",
+        "200 B, headers as Celery sends them, persistent, 100 confirms in flight, prefetch 20, an ack each",
+        200,
+        40_000,
+        properties=_TASKS,
+        **{**_SAFE, "prefetch": 20},
+    ),
+    Scenario("ping-pong-1", "16 B, a client that waits for its own message", 16, 20_000, "round-trip"),
+    _PING_PONG,
+    replace(_PING_PONG, name="ping-pong-100-tls", about=f"{_PING_PONG.about}, TLS", tls=True),
+    Scenario(
+        "ping-pong-1000", "16 B, 1,000 clients that wait for their own message", 16, 100_000, "round-trip", queues=1_000
+    ),
+    Scenario("confirm-ack-100", f"{_ROUNDS}, transient", 16, 60_000, "round-trip", **_CONFIRMED_ROUNDS),
+    Scenario(
+        "confirm-ack-100-durable",
+        f"{_ROUNDS}, persistent",
+        16,
+        30_000,
+        "round-trip",
+        durable=True,
+        persistent=True,
+        **_CONFIRMED_ROUNDS,
+    ),
+    Scenario("shared-2", "100 B, a queue with 2 consumers, automatic acks", 100, 300_000, consumers=2),
+    Scenario("shared-10", "100 B, a queue with 10 consumers, automatic acks", 100, 300_000, consumers=10),
     Scenario("fanout-10", "100 B, fanout to 10 queues", 100, 100_000, queues=10, exchange="fanout"),
+    Scenario("fanout-100", "100 B, fanout to 100 queues", 100, 10_000, queues=100, exchange="fanout", connections=4),
+    Scenario(
+        "topic-1000",
+        "100 B, topic exchange with 1,000 bindings to 10 queues",
+        100,
+        200_000,
+        queues=10,
+        exchange="topic",
+        bindings=1_000,
+    ),
+    Scenario(
+        "headers-100",
+        "100 B, headers exchange with 100 bindings to 10 queues",
+        100,
+        100_000,
+        queues=10,
+        exchange="headers",
+        bindings=100,
+        properties=_KINDS,
+    ),
     Scenario("direct-100", "100 B, in turn to 100 queues", 100, 300_000, queues=100, exchange="direct", connections=4),
     Scenario("publish-only", "100 B, into a queue without consumer", 100, 500_000, kind="publish"),
     Scenario(

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from pamqp import commands
 
 from tests.bench.__main__ import main
 from tests.bench.accounting import listening_pid
@@ -12,17 +14,17 @@ from tests.bench.frames import SingleAcks, ack
 from tests.bench.in_flight import BenchError
 from tests.bench.lavinmq import LAVINMQ_VARIABLE
 from tests.bench.load import Load
-from tests.bench.measurement import Extent, Measures, Run, measure, median
+from tests.bench.measurement import Extent, Measures, Run, combined, measure
 from tests.bench.report import COLUMNS, Result, document, table
 from tests.bench.scenarios import SCENARIOS, SIZES, Scenario
-from tests.support.wire import Connection, parse_url
+from tests.support.wire import Connection, method_frame, parse_url
 
 TINY = Extent(SIZES["tiny"])
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with fresh_leveret() as started:
+    with fresh_leveret(tls=True) as started:
         yield started
 
 
@@ -72,6 +74,32 @@ def test_queues_are_gone_afterwards(broker: Broker) -> None:
                 channel.queue_declare(queue, passive=True)
 
 
+def test_answers_of_somebody_else_are_noticed(broker: Broker) -> None:
+    for window in (0, 1):
+        scenario = Scenario("disturbed", "", 16, 1, "round-trip", queues=3, ack_every=1, confirm_window=window)
+        with Load(broker.url, scenario, window=100) as load:
+            assert load.run(7).messages == 7
+            with Connection(broker.url) as connection:
+                channel = connection.channel()
+                channel.publish("", load.queues[1], b"0123456789abcdeX")
+                channel.sync(load.queues[1])
+            with pytest.raises(BenchError, match=r"is not what it has to be|more than the answer came"):
+                load.run(7)
+
+
+def test_a_broker_without_tls_is_left_out(broker: Broker) -> None:
+    (scenario,) = [each for each in SCENARIOS if each.name == "16B-tls"]
+    with pytest.raises(BenchError, match="has no encrypted listener"):
+        measure(scenario, replace(broker, tls_url=None), TINY)
+
+
+def test_an_ack_is_what_the_method_encodes_to() -> None:
+    for multiple in (False, True):
+        assert ack(2**40 + 7, multiple=multiple) == method_frame(
+            1, commands.Basic.Ack, delivery_tag=2**40 + 7, multiple=multiple
+        )
+
+
 def test_acks_of_a_range_are_those_of_its_tags() -> None:
     acks = SingleAcks()
     for first, last in ((1, 3), (65_530, 65_540), (131_000, 131_080), (2**32 - 3, 2**32 - 1)):
@@ -96,14 +124,27 @@ def result() -> Result:
 
 
 def test_median_is_taken_measure_by_measure() -> None:
-    assert median([run_with(each) for each in (1, 9, 2)]) == Measures(2000, 2, None, 2, 2, 2)
+    runs = [run_with(each) for each in (1, 9, 2)]
+    assert combined(runs) == Measures(2000, 2, None, 2, 2, 2)
+    assert combined(runs, max) == Measures(9000, 9, None, 9, 9, 9)
 
 
 def test_table_has_a_line_for_each_broker_and_the_ratio() -> None:
     head, leveret, other, ratio = table([result()]).splitlines()
     assert [title for title in (column.title for column in COLUMNS) if title not in head] == []
-    assert leveret.split() == [SCENARIOS[0].name, "Leveret", "1", "2,000", "2.00", "–", "2.00", "2", "2.00"]
-    assert other.split() == ["Other", "2", "4,000", "4.00", "–", "4.00", "4", "4.00"]
+    assert leveret.split() == [
+        SCENARIOS[0].name,
+        "Leveret",
+        "1",
+        "2,000",
+        "2.00",
+        "–",
+        "2.00",
+        "2",
+        "2.00",
+        "1.00–9.00",
+    ]
+    assert other.split() == ["Other", "2", "4,000", "4.00", "–", "4.00", "4", "4.00", "4.00–50.00"]
     assert ratio.split() == ["ratio", "0.500", "0.500", "–", "0.500", "0.500", "0.500"]
 
 
@@ -112,8 +153,18 @@ def test_json_has_medians_runs_and_ratios() -> None:
     assert scenario["name"] == SCENARIOS[0].name
     assert scenario["brokers"]["Leveret 1"]["median"]["messages_per_second"] == 2000
     assert [run["measures"]["server_cpu_us"] for run in scenario["brokers"]["Other 2"]["runs"]] == [4, 4, 50]
-    assert scenario["ratio"]["server_cpu_us"] == 0.5
-    assert scenario["ratio"]["p50_ms"] is None
+    assert scenario["brokers"]["Leveret 1"]["lowest"]["server_cpu_us"] == 1
+    assert scenario["brokers"]["Leveret 1"]["highest"]["server_cpu_us"] == 9
+    assert scenario["ratios"]["Other 2"]["server_cpu_us"] == 0.5
+    assert scenario["ratios"]["Other 2"]["p50_ms"] is None
+
+
+def test_each_peer_has_its_ratio() -> None:
+    runs = {name: [run_with(number)] for name, number in (("Leveret 1", 1), ("Other 2", 4), ("Third 3", 5))}
+    rows = [line.split()[0] for line in table([Result(SCENARIOS[0], runs)]).splitlines()[2:]]
+    assert rows == ["Other", "ratio", "Third", "ratio"]
+    del runs["Leveret 1"]
+    assert Result(SCENARIOS[0], runs).ratios == {}
 
 
 def test_a_lavinmq_that_does_not_start_is_reported(

@@ -10,7 +10,7 @@ from tests.bench.in_flight import PROCESSES, STALL_SECONDS, BenchError
 
 _JOIN_SECONDS: Final = 5.0
 
-PROCESSES.set_forkserver_preload(["tests.bench.consumer", "tests.bench.publisher"])
+PROCESSES.set_forkserver_preload(["tests.bench.consumer", "tests.bench.publisher", "tests.bench.round_trips"])
 
 
 class Worker:

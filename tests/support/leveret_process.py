@@ -16,7 +16,7 @@ import pytest
 
 _READY = re.compile(
     r"leveret (?P<version>\S+) ready amqp=\S+:(?P<amqp>\d+) management=\S+:(?P<management>\d+)"
-    r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+)?(?: management-tls=\S+)? data=(?P<data>.+)"
+    r" prometheus=\S+:(?P<prometheus>\d+)(?: amqps=\S+:(?P<amqps>\d+))?(?: management-tls=\S+)? data=(?P<data>.+)"
 )
 _START_DEADLINE = 180.0
 _STOP_DEADLINE = 180.0
@@ -87,6 +87,7 @@ class LeveretProcess:
             self.kill()
             raise
         self.version = ready["version"]
+        self._amqps_port = ready["amqps"]
         for name in self._ports:
             self._ports[name] = int(ready[name])
 
@@ -111,6 +112,11 @@ class LeveretProcess:
     def url(self) -> str:
         """AMQP URL of the default user and vhost."""
         return f"amqp://guest:guest@127.0.0.1:{self._ports['amqp']}"
+
+    @property
+    def amqps_url(self) -> str | None:
+        """The same over TLS, for a broker that was started with `--amqps-port`; else None."""
+        return self._amqps_port and f"amqps://guest:guest@127.0.0.1:{self._amqps_port}"
 
     @property
     def http_url(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -46,11 +47,11 @@ class Address:
 
 
 def parse_url(url: str) -> Address:
-    """Split `amqp://user:password@host:port/vhost`, percent-decoded; an absent path is vhost `/`."""
+    """Split `amqp://user:password@host:port/vhost` or `amqps://…`, percent-decoded; an absent path is vhost `/`."""
     parts = urlsplit(url)
     return Address(
         host=parts.hostname or "127.0.0.1",
-        port=parts.port or 5672,
+        port=parts.port or (5671 if parts.scheme == "amqps" else 5672),
         user=unquote(parts.username or "guest"),
         password=unquote(parts.password or "guest"),
         vhost=unquote(parts.path[1:]) if parts.path else "/",
@@ -225,10 +226,17 @@ class Wire:
 
 
 def raw_connect(url: str, *, header: bytes | None = PROTOCOL_HEADER, timeout: float = DEFAULT_TIMEOUT) -> Wire:
-    """Connect to the broker of an AMQP URL and send `header`, unless it is None."""
+    """Connect to the broker of an AMQP URL and send `header`, unless it is None.
+
+    For `amqps` the connection is encrypted; the certificate may be anyone's.
+    """
     address = parse_url(url)
     sock = socket.create_connection((address.host, address.port), timeout)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if urlsplit(url).scheme == "amqps":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        sock = context.wrap_socket(sock)
     wire = Wire(sock, timeout)
     if header is not None:
         wire.send_bytes(header)

@@ -1,0 +1,37 @@
+"""How long the load's calls on plain and encrypted sockets wait."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from typing import Final
+
+#: What a call raises that has waited for too long: of a plain socket, and of an encrypted one.
+WAITED_TOO_LONG: Final = (BlockingIOError, TimeoutError)
+
+
+def set_patience(sock: socket.socket, receiving: float, sending: float | None = None) -> None:
+    """Bound the time that calls wait in the kernel, once the socket is blocking.
+
+    Args:
+        sock: A connected socket; of an encrypted one only block() sets a bound.
+        receiving: Seconds, above 0.
+        sending: Seconds, above 0; None for those of `receiving`.
+    """
+    waits = {socket.SO_RCVTIMEO: receiving, socket.SO_SNDTIMEO: receiving if sending is None else sending}
+    for option, seconds in waits.items():
+        whole = int(seconds)
+        sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", whole, round((seconds - whole) * 1_000_000)))
+
+
+def block(sock: socket.socket, seconds: float) -> None:
+    """Let a socket's calls wait in the kernel, which saves a poll() before each.
+
+    An encrypted socket would try again after each timeout of the kernel, without end, so it polls.
+
+    Args:
+        sock: A connected socket for which set_patience() has been called.
+        seconds: For how long each call of an encrypted socket may wait, above 0.
+    """
+    sock.settimeout(seconds if isinstance(sock, ssl.SSLSocket) else None)
