@@ -103,6 +103,10 @@ conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any 
 bench: $(VENV)/installed-test compiled ## measure speed and memory; keep the results in bench-results/, compare with the last ones
 	$(BIN)/python -m tests.bench --results bench-results $(ARGS)
 
+.PHONY: bench-forms
+bench-forms: $(VENV)/installed-test compiled ## measure what a message costs without sockets, compiled and in pure Python
+	$(BIN)/python -m tests.bench.forms --results bench-results/forms $(ARGS)
+
 .PHONY: bench-compare
 bench-compare: $(VENV)/installed-test ## compare two files of bench-results/: make bench-compare BEFORE=… AFTER=…
 	$(BIN)/python -m tests.bench.history "$(BEFORE)" "$(AFTER)"

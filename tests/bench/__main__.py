@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from tests.bench.brokers import PEER_TLS_VARIABLE, PEER_VARIABLE, Start, fresh_leveret, peers
-from tests.bench.history import compare, latest, save
 from tests.bench.in_flight import BenchError
 from tests.bench.lavinmq import LAVINMQ_VARIABLE
 from tests.bench.measurement import Extent, Run, measure
-from tests.bench.report import Result, document, table
+from tests.bench.report import Result, add_output_options, present
 from tests.bench.scenarios import SCENARIOS, SIZES, Scenario
 
 _EPILOG: Final = f"""Messages are deliveries, or publishes where nobody consumes. Latency is that of an even 1,000
@@ -52,20 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BenchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    _report(document(results), table(results), options)
+    present(results, as_json=options.json, directory=options.results)
     return 0
-
-
-def _report(found: Mapping[str, Any], shown: str, options: argparse.Namespace) -> None:
-    """Print the results and keep them; compare them with the last ones."""
-    before = None if options.results is None else latest(options.results)
-    print(json.dumps(found, indent=2) if options.json else shown)
-    if options.results is None:
-        return
-    path = save(found, options.results)
-    if before is not None and not options.json:
-        print(f"\n{compare(json.loads(before.read_text('utf-8')), found)}")
-    _progress(f"kept in {path}\n")
 
 
 def _measure(scenarios: Sequence[Scenario], extent: Extent, runs: int, only: str | None) -> list[Result]:
@@ -114,13 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", choices=SIZES, default="normal", help="how much a run does (default: normal)")
     parser.add_argument("--messages", type=positive_int, metavar="N", help="publishes a run, instead of the size's")
     parser.add_argument("--only", choices=("leveret", "peer"), help="measure only Leveret, or only its peers")
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="keep the results in this directory, and compare them with the last ones there",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_output_options(parser)
     return parser
 
 

@@ -34,7 +34,7 @@ class Measures:
     p50_ms: float | None
     p99_ms: float | None
     peak_rss_mib: float | None
-    load_cpu_us: float
+    load_cpu_us: float | None
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def combined(runs: Sequence[Run], choose: Callable[[list[float]], float] = stati
         p50_ms=maybe("p50_ms"),
         p99_ms=maybe("p99_ms"),
         peak_rss_mib=maybe("peak_rss_mib"),
-        load_cpu_us=choose(known("load_cpu_us")),
+        load_cpu_us=maybe("load_cpu_us"),
     )
 
 

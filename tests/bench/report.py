@@ -1,16 +1,20 @@
-"""Formats results as a text table and as a JSON document."""
+"""Formats results as a text table and as a JSON document, prints and keeps them."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from leveret import compilation
-from tests.bench.history import commit, is_leveret
+from tests.bench.history import commit, compare, is_leveret, latest, save
 from tests.bench.measurement import Measures, Run, combined
 from tests.bench.scenarios import Scenario
 
@@ -110,6 +114,36 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     left = [cell.ljust(width) for cell, width in zip(cells[:2], widths[:2], strict=True)]
     right = [cell.rjust(width) for cell, width in zip(cells[2:], widths[2:], strict=True)]
     return "  ".join([*left, *right]).rstrip()
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what becomes of the results."""
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="keep the results in this directory, and compare them with the last ones there",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def present(results: Sequence[Result], *, as_json: bool, directory: Path | None) -> None:
+    """Print results, and keep them if there is a directory for them; compare them with the last ones there.
+
+    Args:
+        results: of all scenarios.
+        as_json: whether to print them as JSON instead of a table.
+        directory: made if it is missing; None to keep nothing.
+    """
+    found = document(results)
+    before = None if directory is None else latest(directory)
+    print(json.dumps(found, indent=2) if as_json else table(results))
+    if directory is None:
+        return
+    path = save(found, directory)
+    if before is not None and not as_json:
+        print(f"\n{compare(json.loads(before.read_text('utf-8')), found)}")
+    print(f"kept in {path}", file=sys.stderr)
 
 
 def document(results: Sequence[Result]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def test_every_message_is_counted(broker: Broker, scenario: Scenario) -> None:
     assert run.refused == (run.messages if scenario.refuses else 0)
     measures = run.measures
     assert measures.messages_per_second > 0
+    assert measures.load_cpu_us is not None
     assert measures.load_cpu_us > 0
     assert measures.server_cpu_us is not None
     assert measures.server_cpu_us > 0

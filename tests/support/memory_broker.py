@@ -82,7 +82,7 @@ class MemoryClient:
 
     # -- sending -------------------------------------------------------------------------------------------
 
-    def feed(self, octets: bytes) -> None:
+    def feed(self, octets: bytes | memoryview) -> None:
         """Pass bytes to the server in pieces that fit its buffer; do not end the turn."""
         while octets and not self.transport.closed:
             assert self.transport.reading, "the server does not read"
