@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from leveret.broker.core.exchanges import default
-from leveret.broker.core.exchanges.base import Binding, Destination
+from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
+from leveret.broker.core.messages.history_replay import replay_history
 from leveret.broker.core.queues.declaration import check_not_locked
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations.principal import Principal
@@ -44,8 +45,21 @@ def bind(
     _check(principal, ends, routing_key)
     source = vhost.topology.exchange(ends.source)
     destination = find_destination(vhost, ends, owner)
-    vhost.topology.bind(source, destination, routing_key, arguments)
-    return Binding(source, destination, routing_key, arguments)
+    return add_binding(vhost, source, destination, routing_key, arguments)
+
+
+def add_binding(
+    vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str, arguments: FieldTable
+) -> Binding:
+    """Bind a destination without a check of permissions; if the binding is new, it gets what the source remembers.
+
+    Raises:
+        ChannelFault: See Topology.bind.
+    """
+    binding = Binding(source, destination, routing_key, arguments)
+    if vhost.topology.bind(source, destination, routing_key, arguments):
+        replay_history(vhost.topology, binding)
+    return binding
 
 
 def unbind(

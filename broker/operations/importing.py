@@ -16,7 +16,7 @@ from leveret.broker.core.json_values.text import check_nesting
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import InvalidMetadata, read_metadata
-from leveret.broker.operations.bindings import Ends, find_destination
+from leveret.broker.operations.bindings import Ends, add_binding, find_destination
 from leveret.broker.operations.parameters import InvalidLimits, escape_markup, policy_error_text, set_limits
 from leveret.policies.policy import PolicyError, read_policy
 from leveret.protocol.constants import SHORTSTR_MAX
@@ -236,5 +236,4 @@ def _declare_binding(vhost: VirtualHost, entry: Mapping[str, Any]) -> None:
     source = vhost.topology.exchange(_text(entry, "source", "bindings"))
     to_queue = entry.get("destination_type", "queue") == "queue"
     destination = find_destination(vhost, Ends(source.name, _text(entry, "destination", "bindings"), to_queue))
-    key = _text(entry, "routing_key", "bindings")
-    vhost.topology.bind(source, destination, key, _arguments(entry))
+    add_binding(vhost, source, destination, _text(entry, "routing_key", "bindings"), _arguments(entry))

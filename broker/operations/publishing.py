@@ -125,8 +125,10 @@ def publish(
     read = Properties(header)
     headers = read.headers()
     envelope, extra_keys = read_content(principal, published_to, read, headers)
-    found = route(vhost.topology, exchange, [routing_key, *extra_keys], headers)
+    found = route(vhost.topology, exchange, [routing_key, *extra_keys], headers, header)
     message = Message(envelope, body)
+    for history in found.histories:
+        history.remember([message])
     queues = found.queues
     if vhost.tracer is not None:
         vhost.tracer.published(origin, [message], queues)

@@ -51,10 +51,39 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
         route = _resolve(channel, publish, run.header)
     elif route.header is not run.header:
         _update_route(channel, publish, route, run.header)
+    if route.varies and len(run.bodies) > 1:
+        _publish_each(channel, run, route)
+    else:
+        _publish(channel, publish, route, run.bodies)
+
+
+def _publish_each(channel: Channel, run: PublishRun, route: PublishRoute) -> None:
+    """Publish the messages of a run with a route each.
+
+    Args:
+        channel: The channel.
+        run: The messages; those that have been published are removed from it.
+        route: The route of the first one.
+    Raises:
+        Unfinished: As publish_run().
+    """
+    while True:
+        body = run.bodies.pop(0)
+        _publish(channel, run.publish, route, [body])
+        if not run.bodies:
+            return
+        route = _resolve(channel, run.publish, run.header)
+
+
+def _publish(channel: Channel, publish: Publish, route: PublishRoute, bodies: list[bytes]) -> None:
+    """Publish messages with one route."""
     envelope = route.envelope
-    messages = [Message(envelope, body) for body in run.bodies]
+    messages = [Message(envelope, body) for body in bodies]
     if channel.tracer is not None:
         channel.tracer.published(channel.origin, messages, route.queues)
+    # Also in a transaction, whether or not it is committed, as in RabbitMQ.
+    for history in route.histories:
+        history.remember(messages)
     if channel.transaction is not None:
         held = partial(_enqueue, channel, route.exchange, route.queues, route.replies, messages, publish.mandatory)
         channel.transaction.hold_publish(held, len(messages))
@@ -267,12 +296,13 @@ def _update_envelope(channel: Channel, publish: Publish, route: PublishRoute, he
 
     The first two branches handle headers that cannot affect routing.
     """
+    route.varies, route.histories = False, ()
     flags = properties.read_flags(header)
     if not flags and len(header) == _BARE_HEADER_SIZE:
         route.envelope = Envelope(publish.route, header)
         route.queues = _queues_by_key(channel, publish, route)
         route.replies = route.keys_replies
-        route.header = header
+        route.header = None if route.varies else header
         return
     if route.keys_queues is not None and (scanned := scan_header(header)) != DECODE:
         route.envelope = Envelope(publish.route, header, scanned >= PERSISTENT, scanned & (PERSISTENT - 1))
@@ -286,12 +316,12 @@ def _update_envelope(channel: Channel, publish: Publish, route: PublishRoute, he
     route.envelope, extra_keys = read_content(channel.host.principal, publish.route, read, headers, changes)
     if extra_keys or route.exchange.uses_headers:
         keys = [publish.routing_key, *extra_keys]
-        route.queues, _ = _find_queues(channel, route, keys, headers)
+        route.queues, _ = _find_queues(channel, route, keys, headers, header)
     else:
-        route.queues = _queues_by_key(channel, publish, route, headers)
+        route.queues = _queues_by_key(channel, publish, route, headers, header)
     route.replies = _reply_names(publish, extra_keys)
     # Not reusable with a substituted reply-to, which is that of this channel: other channels may send the same bytes.
-    route.header = None if properties.REPLY_TO in changes else header
+    route.header = None if properties.REPLY_TO in changes or route.varies else header
 
 
 def _reply_names(publish: Publish, extra_keys: list[str]) -> tuple[str, ...]:
@@ -302,23 +332,27 @@ def _reply_names(publish: Publish, extra_keys: list[str]) -> tuple[str, ...]:
 
 
 def _queues_by_key(
-    channel: Channel, publish: Publish, route: PublishRoute, headers: FieldTable = ()
+    channel: Channel, publish: Publish, route: PublishRoute, headers: FieldTable = (), header: bytes = b""
 ) -> tuple[Queue, ...]:
-    """Return the queues for the routing key alone; cached unless a headers exchange is involved."""
+    """Return the queues for the routing key alone; cached unless an exchange is involved that routes otherwise."""
     if route.keys_queues is not None:
         return route.keys_queues
-    queues, cacheable = _find_queues(channel, route, [publish.routing_key], headers)
+    queues, cacheable = _find_queues(channel, route, [publish.routing_key], headers, header)
     if cacheable:
         route.keys_queues = queues
     return queues
 
 
 def _find_queues(
-    channel: Channel, route: PublishRoute, keys: list[str], headers: FieldTable
+    channel: Channel, route: PublishRoute, keys: list[str], headers: FieldTable, header: bytes
 ) -> tuple[tuple[Queue, ...], bool]:
-    """Return the queues for these keys and headers, and whether they depend on the keys alone."""
+    """Return the queues for these keys and headers, and whether they depend on the keys alone.
+
+    What else the search has found is noted in the route.
+    """
     search = channel.host.route_search
-    found = search.find(channel.vhost.topology, route.exchange, keys, headers)
+    found = search.find(channel.vhost.topology, route.exchange, keys, headers, header)
+    route.varies, route.histories = found.varies, found.histories
     if search.is_outdated:
         # Valid for this message, which arrived before the change, but not for the next one.
         route.generation = -1

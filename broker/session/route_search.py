@@ -26,19 +26,21 @@ class RouteSearch:
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._query: tuple[Exchange, Sequence[str], FieldTable] | None = None
+        self._query: tuple[Exchange, Sequence[str], FieldTable, bytes] | None = None
         self._steps: Generator[None, None, Route] | None = None
         self._found: Route | None = None
         self._generation = 0
         self.is_outdated = False
 
-    def find(self, topology: Topology, exchange: Exchange, keys: Sequence[str], headers: FieldTable) -> Route:
+    def find(
+        self, topology: Topology, exchange: Exchange, keys: Sequence[str], headers: FieldTable, header: bytes
+    ) -> Route:
         """Find a route; for the arguments see route_in_steps().
 
         Raises:
             Unfinished: The search takes longer than a time slice. After it, the same call returns the route.
         """
-        query = exchange, keys, headers
+        query = exchange, keys, headers, header
         self.is_outdated = False
         if self._query is not None:
             found, is_same = self._found, query == self._query
@@ -46,7 +48,7 @@ class RouteSearch:
             if found is not None and is_same:
                 self.is_outdated = topology.generation != self._generation
                 return found
-        steps = route_in_steps(topology, exchange, keys, headers)
+        steps = route_in_steps(topology, exchange, keys, headers, header)
         try:
             next(steps)
         except StopIteration as end:
@@ -55,7 +57,7 @@ class RouteSearch:
         self._query, self._steps, self._generation = query, steps, topology.generation
         if not self._search_slice():
             raise Unfinished(self._search_slice)
-        return self.find(topology, exchange, keys, headers)
+        return self.find(topology, exchange, keys, headers, header)
 
     def cancel(self) -> None:
         """Cancel the current search."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.events import Publish
 from leveret.storage.message import Envelope
@@ -30,6 +31,8 @@ class PublishRoute:
         queues: Target queues of messages with this header.
         awaits_sync: Whether confirms of these messages wait for the sync to disk.
         replies: Target direct reply-to consumers, by name.
+        varies: Whether the queues are those of one message only: the next one may go to others.
+        histories: Exchanges that have to remember messages with this header.
         keys_queues: Target queues by routing key alone, for messages without CC and BCC; None if they depend on
             headers.
         sync_checked_queues: The queues for which `needs_sync` was computed.
@@ -42,12 +45,14 @@ class PublishRoute:
         "exchange",
         "generation",
         "header",
+        "histories",
         "keys_queues",
         "keys_replies",
         "queues",
         "replies",
         "needs_sync",
         "sync_checked_queues",
+        "varies",
     )
 
     def __init__(self, generation: int, exchange: Exchange, keys_replies: tuple[str, ...]) -> None:
@@ -58,6 +63,8 @@ class PublishRoute:
         self.queues: tuple[Queue, ...] = ()
         self.awaits_sync = False
         self.replies: tuple[str, ...] = ()
+        self.varies = False
+        self.histories: tuple[RecentHistoryExchange, ...] = ()
         self.keys_queues: tuple[Queue, ...] | None = None
         self.keys_replies = keys_replies
         self.sync_checked_queues: tuple[Queue, ...] = ()

@@ -53,14 +53,24 @@ def _given(config: pytest.Config, option: str, variable: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests of departures from RabbitMQ 3.10.8 if the broker under test is RabbitMQ."""
+    """Deselect departures from RabbitMQ 3.10.8, and plugins that it does not have, if the broker is RabbitMQ."""
     url = _given(config, "--broker-url", "BROKER_URL")
-    if not url or not any(item.get_closest_marker("departs") for item in items):
+    marked = [item for item in items if item.get_closest_marker("departs") or item.get_closest_marker("plugin")]
+    if not url or not marked or not _is_rabbitmq(url):
         return
-    if not _is_rabbitmq(url):
-        return
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("departs")])
-    items[:] = [item for item in items if not item.get_closest_marker("departs")]
+    types = _exchange_types(_given(config, "--management-url", "MANAGEMENT_URL") or _default_management_url(url))
+    left_out = set()
+    for item in marked:
+        plugin = item.get_closest_marker("plugin")
+        if item.get_closest_marker("departs") or (plugin is not None and plugin.args[0] not in types):
+            left_out.add(item)
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _exchange_types(http_url: str) -> set[str]:
+    overview = Management(http_url).request("GET", "overview")
+    return {each["name"] for each in overview["exchange_types"]}
 
 
 def _is_rabbitmq(url: str) -> bool:

@@ -14,7 +14,7 @@ from tests.integration.program import run
 from tests.integration.restarts import PERSISTENT, Restarts, process, restart
 from tests.integration.waiting import PATIENCE, wait_until
 from tests.support.leveret_process import LeveretProcess
-from tests.support.wire import Connection
+from tests.support.wire import Channel, Connection
 
 __all__ = ["process", "restart"]
 
@@ -150,6 +150,32 @@ def test_bindings_arguments_and_types(restart: Restarts) -> None:
     assert outcomes(channel, "", b"yes", exchange=source, properties={"headers": [("k", "I", 5)]}) == [True]
     assert outcomes(channel, "", b"no", exchange=source, properties={"headers": [("k", "I", 6)]}) == [True]
     assert drain(channel, queue) == [b"yes"]
+
+
+def test_exchange_types_of_plugins(restart: Restarts) -> None:
+    channel = restart.channel()
+    hashing, history = restart.new("x"), restart.new("x")
+    channel.exchange_declare(hashing, "x-consistent-hash", durable=True, arguments=[("hash-header", "S", "h")])
+    channel.exchange_declare(history, "x-recent-history", durable=True, arguments=[("x-recent-history-length", "I", 2)])
+    queues = [restart.queue(channel) for _ in range(3)]
+    for weight, queue in enumerate(queues, 1):
+        channel.queue_bind(queue, hashing, str(weight))
+
+    def spread(channel: Channel) -> list[list[bytes]]:
+        for number in range(60):
+            channel.publish(hashing, "", b"%d" % number, {"headers": [("h", "I", number)]})
+        channel.sync(*queues)
+        return [drain(channel, queue) for queue in queues]
+
+    before = spread(channel)
+    channel.publish(history, "", b"forgotten", PERSISTENT)
+    channel.sync()
+    channel = restart()
+    assert spread(channel) == before
+    # As in RabbitMQ 3.10, what it remembers is in memory.
+    channel.queue_bind(queues[0], history)
+    assert drain(channel, queues[0]) == []
+    channel.exchange_declare(history, "x-recent-history", durable=True)
 
 
 def test_names_may_be_any_text(restart: Restarts) -> None:

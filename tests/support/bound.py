@@ -11,11 +11,12 @@ from leveret.protocol.field_table import FieldTable, FieldValue
 
 
 class NamedQueue(Queue):
-    """A transient queue that only has a name."""
+    """A transient classic queue that only has a name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.durable = False
+        self.queue_type = "classic"
 
     def __repr__(self) -> str:
         return f"NamedQueue({self.name!r})"

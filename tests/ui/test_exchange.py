@@ -69,6 +69,15 @@ def test_adding_an_exchange(new_ui: NewUi, vhost: str, api: Management, console:
     assert (made["type"], made["durable"], made["auto_delete"], made["internal"]) == ("headers", False, True, True)
     expect(form.get_by_label("Virtual host")).to_have_value(vhost)
 
+    name.fill("spread")
+    form.get_by_label("Type", exact=True).first.select_option("x-consistent-hash")
+    form.get_by_role("button", name="Hash a header").click()
+    ui.page.keyboard.type("customer")
+    form.get_by_role("button", name="Add exchange").click()
+    expect(form.get_by_text("Exchange spread has been added.")).to_be_visible()
+    made = api.request("GET", "exchanges", vhost, "spread")
+    assert (made["type"], made["arguments"]) == ("x-consistent-hash", {"hash-header": "customer"})
+
     console.allow(400)
     name.fill("late")
     form.get_by_role("button", name="Add exchange").click()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ExchangeCounters
 from leveret.broker.core.terms import Term, table_to_term
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable, as_text, find, sort_table
+
+#: Routing keys that are evaluated in one step.
+_STEP: Final = 256
 
 
 class Exchange(ABC):
@@ -25,11 +28,16 @@ class Exchange(ABC):
         auto_delete: Whether it is deleted with its last binding as a source.
         internal: Whether clients cannot publish to it.
         arguments: Arguments of the declaration.
+        since: Time of its creation, in seconds since 1970.
+    Raises:
+        ChannelFault: PRECONDITION_FAILED (406): the exchange type does not accept the arguments.
 
     Attributes:
         type_name: Name of the type in declarations.
+        description: What the HTTP API says about the type.
         uses_headers: Whether routing depends on message headers, so that routes cannot be cached by routing key.
         uses_keys: Whether routing depends on routing keys; if not, only one key of a message is evaluated.
+        varies: Whether equal messages may go to different destinations, so that each message is routed by itself.
         alternate: Name of the alternate exchange, which need not exist; None if there is none. It is set by an argument
             or by Topology.set_alternate.
         bindings: Bindings of which it is the source, by identity.
@@ -39,12 +47,13 @@ class Exchange(ABC):
 
     __slots__ = (
         "alternate", "arguments", "auto_delete", "bindings", "counters", "durable", "internal", "name", "policy",
-        "vhost_name",
+        "uses_headers", "vhost_name",
     )  # fmt: skip
 
     type_name: ClassVar[str]
-    uses_headers: ClassVar[bool] = False
+    description: ClassVar[str]
     uses_keys: ClassVar[bool] = True
+    varies: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -66,6 +75,7 @@ class Exchange(ABC):
         self.bindings: dict[BindingIdentity, Binding] = {}
         self.policy: Policy | None = None
         self.counters = ExchangeCounters(since)
+        self.uses_headers = False
         self._create_index()
 
     @property
@@ -104,7 +114,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def _create_index(self) -> None:
-        """Create the index that _add and _remove maintain; called by the constructor."""
+        """Check the arguments and create the index that _add and _remove maintain; called by the constructor."""
 
     @abstractmethod
     def _add(self, binding: Binding) -> None:
@@ -113,6 +123,26 @@ class Exchange(ABC):
     @abstractmethod
     def _remove(self, binding: Binding) -> None:
         """Remove a binding from the index; the object is the same that was added."""
+
+    def find(self, keys: Sequence[str], headers: FieldTable, header: bytes) -> Iterable[Destination | None]:
+        """Find the destinations of a message.
+
+        Args:
+            keys: The routing key of the message, then those of CC and BCC, without duplicates.
+            headers: The message's headers.
+            header: The content header that has the message's properties; empty for a message without properties.
+        Returns:
+            As destinations().
+        """
+        if len(keys) == 1 or not self.uses_keys:
+            return self.destinations(keys[0], headers)
+        return self._find_by_each(keys, headers)
+
+    def _find_by_each(self, keys: Sequence[str], headers: FieldTable) -> Iterator[Destination | None]:
+        for count, key in enumerate(keys, 1):
+            yield from self.destinations(key, headers)
+            if count % _STEP == 0:
+                yield None
 
     @abstractmethod
     def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:

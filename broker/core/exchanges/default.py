@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
+from leveret.broker.core.exchanges.direct import DirectExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.faults import access_refused
 from leveret.protocol.field_table import FieldTable
@@ -27,6 +28,7 @@ class DefaultExchange(Exchange):
     __slots__ = ("_queues",)
 
     type_name: ClassVar[str] = "direct"
+    description: ClassVar[str] = DirectExchange.description
 
     def __init__(self, vhost_name: str, queues: Mapping[str, Queue], since: int = 0) -> None:
         super().__init__(vhost_name, DEFAULT_EXCHANGE, since=since)

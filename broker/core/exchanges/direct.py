@@ -18,6 +18,7 @@ class DirectExchange(Exchange):
     __slots__ = ("_by_key",)
 
     type_name: ClassVar[str] = "direct"
+    description: ClassVar[str] = "AMQP direct exchange, as per the AMQP specification"
 
     def _create_index(self) -> None:
         self._by_key: dict[str, dict[BindingIdentity, Destination]] = {}

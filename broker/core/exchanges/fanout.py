@@ -17,6 +17,7 @@ class FanoutExchange(Exchange):
     __slots__ = ()
 
     type_name: ClassVar[str] = "fanout"
+    description: ClassVar[str] = "AMQP fanout exchange, as per the AMQP specification"
     uses_keys: ClassVar[bool] = False
 
     # No index is needed.

@@ -66,10 +66,11 @@ class HeadersExchange(Exchange):
     __slots__ = ("_patterns",)
 
     type_name: ClassVar[str] = "headers"
-    uses_headers: ClassVar[bool] = True
+    description: ClassVar[str] = "AMQP headers exchange, as per the AMQP specification"
     uses_keys: ClassVar[bool] = False
 
     def _create_index(self) -> None:
+        self.uses_headers = True
         self._patterns: dict[BindingIdentity, _Pattern] = {}
 
     def _add(self, binding: Binding) -> None:

@@ -6,9 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.consistent_hash import ConsistentHashExchange
 from leveret.broker.core.exchanges.direct import DirectExchange
 from leveret.broker.core.exchanges.fanout import FanoutExchange
 from leveret.broker.core.exchanges.headers import HeadersExchange
+from leveret.broker.core.exchanges.local_random import LocalRandomExchange
+from leveret.broker.core.exchanges.modulus_hash import ModulusHashExchange
+from leveret.broker.core.exchanges.random_exchange import RandomExchange
+from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
 from leveret.broker.core.exchanges.topic import TopicExchange
 from leveret.protocol.faults import ConnectionFault, ReplyCode, precondition_failed
 
@@ -47,6 +52,11 @@ EXCHANGE_TYPES: Final[Mapping[str, type[Exchange]]] = index_types(
         FanoutExchange,
         HeadersExchange,
         TopicExchange,
+        ConsistentHashExchange,
+        LocalRandomExchange,
+        ModulusHashExchange,
+        RandomExchange,
+        RecentHistoryExchange,
     )
 )
 

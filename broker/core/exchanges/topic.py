@@ -40,6 +40,7 @@ class TopicExchange(Exchange):
     __slots__ = ("_root",)
 
     type_name: ClassVar[str] = "topic"
+    description: ClassVar[str] = "AMQP topic exchange, as per the AMQP specification"
 
     def _create_index(self) -> None:
         self._root = _Node()

@@ -9,10 +9,11 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
 from leveret.broker.core.messages.routing import route_in_steps
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
 from leveret.broker.core.queues.queue import Queue
@@ -39,10 +40,19 @@ _END: Final = object()
 
 
 class _Letter(NamedTuple):
-    """The new envelope of dead-lettered messages that shared one, and the queues they are routed to."""
+    """The new envelope of dead-lettered messages that shared one, and where they are routed to.
+
+    Args:
+        envelope: The new envelope.
+        targets: The queues.
+        histories: Exchanges that have to remember the messages.
+        varies: Whether the queues are those of one message only.
+    """
 
     envelope: Envelope
     targets: tuple[Queue, ...]
+    histories: tuple[RecentHistoryExchange, ...]
+    varies: bool
 
 
 class DeadLetters:
@@ -132,11 +142,16 @@ class DeadLetters:
     def _publish(self, batch: DeadLetterBatch) -> Iterator[None]:
         """Publish a batch; a step publishes messages of one envelope."""
         outbox, done = batch.outbox, 0
-        for envelope, run in groupby(batch.messages, key=_envelope):
-            while originals := list(islice(run, _STEP)):
+        for envelope, same in groupby(batch.messages, key=_envelope):
+            run: Iterator[Message] = same
+            size = _STEP
+            while originals := list(islice(run, size)):
                 if done:
                     yield
                 letter = yield from self._letter(batch, envelope)
+                if letter is not None and letter.varies:
+                    # Each message has a route of its own.
+                    size, run, originals = 1, chain(originals[1:], run), originals[:1]
                 taken, arrived = (0, 0) if letter is None else self._send(batch, letter, originals)
                 outbox.sent(originals, taken, arrived, batch.reason)
                 done += len(originals)
@@ -147,6 +162,8 @@ class DeadLetters:
         dead = letter.envelope
         letters = [Message(dead, message.body) for message in originals]
         batch.outbox.counters.dead_lettered[batch.reason] += len(letters)
+        for history in letter.histories:
+            history.remember(letters)
         taken, arrived = len(letters) if letter.targets else 0, 0
         for target in letter.targets:
             if not target.deleted:
@@ -161,7 +178,8 @@ class DeadLetters:
         if cache_key == self._cache_key:
             return self._cached_letter
         made = yield from self._make_letter(batch, envelope, now)
-        self._cache_key, self._cached_letter = cache_key, made
+        if made is None or not made.varies:
+            self._cache_key, self._cached_letter = cache_key, made
         return made
 
     def _make_letter(
@@ -181,7 +199,8 @@ class DeadLetters:
             headers = tuple(entry for entry in headers if entry[0] != "CC")
         recorded = record_death(headers, death, envelope.dead or self._trust_publishers)
         headers = normalize(tuple((key, FieldValue(*value)) for key, value in recorded))
-        found = yield from route_in_steps(self._topology, exchange, [*keys, *blind_keys], headers)
+        all_keys = [*keys, *blind_keys]
+        found = yield from route_in_steps(self._topology, exchange, all_keys, headers, envelope.header)
         targets = found.queues
         if reason != REJECTED:
             known = visited_queues(headers)
@@ -198,7 +217,7 @@ class DeadLetters:
             dead=True,
             blind_keys=blind_keys,
         )
-        return _Letter(dead, targets)
+        return _Letter(dead, targets, found.histories, found.varies)
 
     def _warn(self, source: str, target: str) -> None:
         """Log a cycle, unless it has been logged recently."""

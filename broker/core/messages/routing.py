@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange, remembers
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.topology import Topology
 from leveret.protocol.field_table import FieldTable
 
-#: Routing keys and destinations that one step visits.
+#: Destinations that one step visits.
 _STEP: Final = 1024
 
 
@@ -23,15 +24,21 @@ class Route:
         queues: The queues without duplicates, in an order that depends on the topology and the routing keys only.
         cacheable: Whether headers were irrelevant: until the topology's generation changes, messages with the same
             exchange and routing keys have the same route.
+        varies: Whether even an equal message may have another route.
+        histories: Exchanges that have to remember the message.
     """
 
     queues: tuple[Queue, ...]
     cacheable: bool
+    varies: bool = False
+    histories: tuple[RecentHistoryExchange, ...] = ()
 
 
-def route(topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable) -> Route:
+def route(
+    topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable, header: bytes = b""
+) -> Route:
     """Find the queues of a message in one call; see route_in_steps()."""
-    steps = route_in_steps(topology, exchange, routing_keys, headers)
+    steps = route_in_steps(topology, exchange, routing_keys, headers, header)
     while True:
         try:
             next(steps)
@@ -41,7 +48,7 @@ def route(topology: Topology, exchange: Exchange, routing_keys: Sequence[str], h
 
 
 def route_in_steps(
-    topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable
+    topology: Topology, exchange: Exchange, routing_keys: Sequence[str], headers: FieldTable, header: bytes = b""
 ) -> Generator[None, None, Route]:
     """Find the queues of a message in steps of less than a millisecond; usually one step is enough.
 
@@ -53,6 +60,7 @@ def route_in_steps(
         exchange: The exchange that the message is published to.
         routing_keys: The routing key of the message, then those of CC and BCC; may contain duplicates.
         headers: Headers of the message; only exchanges with uses_headers need them.
+        header: Its content header, which has its properties; empty if it has none. They need it too.
     Spec: alternate exchanges and exchange-to-exchange bindings are RabbitMQ extensions.
     """
     keys = tuple(dict.fromkeys(routing_keys))
@@ -60,34 +68,36 @@ def route_in_steps(
     queues: dict[Queue, None] = {}
     seen: dict[Exchange, None] = {exchange: None}
     waiting = [exchange]
-    cacheable = True
+    histories: list[RecentHistoryExchange] = []
+    cacheable, varies = True, False
     visits = 0
     while waiting:
         visited = waiting.pop()
         cacheable = cacheable and not visited.uses_headers
+        varies = varies or visited.varies
+        if isinstance(visited, RecentHistoryExchange) and remembers(headers):
+            histories.append(visited)
         matched = False
-        # For exchanges that ignore routing keys, one key is enough.
-        for key in keys if visited.uses_keys else keys[:1]:
-            for destination in visited.destinations(key, headers):
-                visits += 1
-                if visits % _STEP == 0:
-                    yield
-                if destination is None:
-                    yield
-                    continue
-                matched = True
-                if not isinstance(destination, Exchange):
-                    queues[destination] = None
-                elif destination not in seen:
-                    seen[destination] = None
-                    waiting.append(destination)
+        for destination in visited.find(keys, headers, header):
             visits += 1
             if visits % _STEP == 0:
                 yield
+            if destination is None:
+                yield
+                continue
+            matched = True
+            if not isinstance(destination, Exchange):
+                queues[destination] = None
+            elif destination not in seen:
+                seen[destination] = None
+                waiting.append(destination)
+        visits += 1
+        if visits % _STEP == 0:
+            yield
         # The default exchange as an alternate routes nothing: implicit bindings do not count.
         if not matched and visited.alternate:
             alternate = topology.exchanges.get(visited.alternate)
             if alternate is not None and alternate not in seen:
                 seen[alternate] = None
                 waiting.append(alternate)
-    return Route(tuple(queues), cacheable)
+    return Route(tuple(queues), cacheable and not varies, varies, tuple(histories))

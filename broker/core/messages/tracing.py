@@ -120,7 +120,9 @@ class Tracer:
         header = encode_content_header(size, {properties.HEADERS: encode_headers(headers)})
         made = Envelope(_TRACE_ROUTE + encode_shortstr(octets), header)
         copies = [Message(made, message.body) for message in messages]
-        found = route(self._topology, exchange, [octets.decode("utf-8", "surrogateescape")], headers)
+        found = route(self._topology, exchange, [octets.decode("utf-8", "surrogateescape")], headers, header)
+        for history in found.histories:
+            history.remember(copies)
         for queue in found.queues:
             if not queue.deleted:
                 queue.publish(copies, len(copies) * size)

@@ -159,7 +159,7 @@ def vhost_stats(statistics: VirtualHostStatistics, row: Sequence[int], rates: Ra
 def exchange_types() -> list[dict[str, Any]]:
     """Return the exchange types."""
     return [
-        {"name": name, "description": f"AMQP {name} exchange, as per the AMQP specification", "enabled": True}
+        {"name": name, "description": EXCHANGE_TYPES[name].description, "enabled": True}
         for name in sorted(EXCHANGE_TYPES)
     ]
 

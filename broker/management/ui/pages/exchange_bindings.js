@@ -15,6 +15,11 @@ const HINTS = {
   fanout: "Ignored: all messages match.",
   topic: "A pattern: * matches one word, # for any number of words, as in orders.*.eu",
   headers: "Ignored: the arguments determine which headers a message must have.",
+  "x-consistent-hash": "A weight: a destination with 2 gets twice as many messages as one with 1.",
+  "x-modulus-hash": "Ignored: a hash of the message's routing key chooses one of the bindings.",
+  "x-random": "Ignored: each message goes to one binding, chosen at random.",
+  "x-local-random": "Must be empty: each message goes to one queue, chosen at random.",
+  "x-recent-history": "Ignored: all messages match, and a new binding gets the last ones.",
 };
 const MATCH = [
   { key: "x-match", label: "x-match: all", value: "all", hint: "A message must have all headers that the other arguments name" },

@@ -4,8 +4,21 @@ import { Form } from "../parts/form.js";
 import { folded } from "../parts/layout.js";
 import { VhostField } from "../parts/vhost_field.js";
 
-const TYPES = ["direct", "fanout", "topic", "headers"];
+const TYPES = [
+  "direct", "fanout", "topic", "headers",
+  "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random", "x-recent-history",
+];
 const ALTERNATE = { key: "alternate-exchange", label: "Alternate exchange", hint: "Name of the exchange that receives messages that this one cannot route" };
+/** Arguments of single types, by type. */
+const ARGUMENTS = {
+  "x-consistent-hash": [
+    { key: "hash-header", label: "Hash a header", hint: "Name of the header that decides which queue gets a message, instead of the routing key" },
+    { key: "hash-property", label: "Hash a property", hint: "message_id, correlation_id or timestamp: decides which queue gets a message, instead of the routing key" },
+  ],
+  "x-recent-history": [
+    { key: "x-recent-history-length", label: "History length", type: "Number", hint: "Number of messages that a new binding gets; 20 by default" },
+  ],
+};
 
 /** Form in a section that is closed initially; `element` is created once. */
 export class ExchangeDeclaration {
@@ -27,6 +40,8 @@ export class ExchangeDeclaration {
       action: (values) => this.declare(values),
     });
     this.vhost.follow(this.form);
+    const [type, given] = ["type", "arguments"].map((wanted) => this.form.fields.find(({ name }) => name === wanted));
+    type.control.addEventListener("change", () => given.editor.offer([ALTERNATE, ...(ARGUMENTS[type.control.value] ?? [])]));
     this.element = folded("Add an exchange", this.form.element);
   }
 
