@@ -17,6 +17,7 @@ from tests.bench.lavinmq import LAVINMQ_VARIABLE
 from tests.bench.measurement import Extent, Run, measure
 from tests.bench.report import Result, add_output_options, present
 from tests.bench.scenarios import SCENARIOS, SIZES, Scenario
+from tests.bench.sockets import allow_many
 
 _EPILOG: Final = f"""Messages are deliveries, or publishes where nobody consumes. Latency is that of an even 1,000
 publishes a second. Figures are medians of all runs; for CPU time there are also the lowest and the highest. A ratio is
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for scenario in SCENARIOS:
             print(f"{scenario.name:24}  {scenario.about}")
         return 0
+    allow_many()
     scenarios = [each for each in SCENARIOS if not options.scenario or each.name in options.scenario]
     extent = Extent(SIZES[options.size], options.messages)
     try:

@@ -1,7 +1,8 @@
-"""How long the load's calls on plain and encrypted sockets wait."""
+"""The load's sockets: how many there may be, and how long calls on plain and encrypted ones wait."""
 
 from __future__ import annotations
 
+import resource
 import socket
 import ssl
 import struct
@@ -9,6 +10,13 @@ from typing import Final
 
 #: What a call raises that has waited for too long: of a plain socket, and of an encrypted one.
 WAITED_TOO_LONG: Final = (BlockingIOError, TimeoutError)
+
+
+def allow_many() -> None:
+    """Let this process, and those that it starts, open as many sockets as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def set_patience(sock: socket.socket, receiving: float, sending: float | None = None) -> None:

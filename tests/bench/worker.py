@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection as Pipe
 from typing import Any, Final
 
 from tests.bench.in_flight import PROCESSES, STALL_SECONDS, BenchError
+from tests.bench.sockets import allow_many
 
 _JOIN_SECONDS: Final = 5.0
 
@@ -71,6 +72,7 @@ class Worker:
 def _serve(pipe: Pipe, make: Callable[..., object], arguments: tuple[object, ...]) -> None:
     """Make the object and do what comes through the pipe, until the other side closes it or a call fails."""
     try:
+        allow_many()
         served = make(*arguments)
         pipe.send((True, None))
         while True:
