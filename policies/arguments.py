@@ -1,7 +1,7 @@
 """Queue and consumer arguments, and the values that they take.
 
-The rows are in the order in which RabbitMQ checks the arguments. A row's check returns the reason for a refusal as
-Erlang prints it, because clients see that text.
+The rows are in the order in which RabbitMQ checks the arguments; those that it does not have are last. A row's check
+returns the reason for a refusal as Erlang prints it, because clients see that text.
 
 Source: RabbitMQ 3.10.8, observed; https://www.rabbitmq.com/docs/queues#optional-arguments
 """
@@ -183,6 +183,8 @@ _ROWS: Final = (
         one_of("client-local", "min-masters", "random"),
         "Accepted for compatibility with RabbitMQ; no effect, as there is one node.",
     ),
+    # Not in RabbitMQ.
+    Argument("x-length-counts", _one_of(frozenset((b"ready", b"all")), "invalid_length_counts"), _QUEUES),
 )
 
 ARGUMENTS: Final[Mapping[str, Argument]] = {row.name: row for row in _ROWS}

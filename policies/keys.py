@@ -130,7 +130,7 @@ _ROWS: Final = (
         Merge.MIN,
         operator=True,
         unfit=_S,
-        summary="Maximum number of ready messages; overflow sets what happens beyond it.",
+        summary="Maximum number of ready messages; overflow sets what happens beyond it, length-counts what counts.",
     ),
     PolicyKey(
         "max-length-bytes",
@@ -169,6 +169,15 @@ _ROWS: Final = (
         operator=True,
         unfit=_S,
         summary="At the length limit: drop the oldest messages, reject new ones, or reject and dead-letter them.",
+    ),
+    PolicyKey(
+        "length-counts",
+        one_of("ready", "all"),
+        "length-counts value",
+        _C | _Q,
+        operator=True,
+        unfit=_S,
+        summary="What length limits count: ready messages, or all, with those that consumers have not acknowledged.",
     ),
     PolicyKey(
         "queue-mode",
@@ -235,7 +244,7 @@ _ROWS: Final = (
 KEYS: Final[Mapping[str, PolicyKey]] = {row.name: row for row in _ROWS}
 
 #: Operator keys whose value replaces the policy's value; of all others the smaller value counts.
-_OPERATOR_REPLACES: Final = frozenset(("overflow", "queue-version"))
+_OPERATOR_REPLACES: Final = frozenset(("length-counts", "overflow", "queue-version"))
 
 
 def refuse_definition(definition: Mapping[str, Any], operator: bool) -> str | None:

@@ -18,9 +18,10 @@ class QueueSettings:
         dead_letter_exchange: Name of the exchange that gets dropped messages.
         dead_letter_routing_key: Routing key of dead letters; None for their own routing keys.
         message_ttl: Milliseconds after which a waiting message expires, 0 or more.
-        max_length: Maximum number of ready messages, 0 or more.
-        max_length_bytes: Maximum size of the bodies of ready messages in bytes, 0 or more.
+        max_length: Maximum number of messages, 0 or more.
+        max_length_bytes: Maximum size of their bodies in bytes, 0 or more.
         overflow: ``drop-head``, ``reject-publish`` or ``reject-publish-dlx``.
+        length_counts: ``ready`` or ``all``: whether the limits count unacked messages, too.
         queue_mode: ``default`` or ``lazy``.
         delivery_limit: Maximum number of redeliveries of a message, on quorum queues.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
@@ -33,6 +34,7 @@ class QueueSettings:
     max_length: int | None = None
     max_length_bytes: int | None = None
     overflow: str = "drop-head"
+    length_counts: str = "ready"
     queue_mode: str = "default"
     delivery_limit: int | None = None
     dead_letter_strategy: str = "at-most-once"

@@ -99,6 +99,8 @@ class ModelQueue:
         self.settings = effective(kind, arguments, {}, {})
         #: Ready messages, in delivery order.
         self.ready: list[Copy] = []
+        #: Messages that consumers and channels hold.
+        self.unacked: list[Copy] = []
         self.ring: list[ModelConsumer] = []
         self.counters: Counter[str] = Counter()
 
@@ -114,9 +116,14 @@ class ModelQueue:
         """Return whether overflow refuses new messages instead of dropping old ones."""
         return bool(self.settings["overflow"] != "drop-head")
 
+    def counts_all(self) -> bool:
+        """Return whether limits count unacked messages, too."""
+        return bool(self.settings["length-counts"] == "all")
+
     def is_over(self, more: Sequence[Content] = ()) -> bool:
-        """Return whether the ready messages and `more` together exceed a limit."""
-        bodies = [copy.content.body for copy in self.ready] + [content.body for content in more]
+        """Return whether the messages that count and `more` together exceed a limit."""
+        counted = [*self.ready, *self.unacked] if self.counts_all() else self.ready
+        bodies = [copy.content.body for copy in counted] + [content.body for content in more]
         most, most_bytes = self.settings["max-length"], self.settings["max-length-bytes"]
         too_many = most is not None and len(bodies) > most
         return too_many or (most_bytes is not None and sum(map(len, bodies)) > most_bytes)
@@ -194,6 +201,7 @@ class ModelBroker:
     ) -> None:
         """Acknowledge, reject or requeue messages held by a consumer, or by a channel that has ended."""
         consumer.held = [copy for copy in consumer.held if copy not in copies]
+        queue.unacked = [copy for copy in queue.unacked if copy not in copies]
         queue.unblock(consumer)
         if outcome == "acknowledge":
             queue.counters["acknowledged"] += len(copies)
@@ -212,7 +220,7 @@ class ModelBroker:
         copy = queue.ready.pop(0)
         queue.counters["got"] += 1
         queue.counters["redelivered"] += copy.redelivered
-        holder.take(copy)
+        _take(queue, holder, copy)
         self._expire(queue)
         self._send_letters()
         return copy
@@ -260,6 +268,10 @@ class ModelBroker:
         times = [ms for ms in (content.expiration, queue.settings["message-ttl"]) if ms is not None]
         self._arrivals += 1
         copy = Copy(content, self._arrivals, self.now + min(times) * 1000 if times else None)
+        if queue.counts_all() and not queue.refuses() and not queue.ready and queue.is_over([content]):
+            # Those that are unacked fill the queue: nothing else can be dropped.
+            self._drop(queue, copy, "maxlen")
+            return True
         consumer = queue.next_consumer()
         if consumer is not None:
             assert not queue.ready, "a consumer with credit would have had it"
@@ -296,7 +308,8 @@ class ModelBroker:
             # Limits apply only to messages that no consumer takes.
             self._expire(queue)
             self._deliver(queue)
-        self._evict(queue)
+        if not queue.counts_all():
+            self._evict(queue)
         self._expire(queue)
 
     def _deliver(self, queue: ModelQueue) -> None:
@@ -310,11 +323,11 @@ class ModelBroker:
     def _hand_out(self, queue: ModelQueue, consumer: ModelConsumer, copy: Copy) -> None:
         queue.counters["delivered"] += 1
         queue.counters["redelivered"] += copy.redelivered
-        consumer.take(copy)
+        _take(queue, consumer, copy)
 
     def _evict(self, queue: ModelQueue) -> list[Copy]:
         evicted = []
-        while not queue.refuses() and queue.is_over():
+        while not queue.refuses() and queue.ready and queue.is_over():
             evicted.append(queue.ready.pop(0))
             self._drop(queue, evicted[-1], "maxlen")
         return evicted
@@ -350,6 +363,12 @@ class ModelBroker:
                     self._publish(self.queues[name], letter)
 
 
+def _take(queue: ModelQueue, consumer: ModelConsumer, copy: Copy) -> None:
+    consumer.take(copy)
+    if not consumer.no_ack:
+        queue.unacked.append(copy)
+
+
 def _have_expired(copies: Sequence[Copy], now: int) -> bool:
     return any(copy.expires_at is not None and copy.expires_at <= now for copy in copies)
 
@@ -383,6 +402,7 @@ def effective(
         settings[key] = min((source[key] for source in sources if key in source), default=None)
     for key in ("dead-letter-exchange", "dead-letter-routing-key"):
         settings[key] = next((source[key] for source in sources if key in source), None)
+    settings["length-counts"] = next((each["length-counts"] for each in sources if "length-counts" in each), "ready")
     if kind == "quorum":
         sources = (operator_policy, policy, arguments)
     overflow = next((source["overflow"] for source in sources if "overflow" in source), "drop-head")

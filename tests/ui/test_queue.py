@@ -119,6 +119,18 @@ def test_how_full_it_is_and_what_would_raise_the_limit(
     expect(ui.main.get_by_role("textbox", name="Priority")).to_have_value("4")
 
 
+def test_limits_that_count_unacked_messages(
+    new_ui: NewUi, connection: pika.BlockingConnection, declare: Callable[..., None]
+) -> None:
+    declare("all", 3, max_length=6, length_counts="all")
+    assert connection.channel().basic_get("all")[0] is not None
+    ui = open_queue(new_ui, "all")
+    fill = part(ui, "Fill and storage")
+    expect(fill.get_by_role("img", name="Messages: 3 of 6, 50%")).to_be_visible()
+    expect(fill).to_contain_text("ready and unacked messages")
+    assert cells(part(ui, "Settings"), "length-counts")[1:4] == ["all", "argument", "all"]
+
+
 def test_only_policymakers_are_offered_a_policy(new_ui: NewUi, api: Management, declare: Callable[..., None]) -> None:
     declare("plain")
     body = {"configure": ".*", "write": ".*", "read": ".*"}

@@ -12,7 +12,7 @@ from typing import Final
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delivery_count import DeliveryCounter, delivery_count, delivery_limit
-from leveret.broker.core.queues.limits import Limits
+from leveret.broker.core.queues.limits import Limits, Unacked
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
@@ -45,13 +45,15 @@ class Contents:
     Attributes:
         settings: Effective settings of the queue.
         limits: Its length limits; None if there are none.
-        is_shrinking: Whether new limits require eviction, even if overflow is now reject-publish.
+        unacked: Number and size of its unacked messages; maintained by Delivery.
+        is_shrinking: Whether new limits require eviction, even if overflow is now reject-publish; of a queue whose
+            limits count unacked messages, whether a publish does: what comes back is not dropped.
         may_have_timed: Whether a ready message may have an expiry time.
     """
 
     __slots__ = (
         "_backing", "_counters", "_outbox", "_timers", "_untimed_since", "is_shrinking", "limits", "may_have_timed",
-        "settings",
+        "settings", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +65,7 @@ class Contents:
         self._outbox = outbox
         self.settings = DEFAULT_SETTINGS
         self.limits: Limits | None = None
+        self.unacked = Unacked()
         self.is_shrinking = False
         self.may_have_timed = backing.store.ready_count > 0
         #: Messages without an expiry time appended since the last message with one.
@@ -74,8 +77,8 @@ class Contents:
         As in RabbitMQ, new limits apply with the previous overflow behaviour first: what drop-head would have dropped
         is dropped, even if overflow is now reject-publish.
         """
-        previous = traits.limits(replace(settings, overflow=self.settings.overflow))
-        self.limits = traits.limits(settings)
+        previous = traits.limits(replace(settings, overflow=self.settings.overflow), self.unacked)
+        self.limits = traits.limits(settings, self.unacked)
         self.is_shrinking = any(each is not None and not each.refuses for each in (previous, self.limits))
         self.settings = self._outbox.settings = settings
 
@@ -104,7 +107,20 @@ class Contents:
     def append_until_full(
         self, messages: Sequence[Message], ttl: int | None, limits: Limits, make_room: Callable[[], None]
     ) -> int:
-        """Append messages of one size until the limit is reached, and refuse the remaining ones.
+        """Append messages of one size until the limit is reached, and refuse the remaining ones; see append_fitting().
+
+        Returns:
+            Number of messages appended.
+        """
+        taken = self.append_fitting(messages, ttl, limits, make_room)
+        if taken < len(messages):
+            self._refuse(messages[taken:], limits)
+        return taken
+
+    def append_fitting(
+        self, messages: Sequence[Message], ttl: int | None, limits: Limits, make_room: Callable[[], None]
+    ) -> int:
+        """Append messages of one size until the limit is reached.
 
         Args:
             messages: The messages.
@@ -126,9 +142,20 @@ class Contents:
             fitting = messages[taken : taken + room]
             self.append(fitting, size * len(fitting), ttl)
             taken += len(fitting)
-        if taken < len(messages):
-            self._refuse(messages[taken:], limits)
         return taken
+
+    def append_beyond(
+        self, messages: Sequence[Message], ttl: int | None, limits: Limits, make_room: Callable[[], None]
+    ) -> None:
+        """Append messages of one size where unacked ones count, too; the caller evicts what exceeds the limit.
+
+        It is evicted before consumers get more: what was delivered cannot be dropped. So if unacked messages alone fill
+        the queue, the new ones are dropped. For the arguments see append_fitting().
+        """
+        taken = 0 if self.is_shrinking else self.append_fitting(messages, ttl, limits, make_room)
+        if taken < len(messages):
+            self.append(messages[taken:], len(messages[0].body) * (len(messages) - taken), ttl)
+            self.is_shrinking = True
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Return messages to their positions in the store, without any further effect."""
@@ -220,7 +247,7 @@ class Contents:
     def evict(self, time_slice: TimeSlice) -> bool:
         """Drop the oldest messages while a limit is exceeded and time is left; return whether it is finished."""
         limits, store = self.limits, self._backing.store
-        if limits is None or (limits.refuses and not self.is_shrinking):
+        if limits is None or ((limits.refuses or limits.counts_unacked) and not self.is_shrinking):
             return True
         while limits.exceeded(store):
             if time_slice.is_over():

@@ -34,15 +34,13 @@ class Delivery:
         traits: Traits of the queue's type.
 
     Attributes:
-        unacked_count: Number of messages delivered and not yet settled.
-        unacked_bytes: Body bytes of these.
         returning: Requeued messages that are not back yet, because there are very many. They count as unacked. Until
             all are back nothing is delivered, so that newer messages do not overtake them.
     """
 
     __slots__ = (
-        "_backing", "_consumers", "_contents", "_counters", "_counts_deliveries", "_outbox", "returning",
-        "unacked_bytes", "unacked_count",
+        "_backing", "_consumers", "_contents", "_counters", "_counts_deliveries", "_outbox", "_unacked",
+        "returning",
     )  # fmt: skip
 
     def __init__(
@@ -60,9 +58,18 @@ class Delivery:
         self._counters = counters
         self._outbox = outbox
         self._counts_deliveries = traits.counts_deliveries
-        self.unacked_count = 0
-        self.unacked_bytes = 0
+        self._unacked = contents.unacked
         self.returning = Returning()
+
+    @property
+    def unacked_count(self) -> int:
+        """Number of messages delivered and not yet settled."""
+        return self._unacked.count
+
+    @property
+    def unacked_bytes(self) -> int:
+        """Body bytes of these."""
+        return self._unacked.body_bytes
 
     def serve(self, expired_too: bool = False) -> None:
         """Deliver messages while a consumer has credit.
@@ -97,13 +104,13 @@ class Delivery:
 
     def add_unacked(self, count: int, body_bytes: int) -> None:
         """Count messages that were taken from the store as unacked."""
-        self.unacked_count += count
-        self.unacked_bytes += body_bytes
+        self._unacked.count += count
+        self._unacked.body_bytes += body_bytes
 
     def remove_unacked(self, entries: Sequence[Entry]) -> None:
         """Stop counting messages as unacked."""
-        self.unacked_count -= len(entries)
-        self.unacked_bytes -= sum([len(entry[1].body) for entry in entries])
+        self._unacked.count -= len(entries)
+        self._unacked.body_bytes -= sum([len(entry[1].body) for entry in entries])
 
     def put_back(self, entries: Sequence[Entry], put_back: PutBack) -> None:
         """Put requeued messages back: at once, or by return_some() if there are very many.

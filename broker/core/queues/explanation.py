@@ -60,18 +60,21 @@ def explain_queue(queue: Queue, policies: VirtualHostPolicies) -> dict[str, Any]
 def describe_fill(queue: Queue) -> dict[str, Any]:
     """Return the fill level of a queue with its limits and their sources; None where there is no limit.
 
-    Only ready messages count, and of their bytes only the bodies.
+    Ready messages count, and unacked ones if ``length_counts`` is ``all``; of their bytes only the bodies.
     """
-    ready, settings = queue.store.ready_count, queue.settings
-    ready_bytes = queue.store.ready_bytes
-    shares = [_percent(ready, settings.max_length), _percent(ready_bytes, settings.max_length_bytes)]
+    settings = queue.settings
+    counted, counted_bytes = _counted(queue)
+    shares = [_percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes)]
     full = max((share for share in shares if share is not None), default=None)
     return {
-        "messages_ready": ready,
+        "length_counts": settings.length_counts,
+        "messages_counted": counted,
+        "message_bytes_counted": counted_bytes,
+        "messages_ready": queue.store.ready_count,
         "max_length": settings.max_length,
         "max_length_source": _source(queue, "max-length", settings.max_length),
         "messages_percent": shares[0],
-        "message_bytes_ready": ready_bytes,
+        "message_bytes_ready": queue.store.ready_bytes,
         "max_length_bytes": settings.max_length_bytes,
         "max_length_bytes_source": _source(queue, "max-length-bytes", settings.max_length_bytes),
         "bytes_percent": shares[1],
@@ -83,12 +86,20 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
 
 def fill_percent(queue: Queue) -> float | None:
     """Return the fill level in percent of the limit that is closest to being reached; None without limits."""
-    settings, store = queue.settings, queue.store
-    if settings.max_length is None:
-        return _percent(store.ready_bytes, settings.max_length_bytes)
-    by_count = _percent(store.ready_count, settings.max_length)
-    by_bytes = _percent(store.ready_bytes, settings.max_length_bytes)
-    return by_count if by_bytes is None or by_count is None else max(by_count, by_bytes)
+    settings = queue.settings
+    counted, counted_bytes = _counted(queue)
+    by_count, by_bytes = _percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes)
+    if by_count is None or by_bytes is None:
+        return by_bytes if by_count is None else by_count
+    return max(by_count, by_bytes)
+
+
+def _counted(queue: Queue) -> tuple[int, int]:
+    """Return the number of messages that count for the limits, and the bytes of their bodies."""
+    store = queue.store
+    if queue.settings.length_counts != "all":
+        return store.ready_count, store.ready_bytes
+    return store.ready_count + queue.unacked_count, store.ready_bytes + queue.delivery.unacked_bytes
 
 
 def _source(queue: Queue, name: str, in_force: int | None) -> Source | None:

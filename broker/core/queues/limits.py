@@ -1,6 +1,7 @@
 """Length limits of a queue.
 
-Only ready messages count, and only the bytes of their bodies. A queue at its limit does not exceed it.
+Ready messages count, and unacked ones if that is set; of their bytes only the bodies. A queue at its limit does not
+exceed it.
 
 Source: https://www.rabbitmq.com/docs/maxlength
 """
@@ -16,8 +17,23 @@ from leveret.storage.interface import MessageStore
 UNBOUNDED: Final = 1 << 62
 
 
+class Unacked:
+    """The unacked messages of one queue.
+
+    Attributes:
+        count: Number of messages that were delivered and are not settled yet.
+        body_bytes: Bytes of their bodies.
+    """
+
+    __slots__ = ("body_bytes", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.body_bytes = 0
+
+
 class Limits:
-    """The limits of one queue.
+    """The limits of one queue on its ready messages.
 
     Args:
         settings: Effective settings of the queue.
@@ -25,15 +41,17 @@ class Limits:
     Attributes:
         refuses: Whether new messages are refused at the limit, instead of dropping the oldest.
         dead_letters_refused: Whether refused messages are dead-lettered.
+        counts_unacked: Whether unacked messages count, too.
     """
 
-    __slots__ = ("_max_bytes", "_max_messages", "dead_letters_refused", "refuses")
+    __slots__ = ("_max_bytes", "_max_messages", "counts_unacked", "dead_letters_refused", "refuses")
 
     def __init__(self, settings: QueueSettings) -> None:
         self._max_messages = UNBOUNDED if settings.max_length is None else settings.max_length
         self._max_bytes = UNBOUNDED if settings.max_length_bytes is None else settings.max_length_bytes
         self.refuses = settings.overflow != "drop-head"
         self.dead_letters_refused = settings.overflow == "reject-publish-dlx"
+        self.counts_unacked = False
 
     def room(self, store: MessageStore, size: int) -> int:
         """Return how many more messages fit; 0 or less for none.
@@ -42,12 +60,7 @@ class Limits:
             store: The store of the queue.
             size: Body size of each new message, in bytes.
         """
-        room = self._max_messages - store.ready_count
-        free = self._max_bytes - store.ready_bytes
-        if size:
-            return min(room, free // size)
-        # A message with an empty body fits unless the byte limit is exceeded already.
-        return room if free >= 0 else 0
+        return _room(self._max_messages - store.ready_count, self._max_bytes - store.ready_bytes, size)
 
     def excess_messages(self, store: MessageStore) -> int:
         """Return the number of messages above the limit; 0 or less if there are none."""
@@ -60,3 +73,51 @@ class Limits:
     def exceeded(self, store: MessageStore) -> bool:
         """Check whether a limit is exceeded."""
         return store.ready_count > self._max_messages or store.ready_bytes > self._max_bytes
+
+
+class TotalLimits(Limits):
+    """The limits of one queue on its ready and unacked messages together.
+
+    Only ready messages can be dropped, so the excess is never more than they are.
+
+    Args:
+        settings: Effective settings of the queue.
+        unacked: Its unacked messages.
+    """
+
+    __slots__ = ("_unacked",)
+
+    def __init__(self, settings: QueueSettings, unacked: Unacked) -> None:
+        super().__init__(settings)
+        self._unacked = unacked
+        self.counts_unacked = True
+
+    def room(self, store: MessageStore, size: int) -> int:
+        """Return how many more messages fit; see Limits.room()."""
+        return _room(self._messages_left(store), self._bytes_left(store), size)
+
+    def excess_messages(self, store: MessageStore) -> int:
+        """Return the number of ready messages above the limit; 0 or less if there are none."""
+        return min(-self._messages_left(store), store.ready_count)
+
+    def excess_bytes(self, store: MessageStore) -> int:
+        """Return the number of body bytes above the limit; 0 or less if there are none."""
+        return -self._bytes_left(store)
+
+    def exceeded(self, store: MessageStore) -> bool:
+        """Check whether a limit is exceeded, and there are ready messages to drop."""
+        return store.ready_count > 0 and (self._messages_left(store) < 0 or self._bytes_left(store) < 0)
+
+    def _messages_left(self, store: MessageStore) -> int:
+        return self._max_messages - store.ready_count - self._unacked.count
+
+    def _bytes_left(self, store: MessageStore) -> int:
+        return self._max_bytes - store.ready_bytes - self._unacked.body_bytes
+
+
+def _room(messages: int, body_bytes: int, size: int) -> int:
+    """Return how many messages with bodies of a size fit into what is left of both limits."""
+    if size:
+        return min(messages, body_bytes // size)
+    # A message with an empty body fits unless the byte limit is exceeded already.
+    return messages if body_bytes >= 0 else 0

@@ -130,7 +130,7 @@ class Queue:
         policy: The policy in force, if any.
         operator_policy: The operator policy in force, if any.
         accepts_varied: Whether publish_varied() is equivalent to a publish() of each message. It is not if messages may
-            be refused, which depends on the size of each, or if message-ttl is 0.
+            be refused or unacked messages count, which depends on the size of each, or if message-ttl is 0.
         scheduled: Whether deliver() is scheduled for the end of the turn; maintained by Turn.
         deleted: Whether the queue is deleted; settling messages then has no effect.
     """
@@ -240,13 +240,16 @@ class Queue:
         taken, limits, ttl = len(messages), contents.limits, contents.time_to_live(messages[0])
         if messages[0].envelope.dead and not self.traits.refuses_dead_letters and limits is not None and limits.refuses:
             limits = None
-        if limits is not None and limits.refuses and self.delivery.returning.batches:
-            # What fits depends on the number of ready messages.
+        if limits is not None and (limits.refuses or limits.counts_unacked) and self.delivery.returning.batches:
+            # What fits, or is dropped, depends on the ready messages.
             self.delivery.return_some(UNLIMITED)
         if ttl == 0:
             taken = self._publish_with_zero_ttl(messages, limits)
         elif limits is not None and limits.refuses:
             taken = contents.append_until_full(messages, ttl, limits, self.delivery.serve)
+        elif limits is not None and limits.counts_unacked:
+            contents.append_beyond(messages, ttl, limits, self.delivery.serve)
+            self._evict()
         else:
             contents.append(messages, body_bytes, ttl)
             if limits is not None:
@@ -286,6 +289,10 @@ class Queue:
                 self.counters.dropped[EXPIRED] += 1
                 continue
             contents.append([message], size, 0)
+            if limits is not None and limits.counts_unacked and limits.exceeded(self.store):
+                # What is beyond the limit is dropped before a consumer takes it.
+                contents.is_shrinking = True
+                self._evict()
             self.delivery.serve(expired_too=True)
             if leaves_no_trace:
                 contents.expire(self.host.turn.slice())
@@ -384,6 +391,8 @@ class Queue:
     def requeue(self, entries: Sequence[Entry], abandoned: bool = False) -> None:
         """Requeue messages to their positions, then apply limits and expiry, then deliver.
 
+        Limits that count unacked messages drop nothing here.
+
         Quorum queues drop messages that exceed the delivery limit. As in RabbitMQ the remaining ones are appended at
         the tail, unless delivery-limit is set or they are abandoned: then they precede all messages that have not been
         delivered yet.
@@ -394,6 +403,13 @@ class Queue:
         """
         if self.deleted:
             return
+        limits = self.contents.limits
+        never_drops = limits is not None and limits.counts_unacked
+        if never_drops and self.contents.is_shrinking:
+            # What is to be dropped is there already. These messages still count.
+            self.delivery.add_unacked(len(entries), sum([len(entry[1].body) for entry in entries]))
+            self.contents.evict(UNLIMITED)
+            self.delivery.remove_unacked(entries)
         if self._delivery_counter is None:
             if len(entries) > RETURN_STEP:
                 # Newest first: then each part stands before those that are back already.
@@ -404,7 +420,8 @@ class Queue:
             counter = self._delivery_counter
             self.delivery.put_back(entries, lambda some: self.contents.append_returned(some, counter, to_tail))
             self.delivery.serve_returned(self.host.turn.slice())
-        self._evict()
+        if not never_drops:
+            self._evict()
         self.host.turn.deliver_later(self)
 
     # -- consumers ----------------------------------------------------------------------------------------
@@ -460,7 +477,8 @@ class Queue:
         self.contents.apply(new, self.traits)
         limits = self.contents.limits
         self._is_plain = limits is None and new.message_ttl is None and not self.traits.delivers_each_run
-        self.accepts_varied = (limits is None or not limits.refuses) and new.message_ttl != 0
+        drops_ready = limits is None or not (limits.refuses or limits.counts_unacked)
+        self.accepts_varied = drops_ready and new.message_ttl != 0
         self.backing.set_lazy(new.queue_mode == "lazy")
         self._evict()
         self.host.turn.deliver_later(self)

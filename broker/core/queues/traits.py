@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from leveret.broker.core.queues.limits import Limits
+from leveret.broker.core.queues.limits import Limits, TotalLimits, Unacked
 from leveret.policies.settings import QueueSettings
 
 
@@ -40,11 +40,17 @@ class QueueTraits:
     refuses_dead_letters: bool = True
     delivers_each_run: bool = False
 
-    def limits(self, settings: QueueSettings) -> Limits | None:
-        """Return the length limits of a queue of this type; None if there are none."""
+    def limits(self, settings: QueueSettings, unacked: Unacked) -> Limits | None:
+        """Return the length limits of a queue of this type; None if there are none.
+
+        Args:
+            settings: Effective settings of the queue.
+            unacked: Its unacked messages.
+        """
         if settings.max_length is None and settings.max_length_bytes is None:
             return None
-        return Limits(replace(settings, overflow=self.overflow(settings)))
+        settings = replace(settings, overflow=self.overflow(settings))
+        return TotalLimits(settings, unacked) if settings.length_counts == "all" else Limits(settings)
 
     def overflow(self, settings: QueueSettings) -> str:
         """Return the overflow behaviour of a queue of this type."""

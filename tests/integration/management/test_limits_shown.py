@@ -67,6 +67,9 @@ def test_the_fill_of_a_queue(place: Place) -> None:
     place.set_policy("p", "^q", max_length=8, max_length_bytes=400)
     place.set_policy("cap", "^q", "operator-policies", max_length_bytes=50, overflow="reject-publish")
     fill = {
+        "length_counts": "ready",
+        "messages_counted": 4,
+        "message_bytes_counted": 40,
         "messages_ready": 4,
         "max_length": 8,
         "max_length_source": "policy",

@@ -53,6 +53,7 @@ STRINGS: Final = {
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
+    "x-length-counts",
     "x-overflow",
     "x-queue-mode",
 }
@@ -154,6 +155,10 @@ class TestWords:
     def test_bad_overflow(self, value: bytes) -> None:
         assert refusal("x-overflow", "longstr", value) == "invalid_overflow"
 
+    def test_what_length_limits_count(self) -> None:
+        assert [refusal("x-length-counts", "longstr", value) for value in (b"ready", b"all")] == [None, None]
+        assert refusal("x-length-counts", "longstr", b"unacked") == "invalid_length_counts"
+
     @pytest.mark.parametrize("value", [b"at-most-once", b"at-least-once"])
     def test_good_dead_letter_strategies(self, value: bytes) -> None:
         assert refusal("x-dead-letter-strategy", "longstr", value) is None
@@ -201,6 +206,7 @@ class TestQueueTypes:
             "x-single-active-consumer",
             "x-queue-type",
             "x-queue-master-locator",
+            "x-length-counts",
         )
 
     @pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])

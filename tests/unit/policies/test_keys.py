@@ -32,6 +32,7 @@ ROWS: Final[tuple[tuple[str, tuple[Any, ...], tuple[Any, ...], str], ...]] = (
         ("", "bogus", "Drop-Head", 1),
         "overflow value",
     ),
+    ("length-counts", ("ready", "all"), ("", "All", 1), "length-counts value"),
     ("queue-mode", ("default", "lazy"), ("", "Lazy", 1), "queue-mode value"),
     ("queue-version", (1, 2), (0, 3, "1", 1.0, 2.0), "queue-version value"),
     ("delivery-limit", (0, 5), ("10", 1.0), "delivery limit"),
@@ -47,10 +48,10 @@ ROWS: Final[tuple[tuple[str, tuple[Any, ...], tuple[Any, ...], str], ...]] = (
 )
 BY_NAME: Final = {row[0]: row for row in ROWS}
 
-#: Rule 3.3.4, with those that later releases allow.
+#: Rule 3.3.4, with those that later releases allow, and our own.
 OPERATOR: Final = {
     "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
-    "delivery-limit", "overflow", "queue-version",
+    "delivery-limit", "overflow", "queue-version", "length-counts",
 }  # fmt: skip
 
 #: Rules 3.2.7 and 3.2.8.
@@ -63,6 +64,7 @@ UNFIT: Final = {
     "stream": {
         "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy",
         "max-length", "max-in-memory-length", "max-in-memory-bytes", "overflow", "queue-mode", "delivery-limit",
+        "length-counts",
     },
 }  # fmt: skip
 
@@ -166,7 +168,9 @@ def test_values_are_shown_as_erlang_shows_them(value: Any, text: str) -> None:
 
 
 class TestMergingWithAnOperatorPolicy:
-    @pytest.mark.parametrize("name", sorted(OPERATOR - {"overflow", "queue-version", "delivery-limit"}))
+    @pytest.mark.parametrize(
+        "name", sorted(OPERATOR - {"overflow", "queue-version", "delivery-limit", "length-counts"})
+    )
     def test_the_smaller_number_counts(self, name: str) -> None:
         assert merge_operator({name: 20}, {name: 3}) == {name: 3}
         assert merge_operator({name: 3}, {name: 20}) == {name: 3}

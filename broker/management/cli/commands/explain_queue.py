@@ -44,13 +44,11 @@ def _policy(kind: str, policy: dict[str, Any] | None) -> str:
 
 
 def _fill(fill: dict[str, Any]) -> list[str]:
+    messages, body_bytes = fill["messages_counted"], fill["message_bytes_counted"]
+    label = "ready and unacknowledged" if fill["length_counts"] == "all" else "ready"
     notes = [
-        _usage_line(
-            "ready", pluralized(fill["messages_ready"], "message"), fill["max_length"], fill["messages_percent"]
-        ),
-        _usage_line(
-            "bodies", pluralized(fill["message_bytes_ready"], "byte"), fill["max_length_bytes"], fill["bytes_percent"]
-        ),
+        _usage_line(label, pluralized(messages, "message"), fill["max_length"], fill["messages_percent"]),
+        _usage_line("bodies", pluralized(body_bytes, "byte"), fill["max_length_bytes"], fill["bytes_percent"]),
     ]
     if fill["at_limit"]:
         notes.append(f"at the limit: {fill['at_limit']} ({fill['overflow']})")

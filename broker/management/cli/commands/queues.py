@@ -162,6 +162,8 @@ COLUMNS: Final[dict[str, Column]] = {
     "slave_pids": empty_column(),
     "synchronised_slave_pids": empty_column(),
     **fields("state", "type", "leader", "members", "online"),
+    # Not in RabbitMQ.
+    "length_counts": field("fill.length_counts"),
 }
 
 

@@ -66,6 +66,7 @@ export function fillAndStorage(queue) {
   return properties([
     ["Messages", limited(queue, messagesFill(fill), fill?.max_length_source)],
     ["Bytes", limited(queue, bytesFill(fill), fill?.max_length_bytes_source)],
+    ["What counts", fill?.length_counts === "all" ? "ready and unacked messages" : null, "For both limits; length-counts is all"],
     ["When it is full", fill?.at_limit],
     ["In memory", amount(queue.messages_ram, queue.message_bytes_ram), "Ready or unacked; may also be on disk"],
     ["On disk only", amount(storage.messages_disk, storage.message_bytes_disk), "Ready messages that are not in memory"],

@@ -7,8 +7,9 @@ import { plain } from "../parts/format.js";
 
 /** Badges for effective settings: argument, badge text, explanation. */
 const MARKS = [
-  ["x-max-length", "Lim", "maximum number of ready messages"],
-  ["x-max-length-bytes", "Lim B", "maximum number of bytes of ready messages"],
+  ["x-max-length", "Lim", "maximum number of messages"],
+  ["x-max-length-bytes", "Lim B", "maximum number of bytes of messages"],
+  ["x-length-counts", "Cnt", "what the limits count: ready messages, or all"],
   ["x-overflow", "Ovfl", "behaviour at the limit"],
   ["x-dead-letter-exchange", "DLX", "exchange that receives dropped messages"],
   ["x-dead-letter-routing-key", "DLK", "routing key of its dead letters"],

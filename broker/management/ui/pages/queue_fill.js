@@ -16,17 +16,18 @@ export function nearestFill(fill) {
 
 /** Make the bar for the limit of messages; `data-amounts` has the numbers. */
 export function messagesFill(fill) {
-  return bar("Messages", fill, fill?.messages_ready, fill?.max_length, exactNumber, fill?.max_length_source);
+  return bar("Messages", fill, fill?.messages_counted, fill?.max_length, exactNumber, fill?.max_length_source);
 }
 
 /** Make the bar for the limit of bytes; `data-amounts` has the numbers. */
 export function bytesFill(fill) {
-  return bar("Bytes", fill, fill?.message_bytes_ready, fill?.max_length_bytes, shortBytes, fill?.max_length_bytes_source);
+  return bar("Bytes", fill, fill?.message_bytes_counted, fill?.max_length_bytes, shortBytes, fill?.max_length_bytes_source);
 }
 
 function bar(label, fill, used, limit, write, source) {
   if (limit === undefined || limit === null) return fillBar(0, null, write);
-  const made = fillBar(used, limit, write, { label, note: `limit by ${source}; when it is full, ${fill.at_limit}` });
+  const counted = fill.length_counts === "all" ? "; unacked messages count, too" : "";
+  const made = fillBar(used, limit, write, { label, note: `limit by ${source}${counted}; when it is full, ${fill.at_limit}` });
   made.dataset.amounts = `${write(used)} of ${write(limit)}`;
   return made;
 }

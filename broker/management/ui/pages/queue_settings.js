@@ -8,6 +8,7 @@ import { policyLink } from "./queue_features.js";
 /** Defaults of settings; settings without a default are unset. */
 const DEFAULTS = {
   overflow: "drop-head",
+  "length-counts": "ready",
   "queue-mode": "default",
   "dead-letter-strategy": "at-most-once",
   "dead-letter-routing-key": "that of the message",
