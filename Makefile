@@ -99,6 +99,10 @@ conformance: needs-url $(VENV)/installed-test ## run the black-box tests on any 
 	$(BIN)/python -m pytest tests/conformance --broker-url "$(URL)" \
 		$(if $(MANAGEMENT_URL),--management-url "$(MANAGEMENT_URL)") $(ARGS)
 
+.PHONY: matrix
+matrix: $(VENV)/installed-test compiled ## try Celery, Dramatiq and other programs on the broker [and on another: URL=amqp://… MANAGEMENT_URL=http://…]
+	$(BIN)/python -m tests.matrix $(if $(URL),--url "$(URL)") $(if $(MANAGEMENT_URL),--management-url "$(MANAGEMENT_URL)") $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/installed-test compiled ## measure speed and memory; keep the results in bench-results/, compare with the last ones
 	$(BIN)/python -m tests.bench --results bench-results $(ARGS)

@@ -223,7 +223,8 @@ def test_flags_exist() -> None:
         ["leveret.broker.management.cli", "help", each]
         for each in ("list_queues", "set_policy", "list_losses", "move_messages")
     ]
-    for words in [*helps, ["leveret.storage.analytics_program", "--help"]]:
+    helps += [["leveret.storage.analytics_program", "--help"], ["tests.matrix", "--help"]]
+    for words in helps:
         help_of = [sys.executable, "-m", *words]
         texts.append(subprocess.run(help_of, capture_output=True, text=True, timeout=_TIMEOUT, check=True).stdout)
     documented = {flag for text in texts for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text)}
