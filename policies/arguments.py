@@ -183,7 +183,8 @@ _ROWS: Final = (
         one_of("client-local", "min-masters", "random"),
         "Accepted for compatibility with RabbitMQ; no effect, as there is one node.",
     ),
-    # Not in RabbitMQ.
+    # Not in RabbitMQ 3.10; 4.3 has the timeout for quorum queues.
+    Argument("x-consumer-timeout", _expires, _QUEUES, integer(1, MAX_TTL_MS, "milliseconds")),
     Argument("x-length-counts", _one_of(frozenset((b"ready", b"all")), "invalid_length_counts"), _QUEUES),
 )
 
@@ -230,6 +231,7 @@ def argument_error(name: str, values: Mapping[str, tuple[str, Any]]) -> str | No
 _CONSUMER_ROWS: Final = (
     Argument("x-priority", _integer, _QUEUES),
     Argument("x-cancel-on-ha-failover", _of_type("bool"), _CLASSIC),
+    Argument("x-consumer-timeout", _expires, _QUEUES),
     Argument("x-stream-offset", _accept, _STREAM),
 )
 

@@ -206,6 +206,15 @@ _ROWS: Final = (
         summary="Redeliveries after which a message is dropped or dead-lettered.",
     ),
     PolicyKey(
+        "consumer-timeout",
+        integer(1, unit=_MILLISECONDS),
+        "consumer timeout",
+        _C | _Q,
+        operator=True,
+        unfit=_S,
+        summary="Time after which a consumer is cancelled that has not acknowledged a delivery; its messages return.",
+    ),
+    PolicyKey(
         "max-age",
         Values("age"),
         "max age",

@@ -23,6 +23,7 @@ class QueueSettings:
         overflow: ``drop-head``, ``reject-publish`` or ``reject-publish-dlx``.
         length_counts: ``ready`` or ``all``: whether the limits count unacked messages, too.
         queue_mode: ``default`` or ``lazy``.
+        consumer_timeout: Milliseconds after which a consumer with an unacked delivery is cancelled, 1 or more.
         delivery_limit: Maximum number of redeliveries of a message, on quorum queues.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
     """
@@ -36,6 +37,7 @@ class QueueSettings:
     overflow: str = "drop-head"
     length_counts: str = "ready"
     queue_mode: str = "default"
+    consumer_timeout: int | None = None
     delivery_limit: int | None = None
     dead_letter_strategy: str = "at-most-once"
 

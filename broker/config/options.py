@@ -373,7 +373,8 @@ class Settings:
     consumer_timeout: int | None = option(
         kinds.optional(kinds.duration(1, 2**53, "ms"), "false", "infinity", "0"),
         1_800_000,
-        "Time after which the channel of an unacknowledged delivery is closed with 406.",
+        "Time after which the channel of an unacknowledged delivery is closed with 406, if neither the consumer nor its"
+        " queue has a timeout of its own.",
     )
     consumer_max_per_channel: int | None = option(
         kinds.optional(kinds.integer(1, _COUNT_MAX), "none", "infinity"),

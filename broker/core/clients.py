@@ -54,6 +54,10 @@ class ClientConsumer(Protocol):
     def channel(self) -> ClientChannel:
         """The channel of the consumer."""
 
+    @property
+    def timeout_ms(self) -> int | None:
+        """Its own acknowledgement timeout in milliseconds; None if the option consumer_timeout applies."""
+
 
 class ClientChannel(Protocol):
     """An open channel.

@@ -193,6 +193,7 @@ class Channel:
         """
         left = self.cancel_consumers()
         self.cancel_replies()
+        self.unacked.close_deadlines()
         if self.transaction is not None:
             self.transaction.abandon()
         self.unacked.return_all(left if keep_gets else None)
@@ -289,6 +290,12 @@ class ChannelConsumer(Consumer):
         output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
         if channel.tracer is not None:
             channel.tracer.delivered(channel.origin, self.queue.name, entries)
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """Its own acknowledgement timeout in milliseconds; None if the option consumer_timeout applies."""
+        deadline = self.channel.unacked.deadlines.get(self)
+        return None if deadline is None else deadline.timeout_ms
 
     def cancelled(self) -> None:
         """Remove the consumer of a deleted queue, and notify the client if it supports consumer_cancel_notify."""

@@ -1,4 +1,4 @@
-"""Closes channels with deliveries that are unacknowledged for too long.
+"""Closes channels with deliveries that are unacknowledged for too long, unless the consumer has a timeout of its own.
 
 Source: https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from leveret.broker.core.scheduling.timers import Timer, Timers
-from leveret.broker.session.channel import Channel
+from leveret.broker.session.ack_deadline import timeout_fault
 from leveret.broker.session.connection import OpenConnections
-from leveret.protocol.faults import ChannelFault, ReplyCode
 from leveret.protocol.states import ChannelState
 
 #: Interval of the checks, as in RabbitMQ.
@@ -43,12 +42,4 @@ class ConsumerTimeout:
         for connection in self._connections:
             for channel in connection.channels if connection.is_open else ():
                 if channel.state is ChannelState.OPEN and channel.unacked.is_overdue(now, self._timeout_ms / 1000):
-                    self._close(channel)
-
-    def _close(self, channel: Channel) -> None:
-        text = (
-            f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used:"
-            f" {self._timeout_ms} ms. This timeout value can be configured, see consumers doc guide to learn"
-            " more"
-        )
-        channel.fail(ChannelFault(ReplyCode.PRECONDITION_FAILED, text, 0), 0)
+                    channel.fail(timeout_fault(channel.number, self._timeout_ms), 0)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal, TypeAlias, final
+from typing import Literal, Protocol, TypeAlias, final
 
 from leveret.broker.core.queues.queue import Consumer, Holder, Queue
 from leveret.broker.core.stats.counters import ChannelCounters
@@ -29,6 +29,15 @@ Held: TypeAlias = tuple[Consumer | GetHolder, Entry]
 Outcome: TypeAlias = Literal["acknowledge", "reject", "requeue"]
 
 
+class Deadline(Protocol):
+    """The timeout of one holder; see ack_deadline.py."""
+
+    timeout_ms: int
+
+    def close(self) -> None:
+        """Stop watching."""
+
+
 class Unacked(dict[int, Held]):
     """Unacknowledged messages by delivery tag, in any order.
 
@@ -38,9 +47,12 @@ class Unacked(dict[int, Held]):
 
     Attributes:
         next_tag: Delivery tag of the next delivery or get.
+        deadlines: Timeouts of holders that have one of their own.
     """
 
-    __slots__ = ("_counters", "_get_holders", "_lowest", "_marks", "_shared_prefetch", "next_tag")
+    __slots__ = (
+        "_counters", "_expired", "_get_holders", "_lowest", "_marks", "_shared_prefetch", "deadlines", "next_tag",
+    )  # fmt: skip
 
     def __init__(self, counters: ChannelCounters, shared_prefetch: SharedPrefetch) -> None:
         super().__init__()
@@ -52,6 +64,9 @@ class Unacked(dict[int, Held]):
         #: Earlier calls of is_overdue(): time and next delivery tag; None before the first.
         self._marks: deque[tuple[float, int]] | None = None
         self.next_tag = 1
+        self.deadlines: dict[Consumer | GetHolder, Deadline] = {}
+        #: Tags of messages that have been returned because of a timeout, until the client settles them.
+        self._expired: set[int] = set()
 
     # -- delivery tags ------------------------------------------------------------------------------------
 
@@ -76,11 +91,14 @@ class Unacked(dict[int, Held]):
             ChannelFault: PRECONDITION_FAILED (406): the tag is not outstanding.
         """
         if tag == 0 and multiple:
+            self._expired.clear()
             return sorted(self)
-        if tag not in self:
+        if tag not in self and tag not in self._expired:
             raise precondition_failed(f"unknown delivery tag {tag}")
         if not multiple:
-            return [tag]
+            return [] if self.forget_expired(tag) else [tag]
+        if self._expired:
+            self._expired = {each for each in self._expired if each > tag}
         # Iterating from the first key would be slow: a dict scans the slots of deleted keys each time.
         lowest, self._lowest = self._lowest, tag + 1
         if tag - lowest < 2 * len(self):
@@ -101,24 +119,58 @@ class Unacked(dict[int, Held]):
     def is_overdue(self, now: float, seconds: float) -> bool:
         """Check whether a message is unacknowledged for too long. To be called periodically.
 
-        Messages have no delivery times. Each call records the next delivery tag with the time (a mark). A message is
-        overdue if its tag is below a mark that is old enough.
+        Messages whose holders have timeouts of their own do not count. Messages have no delivery times. Each call
+        records the next delivery tag with the time (a mark). A message is overdue if its tag is below a mark that is
+        old enough.
 
         Args:
             now: Monotonic time in seconds.
             seconds: Maximum time in seconds.
         """
-        if not self:
+        tags: Iterable[int] = self
+        if self.deadlines:
+            tags = [tag for tag, (holder, _) in self.items() if holder not in self.deadlines]
+        oldest = min(tags, default=0)
+        if not oldest:
             self._marks = None
             return False
         marks = self._marks = self._marks or deque()
-        oldest = min(self)
         while marks and marks[0][1] <= oldest:
             marks.popleft()
         if marks and now - marks[0][0] >= seconds:
             return True
         marks.append((now, self.next_tag))
         return False
+
+    # -- timeouts of holders ------------------------------------------------------------------------------
+
+    def oldest_of(self, holder: Consumer | GetHolder) -> int | None:
+        """Return the delivery tag that a holder has had for the longest time; None if it has none."""
+        return next((tag for tag, (each, _) in self.items() if each is holder), None)
+
+    def take_expired(self, holder: Consumer | GetHolder) -> list[Entry]:
+        """Remove and return all messages of a holder; settling them later has no effect."""
+        tags = sorted([tag for tag, (each, _) in self.items() if each is holder])
+        self._expired.update(tags)
+        return [self.pop(tag)[1] for tag in tags]
+
+    def forget_expired(self, tag: int) -> bool:
+        """Return whether a tag is that of a message that has been returned because of a timeout, and forget it."""
+        if tag in self._expired:
+            self._expired.remove(tag)
+            return True
+        return False
+
+    def remove_deadline(self, holder: Consumer | GetHolder) -> None:
+        """Remove the timeout of a holder, if it has one."""
+        deadline = self.deadlines.pop(holder, None)
+        if deadline is not None:
+            deadline.close()
+
+    def close_deadlines(self) -> None:
+        """Remove all timeouts, because the channel is closed."""
+        for holder in list(self.deadlines):
+            self.remove_deadline(holder)
 
     # -- basic.get ----------------------------------------------------------------------------------------
 
@@ -133,6 +185,7 @@ class Unacked(dict[int, Held]):
         """Remove a holder without unacked messages: a channel may use basic.get on any number of queues."""
         if not holder.unacked:
             self._get_holders.pop(holder.queue, None)
+            self.remove_deadline(holder)
 
     # -- settling -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from leveret.broker.core.queues.declaration import check_exclusive_use
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations import queues
+from leveret.broker.session.ack_deadline import AckDeadline
 from leveret.broker.session.channel import Channel, ChannelConsumer
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE, ReplyConsumer
@@ -78,7 +79,7 @@ def consume(
         tag = _consume_replies(channel, tag, no_ack)
     else:
         queue = queues.open_for_reading(channel.host.principal, channel.queue_name(queue_name), channel.host)
-        priority = _read_priority(queue, arguments)
+        priority, timeout_ms = _read_arguments(queue, arguments)
         check_exclusive_use(queue, exclusive)
         if channel.shared_prefetch.limit and not queue.traits.supports_global_prefetch:
             raise not_implemented(f"queue '{queue.name}' in vhost '{queue.vhost_name}' does not support global qos")
@@ -87,6 +88,8 @@ def consume(
         prefetch = channel.default_prefetch
         consumer = ChannelConsumer(channel, queue, tag, no_ack, exclusive, priority, prefetch, arguments)
         channel.consumers[tag] = consumer
+        if timeout_ms is not None and not no_ack:
+            channel.unacked.deadlines[consumer] = AckDeadline(channel, consumer, timeout_ms)
         queue.add_consumer(consumer)
     if not nowait:
         channel.send(_CONSUME_OK, tag)
@@ -103,8 +106,11 @@ def _consume_replies(channel: Channel, tag: str, no_ack: bool) -> str:
     return channel.reply_consumer.tag
 
 
-def _read_priority(queue: Queue, arguments: FieldTable) -> int:
-    """Check the arguments of a consumer, and return its priority."""
+def _read_arguments(queue: Queue, arguments: FieldTable) -> tuple[int, int | None]:
+    """Check the arguments of a consumer; return its priority, and its acknowledgement timeout in milliseconds.
+
+    The timeout is that of the queue if the consumer has none, and None if neither has one.
+    """
     values: dict[str, tuple[str, Any]] = {}
     for key, field in arguments:
         values.setdefault(key, (TYPE_NAMES[field.kind], field.value))
@@ -114,7 +120,8 @@ def _read_priority(queue: Queue, arguments: FieldTable) -> int:
         why = f" of queue type rabbit_{queue.queue_type}_queue" if reason is None else f": {reason}"
         raise precondition_failed(f"invalid arg '{name}' for queue '{queue.name}' in vhost '{queue.vhost_name}'{why}")
     _, priority = values.get("x-priority", ("", 0))
-    return int(priority)
+    _, timeout_ms = values.get("x-consumer-timeout", ("", queue.settings.consumer_timeout))
+    return int(priority), None if timeout_ms is None else int(timeout_ms)
 
 
 def _check_consumer_limit(channel: Channel) -> None:
@@ -153,6 +160,9 @@ def get(channel: Channel, ticket: int, queue_name: str, no_ack: bool) -> None:
     if channel.tracer is not None:
         channel.tracer.delivered(channel.origin, queue.name, [entry])
     tag = channel.unacked.take_tag() if holder is None else channel.unacked.hold(holder, entry)
+    timeout_ms = queue.settings.consumer_timeout
+    if holder is not None and timeout_ms is not None and holder not in channel.unacked.deadlines:
+        channel.unacked.deadlines[holder] = AckDeadline(channel, holder, timeout_ms)
     left = queue.ready_count()
     send_message(channel.host, channel.number, _GET_OK, (tag, redelivered), message, (left,))
 
@@ -166,17 +176,20 @@ def acknowledge_run(channel: Channel, tags: list[int]) -> None:
     """
     unacked = channel.unacked
     known = tags
+    unknown: int | None = None
     if not all(map(unacked.__contains__, tags)) or len(set(tags)) != len(tags):
         known = []
         seen: set[int] = set()
         for tag in tags:
-            if tag not in unacked or tag in seen:
+            if tag in unacked and tag not in seen:
+                seen.add(tag)
+                known.append(tag)
+            elif not unacked.forget_expired(tag):
+                unknown = tag
                 break
-            seen.add(tag)
-            known.append(tag)
     _settle(channel, known, "acknowledge", individually=True)
-    if len(known) < len(tags):
-        raise precondition_failed(f"unknown delivery tag {tags[len(known)]}")
+    if unknown is not None:
+        raise precondition_failed(f"unknown delivery tag {unknown}")
 
 
 def acknowledge(channel: Channel, tag: int, multiple: bool) -> None:
@@ -212,6 +225,8 @@ def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: b
     Raises:
         Unfinished: Some are left, or not requeued yet.
     """
+    if not tags:
+        return
     if channel.transaction is not None:
         channel.transaction.hold_settlement(tags, outcome)
         return

@@ -47,6 +47,7 @@ INTEGERS: Final = {
     "x-max-priority",
     "x-queue-version",
     "x-quorum-initial-group-size",
+    "x-consumer-timeout",
 }
 STRINGS: Final = {
     "x-queue-leader-locator",
@@ -58,7 +59,7 @@ STRINGS: Final = {
     "x-queue-mode",
 }
 #: Integers that cannot be 0.
-POSITIVE: Final = ("x-expires", "x-queue-version", "x-quorum-initial-group-size")
+POSITIVE: Final = ("x-consumer-timeout", "x-expires", "x-queue-version", "x-quorum-initial-group-size")
 #: Arguments of queue types that Leveret does not have, or that mean nothing to it: any value will do.
 UNCHECKED: Final = {
     "x-delivery-limit",
@@ -122,7 +123,7 @@ class TestRanges:
     def test_lengths_have_no_upper_bound(self, name: str) -> None:
         assert refusal(name, "long", 2**62) is None
 
-    @pytest.mark.parametrize("name", ["x-message-ttl", "x-expires"])
+    @pytest.mark.parametrize("name", ["x-message-ttl", "x-expires", "x-consumer-timeout"])
     def test_times_go_up_to_ten_years(self, name: str) -> None:
         assert MAX_TTL_MS == 10 * 365 * 24 * 60 * 60 * 1000
         assert refusal(name, "long", MAX_TTL_MS) is None
@@ -206,6 +207,7 @@ class TestQueueTypes:
             "x-single-active-consumer",
             "x-queue-type",
             "x-queue-master-locator",
+            "x-consumer-timeout",
             "x-length-counts",
         )
 

@@ -32,6 +32,7 @@ ROWS: Final[tuple[tuple[str, tuple[Any, ...], tuple[Any, ...], str], ...]] = (
         ("", "bogus", "Drop-Head", 1),
         "overflow value",
     ),
+    ("consumer-timeout", (1, 1 << 70), (0, -1, "10", 1.0), "consumer timeout"),
     ("length-counts", ("ready", "all"), ("", "All", 1), "length-counts value"),
     ("queue-mode", ("default", "lazy"), ("", "Lazy", 1), "queue-mode value"),
     ("queue-version", (1, 2), (0, 3, "1", 1.0, 2.0), "queue-version value"),
@@ -51,7 +52,7 @@ BY_NAME: Final = {row[0]: row for row in ROWS}
 #: Rule 3.3.4, with those that later releases allow, and our own.
 OPERATOR: Final = {
     "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
-    "delivery-limit", "overflow", "queue-version", "length-counts",
+    "delivery-limit", "overflow", "queue-version", "length-counts", "consumer-timeout",
 }  # fmt: skip
 
 #: Rules 3.2.7 and 3.2.8.
@@ -64,7 +65,7 @@ UNFIT: Final = {
     "stream": {
         "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy",
         "max-length", "max-in-memory-length", "max-in-memory-bytes", "overflow", "queue-mode", "delivery-limit",
-        "length-counts",
+        "length-counts", "consumer-timeout",
     },
 }  # fmt: skip
 

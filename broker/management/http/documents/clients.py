@@ -138,7 +138,7 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
     Args:
         consumer: The consumer.
         node: Name of the node.
-        consumer_timeout: Acknowledgement timeout in milliseconds; None for no timeout.
+        consumer_timeout: Timeout of consumers without one of their own, in milliseconds; None for no timeout.
     """
     channel, queue = consumer.channel, consumer.queue
     client = channel.client
@@ -162,7 +162,7 @@ def consumer_document(consumer: ClientConsumer, node: str, consumer_timeout: int
         "activity_status": status,
         "arguments": table_to_json(consumer.arguments),
         # Newer clients fail if it is missing; 0 means no timeout.
-        "consumer_timeout": consumer_timeout or 0,
+        "consumer_timeout": consumer.timeout_ms or consumer_timeout or 0,
     }
 
 
