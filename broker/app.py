@@ -29,6 +29,7 @@ from leveret.broker.core.resources.memory_checks import MemoryChecks
 from leveret.broker.core.resources.paging import Pager
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.stats.loss_log import LossLog
 from leveret.broker.core.stats.loss_record import LossRecord
 from leveret.broker.core.stats.sampler import Sampler
 from leveret.broker.garbage import collect_all
@@ -88,6 +89,7 @@ class App:
         self._prometheus = HttpListener(self._make_prometheus, eager_http)
         self._stores: DiskMessageStores | None = None
         self._losses: LossRecord | None = None
+        self._loss_log = LossLog(self.broker)
         self._tls: Tls | None = None
         self._definitions: DefinitionsKeeper | None = None
 
@@ -124,6 +126,7 @@ class App:
         self._losses = LossRecord(self.broker, self._stores.engine, self._stores.write, self.settings.data_dir)
         self._losses.restore()
         self._losses.start()
+        self._loss_log.start()
         self._memory_checks.start()
         if not self.settings.management_agent.disable_metrics_collector:
             self._sampler.start()
@@ -171,6 +174,7 @@ class App:
     async def stop(self) -> None:
         """Stop everything within the shutdown timeout."""
         self._sampler.stop()
+        self._loss_log.stop()
         self._memory_checks.stop()
         # In parallel, so that each has the whole timeout.
         seconds = self.settings.shutdown_timeout / 1000
