@@ -86,6 +86,7 @@ def test_every_metric_and_label_is_scraped(series: dict[str, set[str]]) -> None:
 def test_limits_are_shown(series: dict[str, set[str]]) -> None:
     assert series["leveret_detailed_queue_max_length"] >= {"vhost", "queue"}
     assert series["leveret_detailed_queue_max_length_bytes"] >= {"vhost", "queue"}
+    assert series["leveret_detailed_queue_fill_ratio"] >= {"vhost", "queue"}
 
 
 def test_every_family_asked_for_exists(leveret_process: Callable[..., LeveretProcess]) -> None:

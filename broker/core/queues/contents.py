@@ -12,7 +12,7 @@ from typing import Final
 from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delivery_count import DeliveryCounter, delivery_count, delivery_limit
-from leveret.broker.core.queues.limits import Limits, Unacked
+from leveret.broker.core.queues.limits import Limits, UnackedTotal
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
 from leveret.broker.core.queues.traits import QueueTraits
 from leveret.broker.core.scheduling.time_slice import TimeSlice
@@ -65,7 +65,7 @@ class Contents:
         self._outbox = outbox
         self.settings = DEFAULT_SETTINGS
         self.limits: Limits | None = None
-        self.unacked = Unacked()
+        self.unacked = UnackedTotal()
         self.is_shrinking = False
         self.may_have_timed = backing.store.ready_count > 0
         #: Messages without an expiry time appended since the last message with one.

@@ -17,7 +17,7 @@ from leveret.storage.interface import MessageStore
 UNBOUNDED: Final = 1 << 62
 
 
-class Unacked:
+class UnackedTotal:
     """The unacked messages of one queue.
 
     Attributes:
@@ -87,7 +87,7 @@ class TotalLimits(Limits):
 
     __slots__ = ("_unacked",)
 
-    def __init__(self, settings: QueueSettings, unacked: Unacked) -> None:
+    def __init__(self, settings: QueueSettings, unacked: UnackedTotal) -> None:
         super().__init__(settings)
         self._unacked = unacked
         self.counts_unacked = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from leveret.broker.core.queues.limits import Limits, TotalLimits, Unacked
+from leveret.broker.core.queues.limits import Limits, TotalLimits, UnackedTotal
 from leveret.policies.settings import QueueSettings
 
 
@@ -40,7 +40,7 @@ class QueueTraits:
     refuses_dead_letters: bool = True
     delivers_each_run: bool = False
 
-    def limits(self, settings: QueueSettings, unacked: Unacked) -> Limits | None:
+    def limits(self, settings: QueueSettings, unacked: UnackedTotal) -> Limits | None:
         """Return the length limits of a queue of this type; None if there are none.
 
         Args:

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.queues.counters import QueueCounters
+from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.prometheus.families import Family, Metric, Vhosts, add, counter, gauge
@@ -61,8 +62,9 @@ _DROP_REASONS: Final = (*REASONS, "purged")
 _OWN_PREFIX: Final = "leveret_"
 _LOSSES: Final = "queue_losses"
 _LIMITS: Final = (
-    gauge("queue_max_length", "Maximum number of ready messages in a queue, for queues with this limit"),
-    gauge("queue_max_length_bytes", "Maximum size in bytes of ready messages in a queue, for queues with this limit"),
+    gauge("queue_max_length", "Maximum number of messages in a queue, for queues with this limit"),
+    gauge("queue_max_length_bytes", "Maximum size in bytes of messages in a queue, for queues with this limit"),
+    gauge("queue_fill_ratio", "Used share of the limit that is nearest to being reached, for queues with a limit"),
 )
 
 
@@ -184,8 +186,9 @@ def _losses(metric: Metric, reasons: Sequence[str], lost: Callable[[QueueCounter
     )
 
 
-def _limits(queue: Queue) -> tuple[int | None, int | None]:
-    return queue.settings.max_length, queue.settings.max_length_bytes
+def _limits(queue: Queue) -> tuple[int | None, int | None, float | None]:
+    settings, percent = queue.settings, fill_percent(queue)
+    return settings.max_length, settings.max_length_bytes, None if percent is None else percent / 100
 
 
 #: Metrics that RabbitMQ does not have, only per queue: a sum over the queues with a limit would be meaningless.

@@ -71,6 +71,21 @@ class TestARouteThatTakesLong:
         entries, _ = broker.vhost.queues["q"].store.take(10, 1 << 30)
         assert [message.body for _, message, _ in entries] == [b"0", b"1", b"2", b"3"]
 
+    def test_messages_that_get_a_route_each(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        bind_wild(client, 6)
+        client.call(1, commands.Queue.Declare, queue="other")
+        client.call(1, commands.Exchange.Declare, exchange="any", exchange_type="x-random")
+        client.call(1, commands.Exchange.Bind, destination="any", source="amq.topic", routing_key="#")
+        for number, queue in enumerate(("q", "other", "other")):
+            client.call(1, commands.Queue.Bind, queue=queue, exchange="any", routing_key=str(number))
+        client.call(1, commands.Confirm.Select)
+        client.send(*(publish(1, self.KEY, b"%02d" % number, exchange="amq.topic") for number in range(20)))
+        assert client.methods()[-1].delivery_tag == 20
+        # All bindings of q match, too, so it gets each of them once.
+        entries, _ = broker.vhost.queues["q"].store.take(100, 1 << 30)
+        assert [message.body for _, message, _ in entries] == [b"%02d" % number for number in range(20)]
+        assert 1 <= broker.vhost.queues["other"].store.ready_count <= 20
+
     def test_a_change_during_the_search_applies_to_the_next_publish(
         self, broker: MemoryBroker, client: MemoryClient
     ) -> None:

@@ -178,3 +178,5 @@ def test_fill(vhost: VirtualHost, loop: ManualLoop) -> None:
     assert (fill["length_counts"], fill["messages_ready"], fill["messages_counted"]) == ("all", 1, 4)
     assert (fill["message_bytes_ready"], fill["message_bytes_counted"]) == (1, 4)
     assert (fill["percent"], fill_percent(queue)) == (50.0, 50.0)
+    bare = describe_fill(declare(vhost, "bare"))
+    assert (bare["length_counts"], bare["percent"]) == ("ready", None)
