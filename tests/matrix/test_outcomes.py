@@ -111,8 +111,9 @@ def test_notes() -> None:
         (_run(_outcome("a"), _outcome("b", passed=False)), False),
         (_run(_outcome("a"), status=1), False),
         (_run(), False),
+        (FileRun(_PROGRAM, Path("test_file.py"), (), 5, "", left_out=True), True),
     ],
-    ids=["all", "one failed", "pytest failed", "none has run"],
+    ids=["all", "one failed", "pytest failed", "none has run", "left out"],
 )
 def test_success(run: FileRun, succeeded: bool) -> None:
     assert run.succeeded is succeeded

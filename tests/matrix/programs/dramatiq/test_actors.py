@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +44,18 @@ class Workshop:
 
     def send(self, actor: str, *arguments: Any, delay: int | None = None, **options: Any) -> Any:
         """Send a message to an actor; the delay is in milliseconds."""
-        message: Any = Message(queue_name=self._queue, actor_name=actor, args=arguments, kwargs={}, options=options)
+        return self.send_as(str(uuid.uuid4()), actor, *arguments, delay=delay, **options)
+
+    def send_as(self, identity: str, actor: str, *arguments: Any, delay: int | None = None, **options: Any) -> Any:
+        """Do as `send`, with a message id."""
+        message: Any = Message(
+            queue_name=self._queue,
+            actor_name=actor,
+            args=arguments,
+            kwargs={},
+            options=options,
+            message_id=identity,
+        )
         return self.sender.enqueue(message, delay=delay)
 
     def gate(self) -> Path:
@@ -130,10 +142,10 @@ def test_abort(running: Workshop) -> None:
 
 
 def test_abort_before_it_runs(running: Workshop) -> None:
-    cancelled = running.send("note", "never", delay=2000)
-    running.abortable.abort(cancelled.message_id)
-    running.send("note", "later than never", delay=3000)
-    running.notes.wait_for("later than never")
+    running.abortable.abort("aborted-before")
+    running.send_as("aborted-before", "note", "never", delay=1000)
+    running.send("note", "later", delay=2000)
+    running.notes.wait_for("later")
     assert not running.notes.of("never")
 
 

@@ -54,7 +54,7 @@ class Workshop:
         return self._directory / f"gate-{next(_numbers)}"
 
     def worker(self, *options: str) -> Program:
-        """A worker of one process. It is killed in the end: asked to end, it waits half a minute for more tasks."""
+        """A worker of one process. It is killed in the end: asked to end, it may wait half a minute."""
         command = ["taskiq", "worker", "tests.matrix.programs.taskiq.tasks:broker", "--workers", "1", *options]
         variables = {
             "MATRIX_URL": self._url,
