@@ -10,7 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -40,9 +40,13 @@ def save(document: Mapping[str, Any], directory: Path, now: datetime | None = No
     return path
 
 
-def latest(directory: Path) -> Path | None:
-    """Return the newest file of a directory; None if there is none."""
-    return max(directory.glob("*.json"), default=None, key=lambda path: path.name)
+def latest(directory: Path, names: Collection[str]) -> Mapping[str, Any] | None:
+    """Return the newest results in a directory that have one of these scenarios; None if there are none."""
+    for path in sorted(directory.glob("*.json"), key=lambda path: path.name, reverse=True):
+        found: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
+        if any(each["name"] in names for each in found["scenarios"]):
+            return found
+    return None
 
 
 def commit() -> str | None:

@@ -136,13 +136,13 @@ def present(results: Sequence[Result], *, as_json: bool, directory: Path | None)
         directory: made if it is missing; None to keep nothing.
     """
     found = document(results)
-    before = None if directory is None else latest(directory)
+    before = None if directory is None else latest(directory, {result.scenario.name for result in results})
     print(json.dumps(found, indent=2) if as_json else table(results))
     if directory is None:
         return
     path = save(found, directory)
     if before is not None and not as_json:
-        print(f"\n{compare(json.loads(before.read_text('utf-8')), found)}")
+        print(f"\n{compare(before, found)}")
     print(f"kept in {path}", file=sys.stderr)
 
 

@@ -23,13 +23,16 @@ def results(**figures: float | None) -> dict[str, Any]:
     }
 
 
-def test_the_newest_results_are_found(tmp_path: Path) -> None:
-    assert history.latest(tmp_path / "missing") is None
-    times = [datetime(2026, 11, day, tzinfo=UTC) for day in (3, 20, 11)]
-    paths = [history.save(results(), tmp_path / "kept", time) for time in times]
-    assert history.latest(tmp_path / "kept") == paths[1]
-    assert paths[1].name == "20261120T000000000000Z-abc1234.json"
-    assert json.loads(paths[1].read_text()) == results()
+def test_the_newest_results_with_one_of_the_scenarios_are_found(tmp_path: Path) -> None:
+    assert history.latest(tmp_path / "missing", {"16B"}) is None
+    given = {day: results(server_cpu_us=day) for day in (3, 20, 11, 25)}
+    given[25]["scenarios"][0]["name"] = "other"
+    times = {day: datetime(2026, 11, day, tzinfo=UTC) for day in given}
+    paths = {day: history.save(found, tmp_path / "kept", times[day]) for day, found in given.items()}
+    assert history.latest(tmp_path / "kept", {"16B", "1kB"}) == given[20]
+    assert history.latest(tmp_path / "kept", {"1kB"}) is None
+    assert paths[20].name == "20261120T000000000000Z-abc1234.json"
+    assert json.loads(paths[20].read_text()) == given[20]
 
 
 def test_comparison_has_both_figures_and_their_ratio() -> None:
