@@ -87,7 +87,7 @@ def change_size(frames: Step, random: Random) -> str:
         return insert(frames, random)
     size = int.from_bytes(octets[3:7], "big")
     claimed = random.choice((0, 1, size - 1, size + 1, size * 2, 131_064, 131_072, 131_073, 2**31, 2**32 - 1))
-    octets[3:7] = max(claimed, 0).to_bytes(4, "big")
+    octets[3:7] = min(max(claimed, 0), 2**32 - 1).to_bytes(4, "big")
     frames[which] = bytes(octets)
     return f"let frame {which} claim {claimed} bytes instead of {size}"
 

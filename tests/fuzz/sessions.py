@@ -256,6 +256,44 @@ def channels(name: str) -> Iterator[Step]:
     yield [*open_channel(2), method_frame(0, commands.Connection.UpdateSecret, new_secret=b"s", reason="")]
 
 
+def chosen(name: str) -> Iterator[Step]:
+    """Exchanges that choose or remember, limits that count what consumers hold, consumers with timeouts."""
+    types: list[tuple[str, list[Triple]]] = [
+        ("x-consistent-hash", [("hash-header", "S", "h")]),
+        ("x-consistent-hash", [("hash-property", "S", "timestamp")]),
+        ("x-modulus-hash", []),
+        ("x-random", []),
+        ("x-recent-history", [("x-recent-history-length", "I", 3)]),
+    ]
+    total: list[Triple] = [
+        ("x-max-length", "I", 4),
+        ("x-length-counts", "S", "all"),
+        ("x-consumer-timeout", "l", 60_000),
+    ]
+    yield [
+        *open_channel(1),
+        method_frame(1, commands.Queue.Declare, queue=name, exclusive=True, arguments=total),
+        method_frame(1, commands.Queue.Declare, queue=f"{name}.other", exclusive=True),
+    ]
+    for number, (kind, arguments) in enumerate(types):
+        exchange = f"{name}.{number}"
+        declared = {"exchange": exchange, "exchange_type": kind, "auto_delete": True, "arguments": arguments}
+        yield [
+            method_frame(1, commands.Exchange.Declare, **declared),
+            method_frame(1, commands.Queue.Bind, queue=name, exchange=exchange, routing_key="1"),
+            *(publish(1, exchange, "k", b"x") * 3),
+            *publish(1, exchange, "k", b"y", headers=[("h", "I", 1), *ALL_TYPES], timestamp=5),
+            method_frame(1, commands.Queue.Bind, queue=f"{name}.other", exchange=exchange, routing_key="2"),
+        ]
+    timeout: list[Triple] = [("x-consumer-timeout", "I", 50_000)]
+    yield [
+        method_frame(1, commands.Basic.Consume, queue=name, consumer_tag="one", arguments=timeout),
+        *(publish(1, f"{name}.3", "k", b"z") * 9),
+        method_frame(1, commands.Basic.Nack, delivery_tag=2, multiple=True, requeue=True),
+        method_frame(1, commands.Queue.Unbind, queue=name, exchange=f"{name}.0", routing_key="1"),
+    ]
+
+
 def _after_opening(kind: Callable[[str], Iterator[Step]]) -> Callable[[str], Iterator[Step]]:
     def session(name: str) -> Iterator[Step]:
         yield [each for step in opening() for each in step]
@@ -269,7 +307,7 @@ SESSIONS: Final[Mapping[str, Callable[[str], Iterator[Step]]]] = {
     kind.__name__: kind for kind in (handshake, amqplain)
 } | {
     kind.__name__: _after_opening(kind)
-    for kind in (declare, get, consume, confirm, transaction, headers, large, runs, channels)
+    for kind in (declare, get, consume, confirm, transaction, headers, large, runs, channels, chosen)
 }
 
 #: Steps at the start of a session that are left as they are, so that the mutations hit something else.
