@@ -121,12 +121,19 @@ def test_pool_grows_and_shrinks(running: Bench) -> None:
     assert _all(running, "stats")[_FIRST]["prefetch_count"] == before + 8
     control.add_consumer("grown", destination=[_FIRST], reply=True, timeout=30)
     gate = running.gate("grown")
-    held = [running.send("hold", f"held {number}", str(gate), queue="grown") for number in range(3)]
+    # More than it would have prefetched before.
+    held = [running.send("hold", f"held {number}", str(gate), queue="grown") for number in range(before + 4)]
     running.notes.wait_for("held", 3)
+    wait_until(lambda: _taken(running, _FIRST) == len(held), "the worker has them all")
     gate.touch()
-    assert [each.get(timeout=60) for each in held] == [f"held {number}" for number in range(3)]
+    assert [each.get(timeout=60) for each in held] == [f"held {number}" for number in range(before + 4)]
     assert "ok" in control.pool_shrink(2, destination=[_FIRST], reply=True, timeout=30)[0][_FIRST]
     wait_until(lambda: _all(running, "stats")[_FIRST]["prefetch_count"] == before, "the prefetch has shrunk")
+
+
+def _taken(running: Bench, worker: str) -> int:
+    """How many tasks a worker has, whether it has begun with them or not."""
+    return len(_all(running, "active")[worker]) + len(_all(running, "reserved")[worker])
 
 
 def test_events(running: Bench) -> None:
@@ -138,6 +145,7 @@ def test_events(running: Bench) -> None:
         capturing = threading.Thread(target=_capture, args=(receiver, seen))
         capturing.start()
         running.app.control.enable_events(destination=[_FIRST], reply=True, timeout=30)
+        wait_until(lambda: bool(seen), "the second worker's heartbeat")
         for number in range(4):
             running.send("note", f"event {number}")
         capturing.join(60)

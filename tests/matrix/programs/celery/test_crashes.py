@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.waiting import wait_until
-from tests.matrix.programs.celery.worker import QUORUM, bench
+from tests.matrix.programs.celery.worker import QUORUM, Bench, bench
 from tests.matrix.programs.vhosts import Vhost
 
 
@@ -37,11 +37,17 @@ def test_early_acks_with_a_killed_worker(vhost: Vhost, directory: Path) -> None:
         gate = made.gate("early")
         with made.worker(name="doomed") as doomed:
             made.send("hold", "early", str(gate))
-            made.notes.wait_for("early")
+            # The worker acknowledges a task when the process that does it says so.
+            wait_until(lambda: _acknowledged(made, "doomed@matrix"), "the task is acknowledged")
             doomed.kill()
         with made.worker(name="heir"):
             assert made.send("note", "next").get(timeout=60) == "next"
         assert made.notes.texts("early") == ["early"]
+
+
+def _acknowledged(made: Bench, worker: str) -> bool:
+    active = made.app.control.inspect([worker], timeout=30).active() or {}
+    return any(task["acknowledged"] for task in active.get(worker, []))
 
 
 def test_reject_on_worker_lost(vhost: Vhost, directory: Path) -> None:
