@@ -1,6 +1,6 @@
 """Build hook: compiles modules on the path of a message with mypyc, where a C compiler and Python's headers are found.
 
-pyproject.toml lists the modules, in groups; each group is one shared library. Compiled modules are in the folder
+pyproject.toml lists the modules, which become one shared library. Compiled modules are in the folder
 `leveret/compiled`, in a checkout as in a wheel, with a manifest that has a hash of each source. They are loaded by
 `leveret/compilation.py`. Without a compiler nothing is compiled, and the manifest says why.
 
@@ -33,6 +33,8 @@ _WORK: Final = Path("build/compile")
 _LOG: Final = Path("build/compile.log")
 #: What compiling needs beside hatchling; pamqp for its types.
 _REQUIREMENTS: Final = ["mypy[mypyc]>=2.0", "setuptools>=80", "pamqp>=4.0.1"]
+#: Of the shared library with the code of all modules.
+_LIBRARY: Final = "leveret__mypyc"
 _MYPY_OPTIONS: Final = ["--config-file=", "--strict", "--explicit-package-bases", "--ignore-missing-imports"]
 
 
@@ -55,7 +57,7 @@ class CompileHook(BuildHookInterface[Any]):
         if self.target_name != "wheel":
             return
         root = Path(self.root)
-        files = compile_modules(root, self.config["groups"])
+        files = compile_modules(root, self.config["modules"])
         if version == "editable" or not files:
             return
         build_data["pure_python"] = False
@@ -63,18 +65,18 @@ class CompileHook(BuildHookInterface[Any]):
         build_data["force_include"].update({str(root / _TARGET / name): str(_TARGET / name) for name in files})
 
 
-def compile_modules(root: Path, groups: dict[str, list[str]]) -> list[str]:
+def compile_modules(root: Path, patterns: list[str]) -> list[str]:
     """Compile what is not compiled yet, and say in a line why nothing is compiled, if so.
 
     Args:
         root: The project's root.
-        groups: Patterns of source files by group.
+        patterns: Of source files.
     Returns:
         Names of the files in `leveret/compiled`; none if nothing is compiled.
     Raises:
         RuntimeError: It was demanded and is not possible.
     """
-    sources = {group: _sources(root, patterns) for group, patterns in groups.items()}
+    sources = _sources(root, patterns)
     target = root / _TARGET
     obstacle = _obstacle()
     if obstacle is None:
@@ -95,7 +97,7 @@ def compile_modules(root: Path, groups: dict[str, list[str]]) -> list[str]:
 
 
 def _sources(root: Path, patterns: list[str]) -> list[str]:
-    """Return the source files of a group, from the root. Packages themselves stay interpreted."""
+    """Return the source files that match, from the root. Packages themselves stay interpreted."""
     found = {str(path.relative_to(root)) for pattern in patterns for path in root.glob(pattern)}
     return sorted(path for path in found if not path.endswith("/__init__.py"))
 
@@ -115,20 +117,16 @@ def _obstacle() -> str | None:
     return None
 
 
-def _manifest(root: Path, sources: dict[str, list[str]]) -> dict[str, Any]:
+def _manifest(root: Path, sources: list[str]) -> dict[str, Any]:
     """Return what the manifest says when all is compiled."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    modules = {_library(group): f"{_library(group)}{suffix}" for group in sources}
+    modules = {_LIBRARY: f"{_LIBRARY}{suffix}"}
     hashes = {}
-    for path in (path for group in sources.values() for path in group):
+    for path in sources:
         name = "leveret." + path.removesuffix(".py").replace("/", ".")
         modules[name] = f"{name}{suffix}"
         hashes[path] = importlib.util.source_hash((root / path).read_bytes()).hex()
     return {"suffix": suffix, "modules": modules, "sources": hashes}
-
-
-def _library(group: str) -> str:
-    return f"leveret_{group}__mypyc"
 
 
 def _read_manifest(target: Path) -> dict[str, Any] | None:
@@ -144,7 +142,7 @@ def _write_manifest(target: Path, manifest: dict[str, Any]) -> None:
     (target / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
 
 
-def _build(root: Path, sources: dict[str, list[str]], target: Path, manifest: dict[str, Any]) -> str | None:
+def _build(root: Path, sources: list[str], target: Path, manifest: dict[str, Any]) -> str | None:
     """Compile everything, and replace the compiled modules by the new ones.
 
     Returns:
@@ -177,16 +175,15 @@ def _build(root: Path, sources: dict[str, list[str]], target: Path, manifest: di
     return None
 
 
-def _run_mypyc(sources: dict[str, list[str]]) -> None:
+def _run_mypyc(sources: list[str]) -> None:
     """Translate and compile in the current directory, which has the sources as the package `leveret`."""
     from setuptools import Distribution  # first: mypyc looks whether it is there
 
     from mypyc.build import mypycify  # isort: skip
 
-    paths = {group: [f"leveret/{path}" for path in files] for group, files in sources.items()}
     extensions = mypycify(
-        [*_MYPY_OPTIONS, *(path for files in paths.values() for path in files)],
-        separate=[(files, f"leveret_{group}") for group, files in paths.items()],
+        [*_MYPY_OPTIONS, *(f"leveret/{path}" for path in sources)],
+        group_name="leveret",
         target_dir="c",
         opt_level="2",
         # A file of C for each module, so that all processors have work.

@@ -24,7 +24,8 @@ class QueueSettings:
         length_counts: ``ready`` or ``all``: whether the limits count unacked messages, too.
         queue_mode: ``default`` or ``lazy``.
         consumer_timeout: Milliseconds after which a consumer with an unacked delivery is cancelled, 1 or more.
-        delivery_limit: Maximum number of redeliveries of a message, on quorum queues.
+        delivery_limit: Maximum number of redeliveries of a message, on quorum queues. As in RabbitMQ, an argument
+            may be of any type.
         dead_letter_strategy: ``at-most-once`` or ``at-least-once``, on quorum queues.
     """
 
@@ -38,7 +39,7 @@ class QueueSettings:
     length_counts: str = "ready"
     queue_mode: str = "default"
     consumer_timeout: int | None = None
-    delivery_limit: int | None = None
+    delivery_limit: Any = None
     dead_letter_strategy: str = "at-most-once"
 
 

@@ -102,7 +102,7 @@ class Intake:
         """Let the connection handle received events until input is held or the time slice is over."""
         output, reader, alarms = self._output, self._reader, self._alarms
         time_slice = self._turn.slice()
-        while self._work is None and not (self.blocked or self._overfull):
+        while self._is_ready():
             events = self._held or reader.events()
             if not events:
                 if alarms.any and reader.is_inside_content():
@@ -122,6 +122,10 @@ class Intake:
                         return
                 self._held = events[position + self._is_handled :]
                 return
+
+    def _is_ready(self) -> bool:
+        """Return whether events can be handled now."""
+        return self._work is None and not (self.blocked or self._overfull)
 
     # -- events that take long ----------------------------------------------------------------------------
 
@@ -208,7 +212,7 @@ class Intake:
 
     def _update_reading(self) -> None:
         """Pause or resume reading from the socket, by the current state."""
-        reads = self._work is None and not (self.blocked or self._overfull)
+        reads = self._is_ready()
         if reads is self._is_read or self._transport.is_closing():
             return
         self._is_read = reads

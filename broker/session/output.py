@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from leveret.broker.core.queues.queue import Consumer
+from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ConnectionCounters
 from leveret.broker.session.confirms import Confirms
@@ -69,7 +69,7 @@ class Output:
         self.counters = ConnectionCounters()
         self.congested = self.overfull = False
         self.resume: Callable[[], None] | None = None
-        self.stalled: list[Consumer] = []
+        self.stalled: list[QueueConsumer] = []
         self.confirming: set[Confirms] = set()
         self.wrote = False
         self.scheduled = False
@@ -154,7 +154,7 @@ class Output:
         if self.stalled:
             stalled, self.stalled = self.stalled, []
             for consumer in stalled:
-                consumer.queue.unblock(consumer)
+                consumer.unblock()
         if self.resume is not None:
             resume, self.resume = self.resume, None
             resume()

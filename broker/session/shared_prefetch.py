@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leveret.broker.core.queues.queue import Consumer
+from leveret.broker.core.queues.consumers import QueueConsumer
 
 #: Credit of a consumer without limits.
 UNLIMITED: Final = 1 << 30
@@ -27,10 +27,10 @@ class SharedPrefetch:
         self.limit = 0
         self.unacked = 0
         # A dict used as an ordered set.
-        self._waiting: dict[Consumer, None] = {}
+        self._waiting: dict[QueueConsumer, None] = {}
 
-    def credit(self, consumer: Consumer) -> int:
-        """Return the credit of a consumer; at 0 it waits until queue.unblock() is called."""
+    def credit(self, consumer: QueueConsumer) -> int:
+        """Return the credit of a consumer; at 0 it waits until it is unblocked."""
         if not self.limit:
             return UNLIMITED
         room = self.limit - self.unacked
@@ -40,7 +40,7 @@ class SharedPrefetch:
         # As in RabbitMQ, no_ack consumers wait while the limit is reached, but their messages do not count.
         return UNLIMITED if consumer.no_ack else room
 
-    def count_delivered(self, consumer: Consumer, count: int) -> None:
+    def count_delivered(self, consumer: QueueConsumer, count: int) -> None:
         """Count delivered messages, and remove the consumer from the waiting ones.
 
         Args:
@@ -64,7 +64,7 @@ class SharedPrefetch:
         if not limit or self.unacked < limit:
             self._unblock_waiting()
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: QueueConsumer) -> None:
         """Remove a cancelled consumer."""
         self._waiting.pop(consumer, None)
 
@@ -75,6 +75,6 @@ class SharedPrefetch:
 
     def _unblock_waiting(self) -> None:
         for consumer in self._waiting:
-            consumer.queue.unblock(consumer)
+            consumer.unblock()
         if not self.limit:
             self._waiting.clear()

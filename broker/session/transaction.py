@@ -51,7 +51,7 @@ class Transaction:
             outcome: How to settle the messages at commit.
         """
         unacked, settlements = self._unacked, self._settlements
-        held = [(tag, unacked.pop(tag)) for tag in tags]
+        held = [(tag, unacked.held.pop(tag)) for tag in tags]
         if settlements and outcome == "acknowledge" == settlements[-1][1]:
             settlements[-1][0].extend(held)
         else:

@@ -38,24 +38,26 @@ class Deadline(Protocol):
         """Stop watching."""
 
 
-class Unacked(dict[int, Held]):
-    """Unacknowledged messages by delivery tag, in any order.
+class Unacked:
+    """Unacknowledged messages of a channel.
 
     Args:
         counters: The counters of the channel.
         shared_prefetch: The prefetch limit of the channel.
 
     Attributes:
+        held: Holder and store entry by delivery tag, in any order.
         next_tag: Delivery tag of the next delivery or get.
         deadlines: Timeouts of holders that have one of their own.
     """
 
     __slots__ = (
-        "_counters", "_expired", "_get_holders", "_lowest", "_marks", "_shared_prefetch", "deadlines", "next_tag",
+        "_counters", "_expired", "_get_holders", "_lowest", "_marks", "_shared_prefetch", "deadlines", "held",
+        "next_tag",
     )  # fmt: skip
 
     def __init__(self, counters: ChannelCounters, shared_prefetch: SharedPrefetch) -> None:
-        super().__init__()
+        self.held: dict[int, Held] = {}
         self._counters = counters
         self._shared_prefetch = shared_prefetch
         #: No tag below this one is outstanding.
@@ -68,12 +70,15 @@ class Unacked(dict[int, Held]):
         #: Tags of messages that have been returned because of a timeout, until the client settles them.
         self._expired: set[int] = set()
 
+    def __len__(self) -> int:
+        return len(self.held)
+
     # -- delivery tags ------------------------------------------------------------------------------------
 
     def hold(self, holder: Consumer | GetHolder, entry: Entry) -> int:
         """Add an unacknowledged message; return its delivery tag."""
         tag = self.take_tag()
-        self[tag] = (holder, entry)
+        self.held[tag] = (holder, entry)
         return tag
 
     def take_tag(self) -> int:
@@ -92,8 +97,8 @@ class Unacked(dict[int, Held]):
         """
         if tag == 0 and multiple:
             self._expired.clear()
-            return sorted(self)
-        if tag not in self and tag not in self._expired:
+            return sorted(self.held)
+        if tag not in self.held and tag not in self._expired:
             raise precondition_failed(f"unknown delivery tag {tag}")
         if not multiple:
             return [] if self.forget_expired(tag) else [tag]
@@ -101,20 +106,22 @@ class Unacked(dict[int, Held]):
             self._expired = {each for each in self._expired if each > tag}
         # Iterating from the first key would be slow: a dict scans the slots of deleted keys each time.
         lowest, self._lowest = self._lowest, tag + 1
-        if tag - lowest < 2 * len(self):
-            return [candidate for candidate in range(lowest, tag + 1) if candidate in self]
-        return sorted([candidate for candidate in self if candidate <= tag])
+        held = self.held
+        if tag - lowest < 2 * len(held):
+            return [candidate for candidate in range(lowest, tag + 1) if candidate in held]
+        return sorted([candidate for candidate in held if candidate <= tag])
 
     def restore(self, held: Sequence[tuple[int, Held]]) -> None:
         """Make removed messages outstanding again."""
-        self.update(held)
+        self.held.update(held)
         self._lowest = min([self._lowest, *[tag for tag, _ in held]])
 
     def take_all(self) -> list[Held]:
         """Remove and return all messages, in order of delivery tags."""
-        held = [self[tag] for tag in sorted(self)]
-        self.clear()
-        return held
+        held = self.held
+        taken = [held[tag] for tag in sorted(held)]
+        held.clear()
+        return taken
 
     def is_overdue(self, now: float, seconds: float) -> bool:
         """Check whether a message is unacknowledged for too long. To be called periodically.
@@ -127,9 +134,9 @@ class Unacked(dict[int, Held]):
             now: Monotonic time in seconds.
             seconds: Maximum time in seconds.
         """
-        tags: Iterable[int] = self
+        tags: Iterable[int] = self.held
         if self.deadlines:
-            tags = [tag for tag, (holder, _) in self.items() if holder not in self.deadlines]
+            tags = [tag for tag, (holder, _) in self.held.items() if holder not in self.deadlines]
         oldest = min(tags, default=0)
         if not oldest:
             self._marks = None
@@ -146,13 +153,13 @@ class Unacked(dict[int, Held]):
 
     def oldest_of(self, holder: Consumer | GetHolder) -> int | None:
         """Return the delivery tag that a holder has had for the longest time; None if it has none."""
-        return next((tag for tag, (each, _) in self.items() if each is holder), None)
+        return next((tag for tag, (each, _) in self.held.items() if each is holder), None)
 
     def take_expired(self, holder: Consumer | GetHolder) -> list[Entry]:
         """Remove and return all messages of a holder; settling them later has no effect."""
-        tags = sorted([tag for tag, (each, _) in self.items() if each is holder])
+        tags = sorted([tag for tag, (each, _) in self.held.items() if each is holder])
         self._expired.update(tags)
-        return [self.pop(tag)[1] for tag in tags]
+        return [self.held.pop(tag)[1] for tag in tags]
 
     def forget_expired(self, tag: int) -> bool:
         """Return whether a tag is that of a message that has been returned because of a timeout, and forget it."""
@@ -253,9 +260,9 @@ class Unacked(dict[int, Held]):
         Args:
             queues: Queues whose messages are requeued, the others stay outstanding; None for all queues.
         """
-        kept = [] if queues is None else [each for each in self.items() if each[1][0].queue not in queues]
+        kept = [] if queues is None else [each for each in self.held.items() if each[1][0].queue not in queues]
         for tag, _ in kept:
-            del self[tag]
+            del self.held[tag]
         returned: dict[Queue, list[Entry]] = {}
         for holder, run in groupby(self.take_all(), key=itemgetter(0)):
             entries = [entry for _, entry in run]

@@ -9,7 +9,7 @@ from leveret.broker.core.exchanges.choosing import ChoosingExchange
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.field_table import FieldTable
-from tests.support.bound import NamedQueue, table
+from tests.support.bound import named_queue, table
 
 CHOOSING = {name: each for name, each in EXCHANGE_TYPES.items() if issubclass(each, ChoosingExchange)}
 
@@ -43,7 +43,7 @@ def test_is_slotted(exchange: Exchange) -> None:
 
 
 def test_every_message_gets_one_of_the_bound_queues(exchange: Exchange) -> None:
-    queues: set[Destination] = {NamedQueue(f"q{number}") for number in range(5)}
+    queues: set[Destination] = {named_queue(f"q{number}") for number in range(5)}
     for queue in queues:
         bind(exchange, queue)
 
@@ -55,13 +55,13 @@ def test_every_message_gets_one_of_the_bound_queues(exchange: Exchange) -> None:
 
 def test_only_types_that_say_so_vary(exchange: Exchange) -> None:
     for number in range(5):
-        bind(exchange, NamedQueue(f"q{number}"))
+        bind(exchange, named_queue(f"q{number}"))
 
     assert exchange.varies is (len({chosen(exchange, "same") for _ in range(200)}) > 1)
 
 
 def test_a_destination_stays_until_its_last_binding_is_gone(exchange: Exchange) -> None:
-    queue, other = NamedQueue("q"), NamedQueue("other")
+    queue, other = named_queue("q"), named_queue("other")
     first, second = bind(exchange, queue), bind(exchange, queue, ("a", "I", 1))
     last = bind(exchange, other)
 
@@ -74,7 +74,7 @@ def test_a_destination_stays_until_its_last_binding_is_gone(exchange: Exchange) 
 
 
 def test_very_many_bindings_come_and_go(exchange: Exchange) -> None:
-    queues: list[Queue] = [NamedQueue(f"q{number}") for number in range(2000)]
+    queues: list[Queue] = [named_queue(f"q{number}") for number in range(2000)]
     bindings = [bind(exchange, queue) for queue in queues]
     assert chosen(exchange, "k") in queues
 

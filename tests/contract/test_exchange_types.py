@@ -9,7 +9,7 @@ from leveret.broker.core.exchanges.choosing import ChoosingExchange
 from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES
 from leveret.broker.core.exchanges.topic import TopicExchange
 from leveret.protocol.field_table import FieldTable
-from tests.support.bound import NamedQueue, names, table
+from tests.support.bound import named_queue, names, table
 
 ARGUMENTS = table(("x-match", "S", b"all"), ("a", "I", 1))
 HEADERS = table(("a", "I", 1), ("b", "I", 2))
@@ -26,7 +26,7 @@ def exchange(request: pytest.FixtureRequest) -> Exchange:
 
 
 def binding_to(exchange: Exchange, name: str, key: str = KEY, arguments: FieldTable = ARGUMENTS) -> Binding:
-    return Binding(exchange, NamedQueue(name), key, arguments)
+    return Binding(exchange, named_queue(name), key, arguments)
 
 
 def found(exchange: Exchange) -> list[str]:

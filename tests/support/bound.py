@@ -1,25 +1,25 @@
-"""Queues that only have a name, and bindings to them, for tests of routing."""
+"""Queues without a virtual host, and bindings to them, for tests of routing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from leveret.broker.core.exchanges.base import Binding, Destination, Exchange
+from leveret.broker.core.message_stores.backing import QueueBacking
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.topology import Topology
 from leveret.protocol.field_table import FieldTable, FieldValue
+from leveret.storage.stores.memory_store import MemoryStore
+from tests.support.manual_loop import ManualLoop
+from tests.support.queues import new_vhost
+
+#: Of their clock and timers.
+_HOST = new_vhost(ManualLoop())
 
 
-class NamedQueue(Queue):
-    """A transient classic queue that only has a name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.durable = False
-        self.queue_type = "classic"
-
-    def __repr__(self) -> str:
-        return f"NamedQueue({self.name!r})"
+def named_queue(name: str) -> Queue:
+    """Return a transient queue that no virtual host has."""
+    return Queue(_HOST, name, False, False, None, (), QueueBacking(MemoryStore()))
 
 
 def table(*entries: tuple[str, str, object]) -> FieldTable:
@@ -34,7 +34,7 @@ def names(destinations: Iterable[Destination | None]) -> list[str]:
 
 def bind_named(exchange: Exchange, name: str, key: str = "", arguments: FieldTable = ()) -> Binding:
     """Bind a new queue with a name to an exchange."""
-    binding = Binding(exchange, NamedQueue(name), key, arguments)
+    binding = Binding(exchange, named_queue(name), key, arguments)
     assert exchange.bind(binding)
     return binding
 
@@ -51,9 +51,9 @@ def add_exchange(
     return topology.declare_exchange(name, type_name, False, auto_delete, False, arguments)
 
 
-def add_queues(topology: Topology, *queue_names: str) -> Sequence[NamedQueue]:
+def add_queues(topology: Topology, *queue_names: str) -> Sequence[Queue]:
     """Add queues with these names."""
-    queues = [NamedQueue(name) for name in queue_names]
+    queues = [named_queue(name) for name in queue_names]
     for queue in queues:
         topology.add_queue(queue)
     return queues

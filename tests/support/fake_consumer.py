@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leveret.broker.core.queues.queue import Consumer, Queue
+from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry
 from tests.support.queues import settle
 
@@ -12,7 +12,7 @@ from tests.support.queues import settle
 PLENTY = 1 << 30
 
 
-class FakeConsumer(Consumer):
+class FakeConsumer:
     """Accepts messages while it has credit, and records them.
 
     Args:
@@ -25,6 +25,7 @@ class FakeConsumer(Consumer):
         log: List to which the tag is appended for each message; may be shared by several consumers.
 
     Attributes:
+        unacked: Number of unacked messages.
         held: Entries delivered and not settled, oldest first.
         runs: The bodies of each delivery, as text.
         cancellations: Number of calls of cancelled().
@@ -41,7 +42,13 @@ class FakeConsumer(Consumer):
         priority: int = 0,
         log: list[str] | None = None,
     ) -> None:
-        super().__init__(queue, tag, no_ack, exclusive, priority)
+        self.queue = queue
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.blocked = False
+        self.unacked = 0
         self.room = room
         self.held: list[Entry] = []
         self.runs: list[list[str]] = []
@@ -69,6 +76,10 @@ class FakeConsumer(Consumer):
         """Count the cancellation."""
         self.cancellations += 1
 
+    def unblock(self) -> None:
+        """Let the queue serve it again."""
+        self.queue.unblock(self)
+
     @property
     def received(self) -> list[str]:
         """The bodies of all deliveries, in order."""
@@ -78,7 +89,7 @@ class FakeConsumer(Consumer):
         """Acknowledge the oldest unacked messages, and request more."""
         entries, self.held = self.held[:count], self.held[count:]
         settle(self, entries, "acknowledge")
-        self.queue.unblock(self)
+        self.unblock()
 
     def requeue(self, *positions: int) -> None:
         """Requeue unacked messages by their indices in `held`, in that order; do not request more."""

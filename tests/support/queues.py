@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from leveret.broker.core.queues.declaration import QueueDeclaration
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.queue import Queue, UnackedHolder
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
@@ -70,7 +70,17 @@ def declare(
     return vhost.declare_queue(declaration, lambda _: None)
 
 
-def settle(holder: Holder, entries: Sequence[Entry], outcome: Literal["acknowledge", "reject", "requeue"]) -> None:
+class AnyHolder(UnackedHolder, Protocol):
+    """A holder of unacked messages, of the product or of the tests.
+
+    Attributes:
+        queue: The queue of the messages.
+    """
+
+    queue: Queue
+
+
+def settle(holder: AnyHolder, entries: Sequence[Entry], outcome: Literal["acknowledge", "reject", "requeue"]) -> None:
     """Settle messages of one holder, as a channel does."""
     holder.queue.release(holder, entries)
     getattr(holder.queue, outcome)(entries)

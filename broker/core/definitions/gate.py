@@ -62,7 +62,7 @@ class DefinitionsGate:
         self._alarms = alarms or Alarms()
         self._new_slice = new_slice
         self._database: DefinitionsDatabase | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._writer: ThreadPoolExecutor | None = None
         self._call_soon_threadsafe: Callable[[Callable[[], None]], object] = lambda callback: None
         self._end_turn: Callable[[], None] = lambda: None
         self._pending_write: Future[Exception | None] | None = None
@@ -97,7 +97,7 @@ class DefinitionsGate:
         self._end_turn = end_turn
         self._database = database
         self._call_soon_threadsafe = call_soon_threadsafe
-        self._thread = ThreadPoolExecutor(1, "definitions")
+        self._writer = ThreadPoolExecutor(1, "definitions")
 
     # -- changing -----------------------------------------------------------------------------------------
 
@@ -172,10 +172,10 @@ class DefinitionsGate:
         database = self._database
         if database is None or not database.has_changes or self._pending_write is not None or self._retry is not None:
             return
-        assert self._thread is not None
+        assert self._writer is not None
         self._batch = database.take()
         try:
-            self._pending_write = self._thread.submit(self._commit, database, self._batch)
+            self._pending_write = self._writer.submit(self._commit, database, self._batch)
         except RuntimeError:
             database.put_back(self._batch)
             raise
@@ -212,8 +212,8 @@ class DefinitionsGate:
         finally:
             self._cancel(self._retry, self._alarm)
             self._database = None
-            if self._thread is not None:
-                self._thread.shutdown()
+            if self._writer is not None:
+                self._writer.shutdown()
 
     def _commit(self, database: DefinitionsDatabase, batch: Changes) -> Exception | None:
         """Write a batch; runs in the thread."""

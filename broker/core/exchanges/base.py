@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ from leveret.protocol.field_table import FieldTable, as_text, find, sort_table
 _STEP: Final = 256
 
 
-class Exchange(ABC):
+class Exchange:
     """An exchange with its bindings, which finds the destinations of a message.
 
     Each exchange type is a subclass with a type name and an index of its bindings; see ``registry``.

@@ -19,6 +19,7 @@ class QueueConsumer(Protocol):
         exclusive: Whether it is the only consumer allowed on the queue.
         priority: The x-priority argument; higher ones are served first.
         blocked: Whether it is outside the ring because it had no credit when it was to be served.
+        unacked: Number of its unacked messages.
     """
 
     tag: str
@@ -26,6 +27,7 @@ class QueueConsumer(Protocol):
     exclusive: bool
     priority: int
     blocked: bool
+    unacked: int
 
     def credit(self) -> int:
         """Return the number of messages it can take now; 0 or less blocks it until unblock() of its queue."""
@@ -40,6 +42,9 @@ class QueueConsumer(Protocol):
 
     def cancelled(self) -> None:
         """Handle the deletion of the queue."""
+
+    def unblock(self) -> None:
+        """Let the queue serve it again, if it had no credit."""
 
 
 #: Ordered set of consumers with fast removal. A plain dict finds its first key slowly once many keys before it have

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
-from leveret.broker.core.queues.consumers import ConsumerGroup
+from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delivery import Delivery
@@ -50,6 +50,16 @@ class QueueHost(Protocol):
         """Delete an expired or auto-delete queue; return the number of its messages."""
 
 
+class UnackedHolder(Protocol):
+    """A holder as its queue sees it.
+
+    Attributes:
+        unacked: Number of unacked messages.
+    """
+
+    unacked: int
+
+
 class Holder:
     """Owner of unacked messages of a queue: a consumer, or the gets of a channel.
 
@@ -67,7 +77,7 @@ class Holder:
         self.unacked = 0
 
 
-class Consumer(Holder, ABC):
+class Consumer(Holder):
     """A consumer of a queue; see QueueConsumer.
 
     Args:
@@ -104,6 +114,10 @@ class Consumer(Holder, ABC):
     @abstractmethod
     def cancelled(self) -> None:
         """Handle the deletion of the queue."""
+
+    def unblock(self) -> None:
+        """Let the queue serve it again, if it had no credit."""
+        self.queue.unblock(self)
 
 
 class Queue:
@@ -170,7 +184,7 @@ class Queue:
         outbox = self.outbox = DeadLetterOutbox(name, traits, backing, counters, host.timers, host.dead_letter)
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
         single_active = find(arguments, "x-single-active-consumer")
-        self.consumers = ConsumerGroup(single_active is not None and single_active.value)
+        self.consumers = ConsumerGroup(single_active is not None and bool(single_active.value))
         self.delivery = Delivery(contents, backing, self.consumers, counters, outbox, traits)
         self.expiry = QueueExpiry(host.timers, partial(host.delete_queue, self))
         self._head_timer = HeadTimer(host.timers, self.deliver)
@@ -332,7 +346,7 @@ class Queue:
         if self.contents.may_have_timed:
             self._head_timer.arm(self.contents.next_expiry())
 
-    def get(self, holder: Holder | None) -> Entry | None:
+    def get(self, holder: UnackedHolder | None) -> Entry | None:
         """Take the message at the head (basic.get). Those of a quorum queue always have a delivery count.
 
         Args:
@@ -362,7 +376,7 @@ class Queue:
 
     # -- settling -----------------------------------------------------------------------------------------
 
-    def release(self, holder: Holder, entries: Sequence[Entry]) -> None:
+    def release(self, holder: UnackedHolder, entries: Sequence[Entry]) -> None:
         """Remove messages from their holder, before acknowledge(), reject() or requeue()."""
         holder.unacked -= len(entries)
         self.delivery.remove_unacked(entries)
@@ -426,13 +440,13 @@ class Queue:
 
     # -- consumers ----------------------------------------------------------------------------------------
 
-    def add_consumer(self, consumer: Consumer) -> None:
+    def add_consumer(self, consumer: QueueConsumer) -> None:
         """Add a consumer; it gets its first messages at the end of the turn."""
         self.consumers.add(consumer)
         self.expiry.set_in_use(True)
         self.host.turn.deliver_later(self)
 
-    def remove_consumer(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: QueueConsumer) -> None:
         """Remove a consumer. Its unacked messages stay with the channel."""
         if self.deleted:
             return
@@ -446,7 +460,7 @@ class Queue:
             if self.auto_delete:
                 self.host.delete_queue(self)
 
-    def unblock(self, consumer: Consumer) -> None:
+    def unblock(self, consumer: QueueConsumer) -> None:
         """Return a consumer that was blocked without credit to the ring."""
         if consumer.blocked and not self.deleted:
             self.consumers.unblock(consumer)

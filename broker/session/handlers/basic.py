@@ -174,17 +174,17 @@ def acknowledge_run(channel: Channel, tags: list[int]) -> None:
         ChannelFault: PRECONDITION_FAILED (406) for a tag that is not outstanding; those before it are
             acknowledged.
     """
-    unacked = channel.unacked
+    held = channel.unacked.held
     known = tags
     unknown: int | None = None
-    if not all(map(unacked.__contains__, tags)) or len(set(tags)) != len(tags):
+    if not all(map(held.__contains__, tags)) or len(set(tags)) != len(tags):
         known = []
         seen: set[int] = set()
         for tag in tags:
-            if tag in unacked and tag not in seen:
+            if tag in held and tag not in seen:
                 seen.add(tag)
                 known.append(tag)
-            elif not unacked.forget_expired(tag):
+            elif not channel.unacked.forget_expired(tag):
                 unknown = tag
                 break
     _settle(channel, known, "acknowledge", individually=True)
@@ -233,7 +233,7 @@ def _settle(channel: Channel, tags: list[int], outcome: Outcome, individually: b
     unacked, step = channel.unacked, _SETTLE_STEP
 
     def settle(some: list[int]) -> list[Queue]:
-        return unacked.settle([unacked.pop(tag) for tag in some], outcome, individually)
+        return unacked.settle([unacked.held.pop(tag) for tag in some], outcome, individually)
 
     if individually or outcome == "requeue" or len(tags) <= step:
         _await_returns(channel, settle(tags))

@@ -8,7 +8,7 @@ import pytest
 from leveret.broker.core.topology import Topology
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable
-from tests.support.bound import NamedQueue, add_exchange, add_queues, table
+from tests.support.bound import add_exchange, add_queues, named_queue, table
 
 
 @pytest.fixture
@@ -324,7 +324,7 @@ def test_an_alternate_exchange_of_the_arguments_wins(topology: Topology) -> None
 
 
 def test_every_change_of_a_route_makes_a_new_generation(topology: Topology) -> None:
-    source, queue = add_exchange(topology, "x"), NamedQueue("q")
+    source, queue = add_exchange(topology, "x"), named_queue("q")
     changes: list[Callable[[], object]] = [
         lambda: topology.add_queue(queue),
         lambda: topology.bind(source, queue, "", ()),

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from leveret.broker.core.exchanges.base import Destination
 from leveret.broker.core.messages.routing import route
 from leveret.broker.core.topology import Topology
-from tests.support.bound import NamedQueue, add_exchange
+from tests.support.bound import add_exchange, named_queue
 
 EXCHANGES = tuple("uvwxyz")
 QUEUES = tuple("abc")
@@ -92,7 +92,7 @@ class TopologyMachine(RuleBasedStateMachine):
     @rule(name=queue_names)
     def add_queue(self, name: str) -> None:
         if name not in self.queues:
-            self.topology.add_queue(NamedQueue(name))
+            self.topology.add_queue(named_queue(name))
             self.queues.add(name)
 
     @precondition(lambda self: self.exchanges)

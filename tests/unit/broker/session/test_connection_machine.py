@@ -186,7 +186,7 @@ class ConnectionModel(RuleBasedStateMachine):
             assert set(queue.consumers) == {consumer for consumer in consumers if consumer.queue is queue}
             if any(channel.transaction for channel in channels):
                 continue
-            held = sum(holder.queue is queue for channel in channels for holder, _ in channel.unacked.values())
+            held = sum(holder.queue is queue for channel in channels for holder, _ in channel.unacked.held.values())
             assert queue.unacked_count == held
 
     # -- the model -----------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class ConnectionModel(RuleBasedStateMachine):
             channels = {channel.number: channel for channel in self.peers[who].client.connection.channels}
             if not channels[number].unacked:
                 return
-            given["delivery_tag"] = data.draw(st.sampled_from(sorted(channels[number].unacked)), "tag")
+            given["delivery_tag"] = data.draw(st.sampled_from(sorted(channels[number].unacked.held)), "tag")
         self._check_reply(who, number, self._send(who, method(number, kind, **given)), replies)
 
     def _send(self, who: int, octets: bytes) -> list[tuple[int, Method]]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.constants import FRAME_HEARTBEAT
 from leveret.storage.definitions_database import Changes, DefinitionsDatabase
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds
@@ -141,10 +140,7 @@ def test_a_failed_turn_sends_no_output_that_depends_on_it(tmp_path: Path) -> Non
         raise RuntimeError("a mistake")
 
     client = broker.open()
-    turn = Turn(broker.memory.loop.call_soon, fail)
-    for name in Turn.__slots__:
-        if name not in ("_queues", "_connections"):
-            setattr(broker.broker.turn, name, getattr(turn, name))
+    broker.broker.turn._before_writing = fail
     assert client.call(1, commands.Queue.Declare, **DECLARE) == []
     broker.database.is_locked = False
     broker.write()

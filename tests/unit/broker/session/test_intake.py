@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from leveret.broker.session import output
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish
 from tests.support.transport import METHOD, frame
 
 #: What a message of these tests has, and how many of them a client may leave unread.
-SIZE, UNREAD_MAX = 1 << 15, 32
+SIZE, UNREAD_MAX = 1 << 20, 32
 GET = method(1, commands.Basic.Get, queue="q")
 REQUEUE = method(1, commands.Basic.Nack, delivery_tag=0, multiple=True, requeue=True)
 
@@ -91,9 +90,8 @@ class TestAlarms:
 
 class TestClientsThatDoNotRead:
     @pytest.fixture(autouse=True)
-    def _message(self, client: MemoryClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Publish a message, and lower the output limit."""
-        monkeypatch.setattr(output, "_OVERFULL_BYTES", UNREAD_MAX * SIZE)
+    def _message(self, client: MemoryClient) -> None:
+        """Publish a message."""
         client.send(publish(1, "q", bytes(SIZE)))
 
     def test_replies_in_one_turn_are_bounded(self, broker: MemoryBroker, client: MemoryClient) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from pamqp import commands
 
@@ -11,7 +9,9 @@ from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.scheduling import turn
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import FieldTable
+from tests.support.long_routes import LONG_KEY, bind_wild
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds, method, publish
+from tests.support.pure_python import replaces_functions
 from tests.support.stepping_clock import SteppingClock
 
 
@@ -37,15 +37,8 @@ def steps_until(broker: MemoryBroker, client: MemoryClient) -> int:
     raise AssertionError("nothing comes")
 
 
-def bind_wild(client: MemoryClient, depth: int) -> None:
-    """Bind the queue q to amq.topic with every pattern of this many words."""
-    for pattern in itertools.product("*#a", repeat=depth):
-        client.send(method(1, commands.Queue.Bind, queue="q", exchange="amq.topic", routing_key=".".join(pattern)))
-    client.methods()
-
-
 class TestARouteThatTakesLong:
-    KEY = ".".join("a" * 20 + "b" * 40)
+    KEY = LONG_KEY
 
     def test_other_connections_are_served_in_between(self, broker: MemoryBroker, client: MemoryClient) -> None:
         bind_wild(client, 6)
@@ -109,6 +102,7 @@ class TestARouteThatTakesLong:
 
 
 class TestKeysThatHaveNoSay:
+    @replaces_functions
     @pytest.mark.parametrize("exchange", ["amq.headers", "amq.fanout"])
     def test_a_message_with_thousands_of_keys_is_searched_once(
         self, broker: MemoryBroker, client: MemoryClient, exchange: str, monkeypatch: pytest.MonkeyPatch

@@ -59,7 +59,7 @@ def test_rolling_back_one_acknowledgement_again_and_again(client: MemoryClient, 
 def test_acknowledging_all_up_to_each(client: MemoryClient, channel: Channel) -> None:
     with in_time():
         client.send(*(ack(tag, multiple=True) for tag in range(1, _MESSAGES + 1)))
-    assert channel.unacked == {}
+    assert channel.unacked.held == {}
     assert channel.uncommitted == (0, _MESSAGES)
 
 
@@ -69,15 +69,15 @@ def test_rolling_back_brings_the_lowest_tags_back(client: MemoryClient, channel:
     assert channel.uncommitted == (0, 2)
     client.send(ack(5, multiple=True))
     assert channel.uncommitted == (0, 5)
-    assert min(channel.unacked) == 6
+    assert min(channel.unacked.held) == 6
 
 
 def test_tags_far_apart(client: MemoryClient, channel: Channel) -> None:
     """Deliveries with no-ack use delivery tags, too, so outstanding tags may be far apart."""
     client.send(*(ack(tag) for tag in range(2, _MESSAGES)))
-    assert sorted(channel.unacked) == [1, _MESSAGES]
+    assert sorted(channel.unacked.held) == [1, _MESSAGES]
     client.send(ack(_MESSAGES, multiple=True))
-    assert channel.unacked == {}
+    assert channel.unacked.held == {}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 from pamqp import commands
 
-from leveret.broker.core.queues.queue import Consumer
+from leveret.broker.core.queues.consumers import QueueConsumer
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.confirms import Confirms
@@ -25,19 +25,21 @@ def one_confirm() -> Confirms:
 ACK = method(1, commands.Basic.Ack, delivery_tag=1)
 
 
-class FakeQueue:
-    """Fake queue that records unblocked consumers."""
-
-    def __init__(self) -> None:
-        self.unblocked: list[object] = []
-
-    def unblock(self, consumer: object) -> None:
-        self.unblocked.append(consumer)
-
-
 class FakeConsumer:
-    def __init__(self, queue: FakeQueue) -> None:
-        self.queue = queue
+    """Counts how often it is unblocked.
+
+    Args:
+        output: Where it stalls again when it is unblocked; None if it does not.
+    """
+
+    def __init__(self, output: Output | None = None) -> None:
+        self.unblocked = 0
+        self._output = output
+
+    def unblock(self) -> None:
+        self.unblocked += 1
+        if self._output is not None:
+            stall(self._output, self)
 
 
 @pytest.fixture
@@ -55,11 +57,9 @@ def output(loop: ManualLoop, transport: MemoryTransport) -> Output:
     return Output(Turn(loop.call_soon), transport)
 
 
-def stall(output: Output) -> FakeQueue:
+def stall(output: Output, consumer: FakeConsumer) -> None:
     """Add a stalled consumer to the output."""
-    queue = FakeQueue()
-    output.stalled.append(cast("Consumer", FakeConsumer(queue)))
-    return queue
+    output.stalled.append(cast("QueueConsumer", consumer))
 
 
 def test_the_high_water_mark_is_set_on_the_transport(output: Output, transport: MemoryTransport) -> None:
@@ -103,10 +103,11 @@ def test_half_a_mebibyte_in_a_turn_makes_consumers_wait_for_the_write(output: Ou
     assert not output.congested
     output.sent(1)
     assert output.congested
-    queue = stall(output)
+    consumer = FakeConsumer()
+    stall(output, consumer)
     loop.run()
     assert not output.congested
-    assert len(queue.unblocked) == 1
+    assert consumer.unblocked == 1
     output.sent(524_288)
     assert not output.congested, "the count starts again each turn"
 
@@ -114,16 +115,17 @@ def test_half_a_mebibyte_in_a_turn_makes_consumers_wait_for_the_write(output: Ou
 def test_consumers_wait_while_the_write_buffer_is_full(output: Output, loop: ManualLoop) -> None:
     output.pause()
     assert output.congested
-    queue = stall(output)
+    consumer = FakeConsumer()
+    stall(output, consumer)
     output.send(b"close-ok")
     loop.run()
     assert output.congested
-    assert queue.unblocked == []
+    assert consumer.unblocked == 0
     output.unpause()
     assert not output.congested
-    assert len(queue.unblocked) == 1
+    assert consumer.unblocked == 1
     output.unpause()
-    assert len(queue.unblocked) == 1
+    assert consumer.unblocked == 1
 
 
 def test_requests_of_a_client_that_reads_nothing_wait(
@@ -169,21 +171,16 @@ def test_flush_writes_even_if_the_write_buffer_is_full(
 
 def test_a_consumer_that_stalls_again_waits_for_the_next_write(output: Output, loop: ManualLoop) -> None:
     output.sent(1_000_000)
-    queue = FakeQueue()
-    consumer = FakeConsumer(queue)
-
-    def stall_again(_: object) -> None:
-        queue.unblocked.append(consumer)
-        output.stalled.append(cast("Consumer", consumer))
-
-    queue.unblock = stall_again  # type: ignore[method-assign,assignment]
-    output.stalled.append(cast("Consumer", consumer))
+    consumer = FakeConsumer(output)
+    stall(output, consumer)
     loop.run()
-    assert len(queue.unblocked) == 1
+    assert consumer.unblocked == 1
     assert len(output.stalled) == 1
 
 
-def test_a_consumer_that_stalled_is_served_by_its_own_queue(output: Output) -> None:
-    first, second = stall(output), stall(output)
+def test_all_consumers_that_stalled_are_unblocked(output: Output) -> None:
+    first, second = FakeConsumer(), FakeConsumer()
+    stall(output, first)
+    stall(output, second)
     output.flush()
-    assert (len(first.unblocked), len(second.unblocked)) == (1, 1)
+    assert (first.unblocked, second.unblocked) == (1, 1)

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from leveret.broker.core.queues.queue import Consumer, Queue
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.session.shared_prefetch import UNLIMITED, SharedPrefetch
 from leveret.storage.interface import Entry
+from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of
 from tests.support.queues import declare, new_vhost, settle
 
 
-class SharingConsumer(Consumer):
+class SharingConsumer(FakeConsumer):
     """A consumer without a prefetch limit except the shared one.
 
     Args:
@@ -31,10 +32,8 @@ class SharingConsumer(Consumer):
     def __init__(
         self, queue: Queue, tag: str, shared: SharedPrefetch, no_ack: bool = False, log: list[str] | None = None
     ) -> None:
-        super().__init__(queue, tag, no_ack, exclusive=False, priority=0)
+        super().__init__(queue, tag, no_ack=no_ack, log=log)
         self.shared = shared
-        self.held: list[Entry] = []
-        self.log = [] if log is None else log
 
     def credit(self) -> int:
         return self.shared.credit(self)

@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.session import publishing
-from leveret.broker.session.channel import Channel
-from leveret.protocol.events import PublishRun
 from tests.support import methods
+from tests.support.long_routes import LONG_KEY, bind_wild
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
+from tests.support.pure_python import replaces_functions
+from tests.support.stepping_clock import SteppingClock
 from tests.support.transport import METHOD
 
 _ARGUMENTS: Final = st.fixed_dictionaries(
@@ -52,10 +52,10 @@ _FAULTS: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-def messages(kinds: list[tuple[dict[str, Any], int]], routing_key: str, mandatory: bool = False) -> list[bytes]:
+def messages(kinds: list[tuple[dict[str, Any], int]], routing_key: str, **options: Any) -> list[bytes]:
     """Return the frames of messages with these properties and body sizes."""
     return [
-        publish(1, routing_key, b"%03d" % number * size, mandatory=mandatory, message_id=str(number), **given)
+        publish(1, routing_key, b"%03d" % number * size, message_id=str(number), **given, **options)
         for number, (given, size) in enumerate(kinds)
     ]
 
@@ -63,8 +63,8 @@ def messages(kinds: list[tuple[dict[str, Any], int]], routing_key: str, mandator
 class Client:
     """A client in confirm mode, the queue q, and a second queue for CC and BCC."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
-        self.broker = MemoryBroker()
+    def __init__(self, arguments: dict[str, Any], broker: MemoryBroker | None = None) -> None:
+        self.broker = broker or MemoryBroker()
         self.client: MemoryClient = self.broker.open(channels=2)
         table = [(key, "S" if isinstance(value, str) else "l", value) for key, value in arguments.items()]
         self.client.send(
@@ -134,7 +134,7 @@ def test_one_read_and_one_read_per_message_have_the_same_effect(
 @pytest.mark.parametrize("mandatory", [False, True])
 def test_without_a_queue(mandatory: bool) -> None:
     at_once, one_by_one = Client({}), Client({})
-    frames = messages([(_PLAIN, size) for size in (1, 2, 3, 2)], "nowhere", mandatory)
+    frames = messages([(_PLAIN, size) for size in (1, 2, 3, 2)], "nowhere", mandatory=mandatory)
     at_once.send(b"".join(frames))
     for frame in frames:
         one_by_one.send(frame)
@@ -143,6 +143,7 @@ def test_without_a_queue(mandatory: bool) -> None:
     assert len(at_once.answers) == (3 * 4 if mandatory else 0)
 
 
+@replaces_functions
 def test_headers_without_relevant_properties_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client({})
     frames = messages([({"headers": [("id", "S", str(number))]}, 1 + number % 3) for number in range(20)], "q")
@@ -158,22 +159,17 @@ def test_headers_without_relevant_properties_are_not_decoded(monkeypatch: pytest
     assert len([each for each in client.contents() if isinstance(each, tuple) and each[0] == "Basic.GetOk"]) == 20
 
 
-def test_what_precedes_a_long_route_search_is_published_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client({})
-    copied = {"headers": [("CC", "A", [("S", "other")])]}
-    frames = messages([(_PLAIN, 1), (_PLAIN, 1), (_PLAIN, 2), (copied, 1), (_PLAIN, 1), (copied, 2)], "q")
+def test_what_precedes_a_long_route_search_is_published_once() -> None:
+    client = Client({}, MemoryBroker(SteppingClock()))
+    bind_wild(client.client, 6)
+    client.send(method(2, commands.Queue.Bind, queue="other", exchange="amq.topic", routing_key="copy"))
+    copied = {"headers": [("CC", "A", [("S", "copy")])]}
+    kinds = [(_PLAIN, 1), (_PLAIN, 1), (_PLAIN, 2), (copied, 1), (_PLAIN, 1), (copied, 2)]
+    frames = messages(kinds, LONG_KEY, exchange="amq.topic")
     client.send(frames[0])
-    publish_run, searched = publishing.publish_run, set()
-
-    def search_first(channel: Channel, run: PublishRun) -> None:
-        if run.header not in searched:
-            searched.add(run.header)
-            raise Unfinished(lambda: True)
-        publish_run(channel, run)
-
-    monkeypatch.setattr(publishing, "publish_run", search_first)
-    client.send(b"".join(frames[1:]))
-    assert len(searched) >= 2
+    client.client.feed(b"".join(frames[1:]))
+    assert not client.client.transport.reading
+    client.send()
     assert client.confirmed == dict.fromkeys(range(1, 7), "Basic.Ack")
     counts = [client.broker.vhost.queues[name] for name in ("q", "other")]
     assert [queue.store.ready_count for queue in counts] == [6, 2]

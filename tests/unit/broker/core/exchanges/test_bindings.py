@@ -5,13 +5,13 @@ import pytest
 from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.exchanges.direct import DirectExchange
 from leveret.protocol.field_table import FieldTable
-from tests.support.bound import NamedQueue, table
+from tests.support.bound import named_queue, table
 
 SOURCE = DirectExchange("/", "source")
 
 
 def binding(key: str = "", arguments: FieldTable = ()) -> Binding:
-    return Binding(SOURCE, NamedQueue("d"), key, arguments)
+    return Binding(SOURCE, named_queue("d"), key, arguments)
 
 
 def test_the_order_of_arguments_does_not_count() -> None:
@@ -46,8 +46,8 @@ def test_source_destination_and_key_count() -> None:
     identities = {
         binding().identity,
         binding("k").identity,
-        Binding(other_source, NamedQueue("d"), "").identity,
-        Binding(SOURCE, NamedQueue("e"), "").identity,
+        Binding(other_source, named_queue("d"), "").identity,
+        Binding(SOURCE, named_queue("e"), "").identity,
         Binding(SOURCE, DirectExchange("/", "d"), "").identity,
     }
 

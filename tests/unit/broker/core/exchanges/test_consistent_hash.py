@@ -14,7 +14,7 @@ from leveret.broker.core.exchanges.consistent_hash import ConsistentHashExchange
 from leveret.protocol.faults import ChannelFault
 from leveret.protocol.field_table import FieldTable, FieldValue
 from leveret.protocol.properties import encode_content_header, encode_text
-from tests.support.bound import NamedQueue, bind_named, names, table
+from tests.support.bound import bind_named, named_queue, names, table
 
 KEYS = [f"key {number}" for number in range(300)]
 QUEUES = tuple("abcdef")
@@ -38,7 +38,7 @@ class ConsistentHashMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.exchange = ConsistentHashExchange("/", "x")
-        self.queues = {name: NamedQueue(name) for name in QUEUES}
+        self.queues = {name: named_queue(name) for name in QUEUES}
         self.bound: set[tuple[str, str]] = set()
         self.places: dict[str, str] = {}
 
@@ -147,7 +147,7 @@ def test_properties_are_hashed(name: str, flag: int) -> None:
 
 def test_a_refused_binding_leaves_no_trace() -> None:
     exchange = ConsistentHashExchange("/", "x")
-    binding = Binding(exchange, NamedQueue("q"), "none")
+    binding = Binding(exchange, named_queue("q"), "none")
 
     with pytest.raises(ChannelFault, match="must be an integer"):
         exchange.bind(binding)

@@ -6,7 +6,7 @@ from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.exchanges.default import DefaultExchange, refuse_default
 from leveret.broker.core.queues.queue import Queue
 from leveret.protocol.faults import ChannelFault
-from tests.support.bound import NamedQueue
+from tests.support.bound import named_queue
 
 REFUSAL = "403 ACCESS_REFUSED - operation not permitted on the default exchange"
 
@@ -14,7 +14,7 @@ REFUSAL = "403 ACCESS_REFUSED - operation not permitted on the default exchange"
 def test_the_key_is_the_name_of_a_queue() -> None:
     queues: dict[str, Queue] = {}
     exchange = DefaultExchange("/", queues)
-    queue = queues["q"] = NamedQueue("q")
+    queue = queues["q"] = named_queue("q")
 
     assert list(exchange.destinations("q", ())) == [queue]
     assert list(exchange.destinations("other", ())) == []
@@ -25,7 +25,7 @@ def test_the_key_is_the_name_of_a_queue() -> None:
 
 def test_takes_no_bindings() -> None:
     exchange = DefaultExchange("/", {})
-    binding = Binding(exchange, NamedQueue("q"), "", ())
+    binding = Binding(exchange, named_queue("q"), "", ())
 
     with pytest.raises(ChannelFault) as caught:
         exchange.bind(binding)

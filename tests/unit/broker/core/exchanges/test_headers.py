@@ -8,7 +8,7 @@ from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.exchanges.headers import HeadersExchange
 from leveret.protocol.faults import ChannelFault, ReplyCode, encode_reply_text
 from leveret.protocol.field_table import FieldTable, FieldValue
-from tests.support.bound import NamedQueue, bind_named, names, table
+from tests.support.bound import bind_named, named_queue, names, table
 
 FORMS = ("all", "any", "all-with-x", "any-with-x")
 
@@ -153,7 +153,7 @@ def test_repeated_headers_compare_one_by_one() -> None:
 )
 def test_other_forms_are_refused_and_leave_nothing(field: tuple[str, object], explanation: str) -> None:
     exchange = HeadersExchange("/", "x")
-    binding = Binding(exchange, NamedQueue("q"), "", table(("x-match", *field)))
+    binding = Binding(exchange, named_queue("q"), "", table(("x-match", *field)))
 
     with pytest.raises(ChannelFault) as caught:
         exchange.bind(binding)
@@ -193,7 +193,7 @@ def test_matches_as_defined(name: str, arguments: FieldTable, headers: FieldTabl
 def test_very_many_bindings_are_looked_at_with_pauses() -> None:
     exchange = HeadersExchange("/", "x")
     for number in range(3000):
-        exchange.bind(Binding(exchange, NamedQueue(f"q{number}"), "", table(("a", "I", number % 3))))
+        exchange.bind(Binding(exchange, named_queue(f"q{number}"), "", table(("a", "I", number % 3))))
     found = list(exchange.destinations("", table(("a", "I", 1))))
     assert found.count(None) == 6
     assert names(found) == sorted(f"q{number}" for number in range(1, 3000, 3))

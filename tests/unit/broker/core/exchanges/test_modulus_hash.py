@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from leveret.broker.core.exchanges.base import Binding
 from leveret.broker.core.exchanges.modulus_hash import ModulusHashExchange
-from tests.support.bound import NamedQueue, table
+from tests.support.bound import named_queue, table
 
 KEYS = [f"key {number}" for number in range(200)]
 
 
 def made(*order: int) -> ModulusHashExchange:
     exchange = ModulusHashExchange("/", "x")
-    queue, other = NamedQueue("q"), NamedQueue("other")
+    queue, other = named_queue("q"), named_queue("other")
     bindings = [
         Binding(exchange, queue, "a", table(("n", "I", 1))),
         Binding(exchange, queue, "a", table(("n", "S", b"1"))),

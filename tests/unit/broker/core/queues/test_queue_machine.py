@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 from hypothesis import settings
@@ -14,7 +15,7 @@ from leveret.storage.interface import Entry
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of
-from tests.support.queues import declare, new_vhost, settle
+from tests.support.queues import AnyHolder, declare, new_vhost, settle
 
 Outcome = Literal["acknowledge", "reject", "requeue"]
 
@@ -147,7 +148,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- the model -----------------------------------------------------------------------------------------
 
-    def note_delivery(self, consumer: FakeConsumer, entries: list[Entry]) -> None:
+    def note_delivery(self, consumer: FakeConsumer, entries: Sequence[Entry]) -> None:
         """A consumer got messages: those never returned come in the order of publishing."""
         assert consumer not in self.left
         for entry in entries:
@@ -161,7 +162,7 @@ class QueueMachine(RuleBasedStateMachine):
         if body not in self.returned:
             self.fresh_order.append(body)
 
-    def _settle(self, holder: Holder, entries: list[Entry], outcome: Outcome) -> None:
+    def _settle(self, holder: AnyHolder, entries: list[Entry], outcome: Outcome) -> None:
         texts = [entry[1].body.decode() for entry in entries]
         if outcome == "requeue":
             self.returned.update(texts)
@@ -189,7 +190,7 @@ class _Recorder(FakeConsumer):
         super().__init__(machine.queue, tag, room, no_ack, priority=priority)
         self._machine = machine
 
-    def deliver(self, entries: list[Entry], body_bytes: int) -> None:  # type: ignore[override]
+    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
         super().deliver(entries, body_bytes)
         self._machine.note_delivery(self, entries)
 

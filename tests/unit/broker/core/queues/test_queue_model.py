@@ -24,7 +24,7 @@ from leveret.storage.stores.returns_store import Returned
 from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queue_model import Content, Copy, Death, ModelBroker, ModelConsumer, ModelQueue
-from tests.support.queues import declare, new_vhost
+from tests.support.queues import AnyHolder, declare, new_vhost
 
 MESSAGE_ID: Final = 0x0080
 #: Name and kind. The fanout exchange leads to the last one only: where dead letters take two ways to one queue, the
@@ -148,7 +148,7 @@ class Pair:
     """
 
     def __init__(self, queue: Queue, reader: Reader, room: int = 0, no_ack: bool = False, priority: int = 0) -> None:
-        self.real: Holder = Holder(queue)
+        self.real: AnyHolder = Holder(queue)
         self.model = ModelConsumer(room, no_ack, priority)
         self.taken: list[tuple[Content, bool, int]] = []
         self.held: list[Entry] = []
