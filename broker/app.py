@@ -16,14 +16,15 @@ from leveret.broker.config.declaration import option_values
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.message_stores.data_directory import (
     DataDirectoryUnusableError,
-    DiskMessageStores,
     disk_free_limit,
     open_stores,
     unusable_text,
 )
 from leveret.broker.core.node import Node
+from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
 from leveret.broker.core.resources.memory_checks import MemoryChecks
 from leveret.broker.core.resources.paging import Pager
@@ -58,16 +59,27 @@ class App:
     Args:
         settings: Configuration of the broker.
         eager_http: Create the HTTP servers at start; otherwise at the first request.
+    Raises:
+        StartError: The data directory cannot be used.
     """
 
     def __init__(self, settings: Settings, eager_http: bool = True) -> None:
         self.settings = settings
         loop = asyncio.get_running_loop()
-        timers = Timers(loop.call_later)
+        timers, alarms = Timers(loop.call_later), Alarms()
+        turn = Turn(loop.call_soon, self._make_durable, timers.monotonic)
+        gate = DefinitionsGate(timers.real_call_later, alarms, turn.slice)
+        try:
+            self._stores = open_stores(settings, turn, timers, alarms, gate, loop.call_soon_threadsafe)
+        except DataDirectoryUnusableError as error:
+            raise StartError(str(error)) from error
         self.broker = Broker(
-            Turn(loop.call_soon, self._make_durable, timers.monotonic),
+            turn,
             timers,
             settings.trust_publisher_x_death,
+            self._stores,
+            alarms=alarms,
+            gate=gate,
             cluster_name=settings.cluster_name,
             store_files=settings.storage.append_files + settings.storage.read_files,
         )
@@ -76,6 +88,8 @@ class App:
         self.node = Node(
             timers, data_dir=settings.data_dir, memory_limit=limit, disk_free_limit=disk_free_limit(settings)
         )
+        # The store may need more free space than is configured.
+        self.node.disk_free_limit = self._stores.engine.disk.limit
         self._memory_checks = MemoryChecks(
             MemoryMonitor(self.broker.alarms, limit, loop.time, collect_all),
             Pager(self.broker, _paging_threshold(settings, limit)),
@@ -87,7 +101,7 @@ class App:
         self._management = HttpListener(self._make_management, eager_http)
         self._sampler = Sampler(self.broker, self.node)
         self._prometheus = HttpListener(self._make_prometheus, eager_http)
-        self._stores: DiskMessageStores | None = None
+        self._is_closed = False
         self._losses: LossRecord | None = None
         self._loss_log = LossLog(self.broker)
         self._tls: Tls | None = None
@@ -97,16 +111,9 @@ class App:
         """Restore the data directory and start to listen.
 
         Raises:
-            StartError: An address or the data directory cannot be used.
+            StartError: An address or the definitions cannot be used.
             DefinitionsError: A definition is invalid.
         """
-        try:
-            stores = open_stores(self.broker, self.settings, self.server.loop.call_soon_threadsafe)
-        except DataDirectoryUnusableError as error:
-            raise StartError(str(error)) from error
-        self._stores = self.broker.stores = stores
-        # The store may need more free space than is configured.
-        self.node.disk_free_limit = self._stores.engine.disk.limit
         self._definitions = DefinitionsKeeper(
             _open_database(self.settings.data_dir),
             self.broker,
@@ -186,12 +193,12 @@ class App:
                 definitions.close()
             except sqlite3.Error as error:
                 log.error("not all definitions could be saved; clients have got no confirmation of them: %s", error)
-        if self._stores is not None:
+        if not self._is_closed:
+            self._is_closed = True
             if self._losses is not None:
                 self._losses.close()
             if not self._stores.close():
                 log.error("not all messages could be written to %s", self.settings.data_dir)
-            self._stores = None
 
     def reload(self, settings: Settings) -> None:
         """Apply the options that can change without a restart: log level, memory and disk limits, certificates.
@@ -203,9 +210,8 @@ class App:
         logging.getLogger().setLevel(settings.log_level.upper())
         limit = self.node.memory_limit = _memory_limit(settings)
         self._memory_checks.set_limits(limit, _paging_threshold(settings, limit))
-        if self._stores is not None:
-            self._stores.engine.disk.limit = disk_free_limit(settings)
-            self.node.disk_free_limit = self._stores.engine.disk.limit
+        self._stores.engine.disk.limit = disk_free_limit(settings)
+        self.node.disk_free_limit = self._stores.engine.disk.limit
         if self._tls is not None:
             try:
                 self._tls.reload(settings.ssl_options)
@@ -230,7 +236,7 @@ class App:
         try:
             self._save_definitions()
         finally:
-            if self._stores is not None:
+            if not self._is_closed:
                 self._stores.write()
 
     def _save_definitions(self) -> None:

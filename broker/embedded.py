@@ -67,8 +67,8 @@ class Leveret:
         """
         if self._temporary is not None:
             self._temporary.mkdir(mode=0o700)
-        self._app = app = App(self._settings, eager_http=False)
         try:
+            self._app = app = App(self._settings, eager_http=False)
             await app.start()
         except BaseException:
             await self.stop()

@@ -78,6 +78,7 @@ class StorageEngine:
         clock: The clock of the broker.
         options: Options of the engine.
         on_disk_alarm: Called with the monitor of the free disk space when its alarm is set or cleared.
+        on_work: Called when there is work for flush(), once per flush().
     Raises:
         DirectoryInUseError: Another process has it open.
         DataDirectoryError: It cannot be used; the message says why.
@@ -87,7 +88,6 @@ class StorageEngine:
         queues: Recovered durable queues and queues created since, by number.
         report: Report of the recovery.
         disk: Monitor of the free disk space.
-        on_work: Called when there is work for flush(), once per flush().
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class StorageEngine:
         clock: Clock | None = None,
         options: EngineOptions | None = None,
         on_disk_alarm: Callable[[DiskSpace], None] | None = None,
+        on_work: Callable[[], None] | None = None,
     ) -> None:
         self._files = files or DiskFiles()
         self._system_clock = clock or Clock()
@@ -110,7 +111,7 @@ class StorageEngine:
         self._trash = Trash(self._files, self._options.trash_us, self._options.trash_bytes)
         self.queues: dict[int, StoredQueue] = {}
         self.report = RecoveryReport()
-        self.on_work: Callable[[], None] = _ignore
+        self._on_work = on_work or _ignore
         self._dirty: dict[SegmentStore, None] = {}
         #: Stores whose last flush failed. Retried by the next flush(), about once a second at the latest.
         self._failed_stores: dict[SegmentStore, None] = {}
@@ -417,7 +418,7 @@ class StorageEngine:
 
     def _note_dirty(self, store: SegmentStore) -> None:
         if not self._dirty:
-            self.on_work()
+            self._on_work()
         self._dirty[store] = None
 
     def _flush_events(self) -> bool:

@@ -33,11 +33,13 @@ class Broker:
         timers: Clock and timers.
         trust_publishers: Whether x-death headers set by publishers are treated as the broker's own.
         stores: The message stores of queues; by default in memory.
+        alarms: Resource alarms, which the stores set too.
+        gate: Delays replies that depend on definitions that are not written yet, also for the stores.
         cluster_name: Cluster name unless a global parameter sets it; by default with the name of the host.
         store_files: Number of message files that may be open.
 
     Attributes:
-        stores: The message stores of queues; replaced by App.start() before there are any.
+        stores: The message stores of queues.
         vhosts: Virtual hosts by name.
         alarms: Resource alarms.
         gate: Delays replies that depend on definitions that are not written yet.
@@ -57,6 +59,8 @@ class Broker:
         trust_publishers: bool = False,
         stores: MessageStores | None = None,
         *,
+        alarms: Alarms | None = None,
+        gate: DefinitionsGate | None = None,
         cluster_name: str | None = None,
         store_files: int = 384,
     ) -> None:
@@ -66,8 +70,8 @@ class Broker:
         self._trust_publishers = trust_publishers
         self._journal: Journal = NoJournal()
         self.vhosts: dict[str, VirtualHost] = {}
-        self.alarms = Alarms()
-        self.gate = DefinitionsGate(timers.real_call_later, self.alarms, turn.slice)
+        self.alarms = alarms or Alarms()
+        self.gate = gate or DefinitionsGate(timers.real_call_later, self.alarms, turn.slice)
         self.global_parameters = GlobalParameters()
         self.default_cluster_name = cluster_name or f"leveret@{socket.gethostname()}"
         report_to(_log_slow_pattern)

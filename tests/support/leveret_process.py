@@ -20,6 +20,9 @@ _READY = re.compile(
 )
 _START_DEADLINE = 180.0
 _STOP_DEADLINE = 180.0
+#: What a broker says whose port is taken, and how long to wait before it is started again.
+_TAKEN = b"Address already in use"
+_RETRY_SECONDS = 0.2
 
 
 class LeveretProcess:
@@ -65,7 +68,24 @@ class LeveretProcess:
         self.stop()
 
     def start(self) -> None:
-        """Start the broker (again), on the ports of the first start, and wait until it is ready."""
+        """Start the broker (again), on the ports of the first start, and wait until it is ready.
+
+        While it was down, a client of another test may have got one of its ports, for a moment.
+        """
+        deadline = time.monotonic() + _START_DEADLINE
+        while True:
+            begin = self.log.stat().st_size if self.log.exists() else 0
+            try:
+                self._start()
+            except RuntimeError:
+                is_taken = self._ports["amqp"] and _TAKEN in self.log.read_bytes()[begin:]
+                if not is_taken or time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    def _start(self) -> None:
         command = [sys.executable, "-m", "leveret", "--host", "127.0.0.1"]
         for option, name in (
             ("port", "amqp"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from leveret.storage.clock import Clock as SystemClock
@@ -40,9 +40,14 @@ class Clock(SystemClock):
         return self.time
 
 
-def open_engine(files: SimulatedFiles, clock: Clock | None = None, options: EngineOptions = SMALL) -> StorageEngine:
+def open_engine(
+    files: SimulatedFiles,
+    clock: Clock | None = None,
+    options: EngineOptions = SMALL,
+    on_work: Callable[[], None] | None = None,
+) -> StorageEngine:
     """Return an engine that commits immediately."""
-    return StorageEngine(ROOT, files=files, clock=clock or Clock(), options=options)
+    return StorageEngine(ROOT, files=files, clock=clock or Clock(), options=options, on_work=on_work)
 
 
 def new_store() -> SegmentStore:

@@ -35,7 +35,8 @@ class Scene:
         self.api = Management(process.http_url)
         self._make_vhost()
         self._make_exchanges_and_queues()
-        url = f"{process.url}/{quote(self.vhost, safe='')}"
+        # Without heartbeats: the client does not run while pages are looked at.
+        url = f"{process.url}/{quote(self.vhost, safe='')}?heartbeat=0"
         said = {name: name, "product": name, "capabilities": {name: True}}
         self.client = Client(url, connection_name(name), said)
         self._fill()

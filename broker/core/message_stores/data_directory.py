@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from leveret.broker.config.options import Settings
-from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
 from leveret.broker.core.message_stores.disk_backing import DiskBacking
 from leveret.broker.core.message_stores.registry import Backed, MessageStores, SyncWaiter
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import available_memory
-from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer
+from leveret.broker.core.scheduling.timers import RealCallLater, RealTimer, Timers
+from leveret.broker.core.scheduling.turn import Turn
 from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
@@ -92,7 +92,6 @@ class DiskMessageStores(MessageStores):
         #: Numbers of queues that could not be restored, by virtual host and name.
         self._unrestored: dict[tuple[str, str], list[int]] = {}
         self._keeps_all_unclaimed = False
-        engine.on_work = end_turn
         self._call_later = call_later
         self._housekeeping_timer: RealTimer = call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
         self._space_timer: RealTimer = call_later(0, self._check_space)
@@ -212,13 +211,21 @@ class DiskMessageStores(MessageStores):
 
 
 def open_stores(
-    broker: Broker, settings: Settings, call_soon_threadsafe: Callable[[Callable[[], None]], object]
+    settings: Settings,
+    turn: Turn,
+    timers: Timers,
+    alarms: Alarms,
+    gate: DefinitionsGate,
+    call_soon_threadsafe: Callable[[Callable[[], None]], object],
 ) -> DiskMessageStores:
     """Open the data directory of a broker.
 
     Args:
-        broker: The broker.
-        settings: Its configuration.
+        settings: Configuration of the broker.
+        turn: Its turn, whose end calls write().
+        timers: Its clock and timers.
+        alarms: Its alarms; the disk alarm is set here.
+        gate: Tells when its definitions are written.
         call_soon_threadsafe: Calls a function in the thread of the event loop.
     Raises:
         DataDirectoryUnusableError: The data directory cannot be used.
@@ -230,9 +237,10 @@ def open_stores(
             call_soon_threadsafe,
             _exit_after_failed_sync,
             files,
-            broker.timers,
-            options=_engine_options(settings, broker.gate),
-            on_disk_alarm=partial(_update_alarm, broker.alarms),
+            timers,
+            options=_engine_options(settings, gate),
+            on_disk_alarm=partial(_update_alarm, alarms),
+            on_work=turn.end_later,
         )
     except (DirectoryInUseError, DataDirectoryError) as error:
         raise DataDirectoryUnusableError(f"cannot use the data directory {path}: {error}") from error
@@ -242,11 +250,11 @@ def open_stores(
         log.info("recovered %s", engine.report.summary())
     return DiskMessageStores(
         engine,
-        broker.turn.end_later,
-        broker.timers.real_call_later,
+        turn.end_later,
+        timers.real_call_later,
         options.preload_messages,
         options.embed_bodies_below,
-        broker.gate,
+        gate,
         files.counts,
     )
 

@@ -20,11 +20,10 @@ def publish(store: SegmentStore, *bodies: bytes) -> None:
 
 def test_a_full_disk_is_not_tried_again_at_once() -> None:
     files = SimulatedFiles()
-    engine = open_engine(files)
+    asked: list[None] = []
+    engine = open_engine(files, on_work=lambda: asked.append(None))
     full, other = (engine.store(engine.create_queue(True, {"name": name})) for name in ("full", "other"))
     files.room = 300
-    asked: list[None] = []
-    engine.on_work = lambda: asked.append(None)
     publish(full, b"x" * 500)
     assert len(asked) == 1
     assert [*engine.flush()] == [full]
