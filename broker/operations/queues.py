@@ -10,7 +10,8 @@ from functools import partial
 
 from leveret.broker.core.names import generate_name, strip_line_ends
 from leveret.broker.core.queues.declaration import QueueDeclaration, check_not_locked, check_unreserved
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.operations.principal import Principal
 from leveret.protocol.faults import not_implemented, precondition_failed, resource_locked

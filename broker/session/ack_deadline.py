@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from typing import Final
 
-from leveret.broker.core.queues.queue import Consumer
+from leveret.broker.core.queues.holders import Consumer
 from leveret.broker.core.scheduling.timers import Timer
 from leveret.broker.session.channel import Channel
 from leveret.broker.session.unacked import GetHolder

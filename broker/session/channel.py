@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from leveret.broker.core.message_stores.registry import HasFailed
 from leveret.broker.core.messages.tracing import Origin, Tracer
-from leveret.broker.core.queues.queue import Consumer, Queue
+from leveret.broker.core.queues.holders import Consumer
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.confirms import Confirms

@@ -8,7 +8,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Literal, Protocol, TypeAlias, final
 
-from leveret.broker.core.queues.queue import Consumer, Holder, Queue
+from leveret.broker.core.queues.holders import Consumer, Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.session.shared_prefetch import SharedPrefetch
 from leveret.protocol.faults import precondition_failed

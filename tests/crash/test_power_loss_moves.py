@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from leveret.broker.core.message_stores.data_directory import DiskMessageStores
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.definitions import gate as definitions_gate
 from leveret.broker.embedded import LeveretThread
 from tests.conformance.http_api import HttpApi, path
 from tests.conformance.topology import drain
@@ -184,10 +183,12 @@ def test_nothing_acknowledged_is_missing_after_a_kill(broker: Restarts) -> None:
 
 
 @pytest.fixture
-def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LeveretThread, Path]]:
+def embedded(tmp_path: Path) -> Iterator[tuple[LeveretThread, Path]]:
     """A broker in this process that loses patience after a second."""
-    monkeypatch.setattr(definitions_gate, "ALARM_SECONDS", 1.0)
     with LeveretThread(tmp_path) as started:
+        app = started._broker._app
+        assert app is not None
+        app.broker.gate.alarm_seconds = 1.0
         yield started, tmp_path
 
 

@@ -45,7 +45,7 @@ def copy(tmp_path: Path) -> Path:
     """A copy of the package, as `leveret` with everything in it."""
     package = tmp_path / "leveret"
     for name in committed():
-        if name.startswith(("leveret/", "protocol/", "storage/", "broker/")) and name.endswith(".py"):
+        if name.startswith(("leveret/", "policies/", "protocol/", "storage/", "broker/")) and name.endswith(".py"):
             target = package / name.removeprefix("leveret/")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target)

@@ -8,6 +8,6 @@ from leveret import compilation
 
 #: Compiled modules call each other directly, so that a replaced function has no effect. CI runs these tests in pure
 #: Python.
-replaces_functions = pytest.mark.skipif(
+skip_where_compiled = pytest.mark.skipif(
     compilation.form() == "compiled", reason="functions are replaced in pure Python only"
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
+from leveret.broker.core.queues.consumers import UnackedHolder
 from leveret.broker.core.queues.declaration import QueueDeclaration
-from leveret.broker.core.queues.queue import Queue, UnackedHolder
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost

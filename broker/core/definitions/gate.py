@@ -50,6 +50,7 @@ class DefinitionsGate:
     Attributes:
         changes: Incremented by every change and every use of an unwritten definition.
         is_failing: Whether definitions could not be written for 30 s, so that new ones are refused.
+        alarm_seconds: Those 30 s.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class DefinitionsGate:
         alarms: Alarms | None = None,
         new_slice: Callable[[], TimeSlice] = lambda: UNLIMITED,
     ) -> None:
+        self.alarm_seconds = ALARM_SECONDS
         self._call_later = call_later
         self._alarms = alarms or Alarms()
         self._new_slice = new_slice
@@ -241,7 +243,7 @@ class DefinitionsGate:
         self._retry = self._call_later(_RETRY_SECONDS, self._try_again)
         if self._alarm is None:
             log.error("cannot save definitions: %s; replies that depend on them wait, trying again", error)
-            self._alarm = self._call_later(ALARM_SECONDS, self._set_alarm)
+            self._alarm = self._call_later(self.alarm_seconds, self._set_alarm)
 
     def _try_again(self) -> None:
         self._retry = None

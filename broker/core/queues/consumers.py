@@ -10,6 +10,16 @@ from typing import Protocol, TypeAlias
 from leveret.storage.interface import Entry
 
 
+class UnackedHolder(Protocol):
+    """A holder as its queue sees it.
+
+    Attributes:
+        unacked: Number of unacked messages.
+    """
+
+    unacked: int
+
+
 class QueueConsumer(Protocol):
     """A consumer as its queue sees it.
 

@@ -14,7 +14,8 @@ from typing import Final
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.delivery_count import without_count
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.policies.message_filter import MessageFilter
 from leveret.protocol.properties import Properties
 from leveret.storage.event_format import EventKind

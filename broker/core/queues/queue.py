@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
-from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer
+from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.delivery import Delivery
@@ -48,76 +47,6 @@ class QueueHost(Protocol):
 
     def delete_queue(self, queue: Queue) -> int:
         """Delete an expired or auto-delete queue; return the number of its messages."""
-
-
-class UnackedHolder(Protocol):
-    """A holder as its queue sees it.
-
-    Attributes:
-        unacked: Number of unacked messages.
-    """
-
-    unacked: int
-
-
-class Holder:
-    """Owner of unacked messages of a queue: a consumer, or the gets of a channel.
-
-    Args:
-        queue: The queue of the messages.
-
-    Attributes:
-        unacked: Number of unacked messages.
-    """
-
-    __slots__ = ("queue", "unacked")
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.unacked = 0
-
-
-class Consumer(Holder):
-    """A consumer of a queue; see QueueConsumer.
-
-    Args:
-        queue: The queue consumed from.
-        tag: The consumer tag.
-        no_ack: Whether messages are settled once sent.
-        exclusive: Whether it is the only consumer allowed on the queue.
-        priority: The x-priority argument; higher ones are served first.
-        prefetch: Maximum number of unacked messages; 0 for no limit.
-
-    Attributes:
-        blocked: Whether it is outside the ring because it had no credit when it was to be served.
-    """
-
-    __slots__ = ("blocked", "exclusive", "no_ack", "prefetch", "priority", "tag")
-
-    def __init__(self, queue: Queue, tag: str, no_ack: bool, exclusive: bool, priority: int, prefetch: int = 0) -> None:
-        super().__init__(queue)
-        self.tag = tag
-        self.no_ack = no_ack
-        self.exclusive = exclusive
-        self.priority = priority
-        self.prefetch = prefetch
-        self.blocked = False
-
-    @abstractmethod
-    def credit(self) -> int:
-        """Return the number of messages it can take now; 0 or less blocks it until unblock() of its queue."""
-
-    @abstractmethod
-    def deliver(self, entries: Sequence[Entry], body_bytes: int) -> None:
-        """Send messages to the client; see QueueConsumer."""
-
-    @abstractmethod
-    def cancelled(self) -> None:
-        """Handle the deletion of the queue."""
-
-    def unblock(self) -> None:
-        """Let the queue serve it again, if it had no credit."""
-        self.queue.unblock(self)
 
 
 class Queue:

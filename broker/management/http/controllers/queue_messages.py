@@ -11,8 +11,9 @@ from aiohttp import web
 
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
+from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.moving import Move, MoveEnd
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource

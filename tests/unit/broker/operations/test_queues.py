@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leveret.broker.core.queues.queue import Holder
+from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.operations import queues

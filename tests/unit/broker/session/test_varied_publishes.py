@@ -13,7 +13,7 @@ from leveret.broker.session import publishing
 from tests.support import methods
 from tests.support.long_routes import LONG_KEY, bind_wild
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
-from tests.support.pure_python import replaces_functions
+from tests.support.pure_python import skip_where_compiled
 from tests.support.stepping_clock import SteppingClock
 from tests.support.transport import METHOD
 
@@ -143,7 +143,7 @@ def test_without_a_queue(mandatory: bool) -> None:
     assert len(at_once.answers) == (3 * 4 if mandatory else 0)
 
 
-@replaces_functions
+@skip_where_compiled
 def test_headers_without_relevant_properties_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client({})
     frames = messages([({"headers": [("id", "S", str(number))]}, 1 + number % 3) for number in range(20)], "q")

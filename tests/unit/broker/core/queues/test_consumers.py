@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.queues.consumers import ConsumerGroup, Ring
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.queues import declare, new_vhost

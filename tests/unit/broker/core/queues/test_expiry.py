@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from tests.support.fake_consumer import FakeConsumer

@@ -4,7 +4,8 @@ from typing import Literal
 
 import pytest
 
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue
 from tests.support.fake_consumer import FakeConsumer

@@ -10,7 +10,8 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.policies.policy import Policy
 from leveret.protocol import properties
 from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr, plain_values

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.core.queues.queue import Holder, Queue
+from leveret.broker.core.queues.holders import Holder
+from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.traits import QUORUM
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.vhost import VirtualHost
