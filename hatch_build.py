@@ -185,7 +185,8 @@ def _run_mypyc(sources: list[str]) -> None:
         [*_MYPY_OPTIONS, *(f"leveret/{path}" for path in sources)],
         group_name="leveret",
         target_dir="c",
-        opt_level="2",
+        # "2" takes a quarter longer to compile, and a message costs the same.
+        opt_level="1",
         # A file of C for each module, so that all processors have work.
         multi_file=True,
         # Without line numbers for debuggers: they make the libraries several times as large.
