@@ -85,11 +85,9 @@ class App:
         )
         self.accounts = Accounts(settings.loopback_users)
         limit = _memory_limit(settings)
-        self.node = Node(
-            timers, data_dir=settings.data_dir, memory_limit=limit, disk_free_limit=disk_free_limit(settings)
-        )
         # The store may need more free space than is configured.
-        self.node.disk_free_limit = self._stores.engine.disk.limit
+        disk_limit = self._stores.engine.disk.limit
+        self.node = Node(timers, data_dir=settings.data_dir, memory_limit=limit, disk_free_limit=disk_limit)
         self._memory_checks = MemoryChecks(
             MemoryMonitor(self.broker.alarms, limit, loop.time, collect_all),
             Pager(self.broker, _paging_threshold(settings, limit)),

@@ -20,7 +20,7 @@ modulus = pytest.mark.plugin(MODULUS)
 
 TOO_SMALL = "The binding key must be greater than 0"
 NO_INTEGER = "The binding key must be an integer: "
-#: Binding keys that are no weights, and why.
+#: Binding keys that are not weights, and why.
 NO_WEIGHTS = {
     "": NO_INTEGER + "<<>>",
     "a": NO_INTEGER + '<<"a">>',

@@ -48,7 +48,7 @@ class Environment:
         stamp.write_text(wanted)
 
     def take_newest(self) -> None:
-        """Make it anew with the newest versions of all packages, and write those to its constraints.
+        """Make it again with the newest versions of all packages, and write those to its constraints.
 
         Raises:
             subprocess.CalledProcessError: A package cannot be installed.

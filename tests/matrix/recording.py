@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def read(path: Path) -> list[Outcome]:
-    """The outcomes in a file; none if there is no such file."""
+    """The outcomes in a file; none if the file does not exist."""
     if not path.exists():
         return []
     lines = (json.loads(line) for line in path.read_text().splitlines())

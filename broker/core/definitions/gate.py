@@ -252,7 +252,7 @@ class DefinitionsGate:
     def _set_alarm(self) -> None:
         log.error(
             "definitions could not be saved for %d s: the disk alarm is set, and nothing durable can be declared",
-            ALARM_SECONDS,
+            self.alarm_seconds,
         )
         self.is_failing = True
         self._alarms.set("disk", _CAUSE)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.scheduling.timers import Timer
+from leveret.broker.core.scheduling.periodic_work import PeriodicWork
 from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.vhost import VirtualHost
 
@@ -19,13 +19,10 @@ log = logging.getLogger("leveret.losses")
 
 #: Interval of the checks, in seconds.
 _CHECK_SECONDS: Final = 10.0
-#: Seconds after a line about an object in which there is no other one about it.
+#: Minimum number of seconds between two lines about an object.
 _QUIET_SECONDS: Final = 600
 #: Lines of one check; further objects are summed up in one line.
 _LINES_MAX: Final = 20
-#: Duration of a piece of work, and of the pause after it, in which clients are served.
-_PIECE_MICROSECONDS: Final = 2_000
-_PAUSE_SECONDS: Final = 0.002
 
 #: How the fields of a row of losses are named in a line. Purged messages and those of deleted queues are removed on
 #: purpose, and returned ones are known to their publisher.
@@ -67,37 +64,24 @@ class LossLog:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._timer: Timer | None = None
-        self._work: Iterator[None] = iter(())
+        self._work = PeriodicWork(
+            broker.timers, lambda: _CHECK_SECONDS, self._check, "losses were compared with those in the log"
+        )
         #: Only objects that have lost messages.
         self._seen: dict[LossCounters, _Seen] = {}
         self._last_check = broker.timers.seconds()
 
     def start(self) -> None:
         """Start to check. Losses before are not logged."""
-        self._timer = self._broker.timers.call_later(_CHECK_SECONDS, self._begin)
+        self._work.start()
 
     def stop(self) -> None:
         """Stop to check."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._work.stop()
 
-    def _begin(self) -> None:
-        self._work = self._check(self._broker.timers.seconds())
-        self._run_piece()
-
-    def _run_piece(self) -> None:
-        timers = self._broker.timers
-        deadline = timers.monotonic() + _PIECE_MICROSECONDS
-        for _ in self._work:
-            if timers.monotonic() > deadline:
-                self._timer = timers.call_later(_PAUSE_SECONDS, self._run_piece)
-                return
-        self.start()
-
-    def _check(self, now: int) -> Iterator[None]:
+    def _check(self) -> Iterator[None]:
         """Log new losses; a step is one object."""
+        now = self._broker.timers.seconds()
         known, self._seen = self._seen, {}
         lines = objects = messages = 0
         for vhost in list(self._broker.vhosts.values()):

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from typing import Final
 
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.node import Node
-from leveret.broker.core.scheduling.timers import Timer
+from leveret.broker.core.scheduling.periodic_work import PeriodicWork
 from leveret.broker.core.stats.census import Census
 from leveret.broker.core.stats.history import GLOBAL, STEP
-
-log = logging.getLogger("leveret.statistics")
-
-#: Duration of a piece of work, and of the pause after it, in which clients are served.
-_PIECE_MICROSECONDS: Final = 2_000
-_PAUSE_SECONDS: Final = 0.002
 
 
 class Sampler:
@@ -32,19 +24,16 @@ class Sampler:
     def __init__(self, broker: Broker, node: Node) -> None:
         self._broker = broker
         self._node = node
-        self._timer: Timer | None = None
-        self._work: Iterator[None] = iter(())
         self._detailed: dict[str, int] = {}
+        self._work = PeriodicWork(broker.timers, self._seconds_left, self._sample_now, "a sample was taken")
 
     def start(self) -> None:
         """Start to take samples."""
-        seconds = self._broker.timers.now() / 1_000_000
-        self._timer = self._broker.timers.call_later(STEP - seconds % STEP + 0.001, self._begin)
+        self._work.start()
 
     def stop(self) -> None:
         """Stop taking samples."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._work.stop()
 
     def sample(self, now: int) -> Iterator[None]:
         """Take one sample of all counters; a step is one object.
@@ -69,18 +58,10 @@ class Sampler:
         yield
         broker.last_sample = now
 
-    def _begin(self) -> None:
-        self._work = self.sample(self._broker.timers.seconds() // STEP * STEP)
-        self._run_piece()
+    def _seconds_left(self) -> float:
+        """Return the seconds until the next sample is due, and a little more."""
+        seconds = self._broker.timers.now() / 1_000_000
+        return STEP - seconds % STEP + 0.001
 
-    def _run_piece(self) -> None:
-        timers = self._broker.timers
-        deadline = timers.monotonic() + _PIECE_MICROSECONDS
-        try:
-            for _ in self._work:
-                if timers.monotonic() > deadline:
-                    self._timer = timers.call_later(_PAUSE_SECONDS, self._run_piece)
-                    return
-        except Exception:
-            log.exception("internal error while a sample was taken")
-        self.start()
+    def _sample_now(self) -> Iterator[None]:
+        return self.sample(self._broker.timers.seconds() // STEP * STEP)

@@ -56,7 +56,7 @@ class Notes:
         return [note.text for note in self.of(start)]
 
     def wait_for(self, start: str, count: int = 1, *, timeout: float = PATIENCE) -> list[Note]:
-        """Wait until so many notes begin with a text, and return them.
+        """Wait until this many notes begin with a text, and return them.
 
         Raises:
             AssertionError: There were fewer in time.

@@ -38,7 +38,7 @@ class Vhost:
         self._api.request("DELETE", "vhosts", self.name)
 
     def queue(self, name: str) -> dict[str, Any] | None:
-        """A queue as the HTTP API shows it; None if there is no such queue."""
+        """A queue as the HTTP API shows it; None if it does not exist."""
         try:
             found: dict[str, Any] = self._api.request("GET", "queues", self.name, name)
         except HTTPError as error:

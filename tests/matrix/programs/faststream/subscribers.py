@@ -52,7 +52,7 @@ async def note_number(number: int) -> None:
 
 @broker.subscriber("questions")
 async def answer(number: int) -> int:
-    """Answer whoever asked."""
+    """Answer the request."""
     return number + 1
 
 

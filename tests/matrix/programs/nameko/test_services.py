@@ -50,7 +50,7 @@ class Workshop:
             yield program
 
     def wait_for_consumers(self, queue: str, count: int = 1) -> None:
-        """Wait until a queue has so many consumers."""
+        """Wait until a queue has this many consumers."""
         wait_until(lambda: (self._vhost.queue(queue) or {}).get("consumers") == count, f"consumers of {queue}")
 
 
