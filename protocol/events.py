@@ -47,7 +47,7 @@ class Publish:
         self.mandatory = mandatory
         self.immediate = immediate
         self.route = route
-        self.memo: Any = None
+        self.memo: object | None = None
 
 
 class PublishRun:

@@ -111,6 +111,14 @@ class _AppendSetting(argparse.Action):
         namespace.given.append(RawSetting(name, value, str(option_string), UsageError))
 
 
+class _PrintVersion(argparse.Action):
+    """Prints the version in one line; argparse's own action would break the line."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
+        sys.stdout.write(f"leveret {VERSION} ({compilation.describe()})\n")
+        parser.exit()
+
+
 def _parser() -> _Parser:
     parser = _Parser(
         prog="leveret",
@@ -131,7 +139,7 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--set", action=_AppendSetting, metavar="key=value", help="Set any option; may be repeated.", dest="given"
     )
-    parser.add_argument("--version", action="version", version=f"leveret {VERSION} ({compilation.describe()})")
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="Print the version and exit.")
     return parser
 
 

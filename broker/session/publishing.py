@@ -18,7 +18,7 @@ from leveret.broker.session.channel import Channel
 from leveret.broker.session.channel_host import ChannelHost
 from leveret.broker.session.delivery import send_message
 from leveret.broker.session.direct_reply import REPLY_QUEUE
-from leveret.broker.session.routes import PublishRoute
+from leveret.broker.session.routes import PublishRoute, cached_route
 from leveret.protocol import properties
 from leveret.protocol.events import Publish, PublishRun, VariedRun
 from leveret.protocol.faults import ReplyCode, not_implemented, precondition_failed
@@ -46,7 +46,7 @@ def publish_run(channel: Channel, run: PublishRun) -> None:
     Spec: AMQP 0-9-1 basic.publish; the order of the checks is RabbitMQ's.
     """
     publish = run.publish
-    route: PublishRoute | None = publish.memo
+    route = cached_route(publish)
     if route is None or route.generation != channel.host.principal.generation or not run.bodies[0]:
         route = _resolve(channel, publish, run.header)
     elif route.header is not run.header:
@@ -135,7 +135,7 @@ def publish_varied(channel: Channel, run: VariedRun) -> None:
 
 def _varied_route(channel: Channel, publish: Publish) -> PublishRoute | None:
     """Return the cached route if it depends on the routing key alone and all queues accept varied messages."""
-    route: PublishRoute | None = publish.memo
+    route = cached_route(publish)
     if (
         route is None
         or route.generation != channel.host.principal.generation
@@ -257,7 +257,7 @@ def _resolve(channel: Channel, publish: Publish, header: bytes) -> PublishRoute:
     if publish.immediate:
         raise not_implemented("immediate=true")
     _check_size(host, header)
-    route: PublishRoute | None = publish.memo
+    route = cached_route(publish)
     generation = host.principal.generation
     if route is None or route.generation != generation:
         exchange = open_exchange(host.principal, publish.exchange, publish.routing_key)

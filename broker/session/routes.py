@@ -71,6 +71,12 @@ class PublishRoute:
         self.needs_sync = False, False
 
 
+def cached_route(publish: Publish) -> PublishRoute | None:
+    """Return the cached route of a publish; None if there is none."""
+    memo = publish.memo
+    return memo if isinstance(memo, PublishRoute) else None
+
+
 class RouteCache:
     """Cached routes of publishes on one connection.
 

@@ -64,8 +64,8 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
     """
     settings = queue.settings
     counted, counted_bytes = _counted(queue)
-    shares = [_percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes)]
-    full = max((share for share in shares if share is not None), default=None)
+    by_count, by_bytes = _percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes)
+    full = _larger(by_count, by_bytes)
     return {
         "length_counts": settings.length_counts,
         "messages_counted": counted,
@@ -73,11 +73,11 @@ def describe_fill(queue: Queue) -> dict[str, Any]:
         "messages_ready": queue.store.ready_count,
         "max_length": settings.max_length,
         "max_length_source": _source(queue, "max-length", settings.max_length),
-        "messages_percent": shares[0],
+        "messages_percent": by_count,
         "message_bytes_ready": queue.store.ready_bytes,
         "max_length_bytes": settings.max_length_bytes,
         "max_length_bytes_source": _source(queue, "max-length-bytes", settings.max_length_bytes),
-        "bytes_percent": shares[1],
+        "bytes_percent": by_bytes,
         "percent": full,
         "overflow": settings.overflow,
         "at_limit": None if full is None else _AT_LIMIT[queue.traits.overflow(settings)],
@@ -88,10 +88,7 @@ def fill_percent(queue: Queue) -> float | None:
     """Return the fill level in percent of the limit that is closest to being reached; None without limits."""
     settings = queue.settings
     counted, counted_bytes = _counted(queue)
-    by_count, by_bytes = _percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes)
-    if by_count is None or by_bytes is None:
-        return by_bytes if by_count is None else by_count
-    return max(by_count, by_bytes)
+    return _larger(_percent(counted, settings.max_length), _percent(counted_bytes, settings.max_length_bytes))
 
 
 def _counted(queue: Queue) -> tuple[int, int]:
@@ -118,6 +115,13 @@ def _percent(used: int, limit: int | None) -> float | None:
     if limit is None:
         return None
     return round(100 * used / limit, 1) if limit else 100.0
+
+
+def _larger(a: float | None, b: float | None) -> float | None:
+    """Return the larger of two values, of which either may be missing."""
+    if a is None or b is None:
+        return b if a is None else a
+    return max(a, b)
 
 
 def _describe(policy: Policy | None) -> dict[str, Any] | None:

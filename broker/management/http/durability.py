@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.definitions.gate import ALARM_SECONDS, DefinitionsGate
+from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.management.http.errors import failure
 from leveret.broker.management.http.origins import SAFE_METHODS
 
@@ -75,7 +75,7 @@ async def wait_until_committed(gate: DefinitionsGate) -> None:
     done, finish = _completion()
     gate.when_written(finish)
     try:
-        await asyncio.wait_for(done, 0 if gate.is_failing else ALARM_SECONDS)
+        await asyncio.wait_for(done, 0 if gate.is_failing else gate.alarm_seconds)
     except TimeoutError:
         raise failure(
             web.HTTPServiceUnavailable, "service_unavailable", "definitions cannot be written to the disk now"
