@@ -20,6 +20,9 @@ import java.util.concurrent.TimeUnit;
 final class Deliveries extends DefaultConsumer {
     private final BlockingQueue<Delivery> received = new LinkedBlockingQueue<>();
 
+    /** Opens when the client has told this consumer its tag, which it does in another thread than basicConsume's. */
+    private final CountDownLatch started = new CountDownLatch(1);
+
     /** Opens when the broker cancels this consumer. */
     final CountDownLatch cancelled = new CountDownLatch(1);
 
@@ -28,6 +31,12 @@ final class Deliveries extends DefaultConsumer {
 
     Deliveries(Channel channel) {
         super(channel);
+    }
+
+    @Override
+    public void handleConsumeOk(String tag) {
+        super.handleConsumeOk(tag);
+        started.countDown();
     }
 
     @Override
@@ -68,6 +77,7 @@ final class Deliveries extends DefaultConsumer {
      * The client hands deliveries to consumers in another thread, but a cancel-ok after them.
      */
     void assertNoMore() throws IOException, InterruptedException {
+        BrokerTestCase.await(started, "consume-ok");
         getChannel().basicCancel(getConsumerTag());
         BrokerTestCase.await(cancelConfirmed, "cancel-ok");
         assertNull(received.peek(), "a delivery too many");
