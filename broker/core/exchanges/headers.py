@@ -21,36 +21,48 @@ _STEP: Final = 500
 _Header: TypeAlias = tuple[str, int]
 
 
+#: What a header must be: its key, and its term; None for any value.
+_Condition: TypeAlias = "tuple[_Header, Term | None]"
+
+#: Condition of the bindings that match every message.
+_ALWAYS: Final[_Condition] = ("", -1), None
+
+
 class _Pattern:
     """The arguments of a binding, prepared for matching.
 
     Args:
         arguments: Arguments of the binding, with a valid x-match.
         destination: Destination of the binding.
+
+    Attributes:
+        conditions: What headers must be.
+        needs_all: Whether all conditions must hold; otherwise one is enough.
+        indexed: Those of the conditions by which the exchange finds it.
     """
 
-    __slots__ = ("destination", "needs_all", "required")
+    __slots__ = ("conditions", "destination", "indexed", "needs_all")
 
     def __init__(self, arguments: FieldTable, destination: Destination) -> None:
         x_match = _x_match(arguments)
         with_x = _X_MATCH_VALUES[x_match]
         self.destination = destination
         self.needs_all = x_match.startswith(_ALL)
-        #: Headers and their terms; None if any value matches.
-        self.required: list[tuple[_Header, Term | None]] = [
+        self.conditions: list[_Condition] = [
             (header, None if field.kind == "V" else to_term(field))
             for header, field in _number(arguments)
             if header[0] != "x-match" and (with_x or not header[0].startswith("x-"))
         ]
+        self.indexed: list[_Condition] = []
 
     def matches(self, headers: Mapping[_Header, Term]) -> bool:
-        """Check whether a message with these headers matches."""
-        for header, term in self.required:
-            present = headers.get(header)
-            is_match = present is not None and (term is None or term == present)
-            if is_match is not self.needs_all:
-                return is_match
-        return self.needs_all
+        """Check whether a message with these headers, which meets one of the indexed conditions, matches."""
+        if self.needs_all:
+            for header, term in self.conditions:
+                present = headers.get(header)
+                if present is None or (term is not None and term != present):
+                    return False
+        return True
 
 
 class HeadersExchange(Exchange):
@@ -60,10 +72,12 @@ class HeadersExchange(Exchange):
     start with ``x-`` are ignored, except with ``all-with-x`` and ``any-with-x``. Numbers are compared by value, and a
     void argument matches any value. Duplicate names are compared in their order.
 
+    Bindings are found by what one header must be, so that a message is compared with few of them.
+
     Spec: AMQP 0-9-1 section 3.1.3.4; the forms with x are RabbitMQ extensions.
     """
 
-    __slots__ = ("_patterns",)
+    __slots__ = ("_index", "_patterns")
 
     type_name: ClassVar[str] = "headers"
     description: ClassVar[str] = "AMQP headers exchange, as per the AMQP specification"
@@ -72,21 +86,42 @@ class HeadersExchange(Exchange):
     def _create_index(self) -> None:
         self.uses_headers = True
         self._patterns: dict[BindingIdentity, _Pattern] = {}
+        self._index: dict[_Condition, dict[_Pattern, None]] = {}
 
     def _add(self, binding: Binding) -> None:
         _check_x_match(binding.arguments)
-        self._patterns[binding.identity] = _Pattern(binding.arguments, binding.destination)
+        pattern = self._patterns[binding.identity] = _Pattern(binding.arguments, binding.destination)
+        pattern.indexed = self._to_index(pattern)
+        for condition in pattern.indexed:
+            self._index.setdefault(condition, {})[pattern] = None
 
     def _remove(self, binding: Binding) -> None:
-        del self._patterns[binding.identity]
+        pattern = self._patterns.pop(binding.identity)
+        for condition in pattern.indexed:
+            bucket = self._index[condition]
+            del bucket[pattern]
+            if not bucket:
+                del self._index[condition]
+
+    def _to_index(self, pattern: _Pattern) -> list[_Condition]:
+        """Return the conditions by which a new binding is to be found: of ``all`` the one that fewest others have."""
+        if not pattern.needs_all:
+            return list(dict.fromkeys(pattern.conditions))
+        if not pattern.conditions:
+            return [_ALWAYS]
+        return [min(pattern.conditions, key=lambda condition: len(self._index.get(condition, ())))]
 
     def destinations(self, routing_key: str, headers: FieldTable) -> Iterable[Destination | None]:
         """Find the destinations whose arguments match the headers."""
         present = {header: to_term(field) for header, field in _number(headers)}
-        patterns = list(self._patterns.values())
-        if len(patterns) <= _STEP:
-            return [pattern.destination for pattern in patterns if pattern.matches(present)]
-        return _match_in_steps(patterns, present)
+        candidates = list(self._index.get(_ALWAYS, ()))
+        index = self._index
+        for header, term in present.items():
+            candidates += index.get((header, term), ())
+            candidates += index.get((header, None), ())
+        if len(candidates) <= _STEP:
+            return [pattern.destination for pattern in candidates if pattern.matches(present)]
+        return _match_in_steps(candidates, present)
 
 
 def _match_in_steps(patterns: Sequence[_Pattern], present: Mapping[_Header, Term]) -> Iterator[Destination | None]:

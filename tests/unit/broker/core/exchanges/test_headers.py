@@ -190,10 +190,30 @@ def test_matches_as_defined(name: str, arguments: FieldTable, headers: FieldTabl
     assert fits((*arguments, ("x-match", FieldValue("S", name.encode()))), headers) is expected
 
 
-def test_very_many_bindings_are_looked_at_with_pauses() -> None:
+@pytest.mark.parametrize("form_name", FORMS)
+def test_very_many_bindings_are_looked_at_with_pauses(form_name: str) -> None:
     exchange = HeadersExchange("/", "x")
     for number in range(3000):
-        exchange.bind(Binding(exchange, named_queue(f"q{number}"), "", table(("a", "I", number % 3))))
+        arguments = table(form(form_name), ("a", "I", number % 3))
+        exchange.bind(Binding(exchange, named_queue(f"q{number}"), "", arguments))
     found = list(exchange.destinations("", table(("a", "I", 1))))
-    assert found.count(None) == 6
+    assert found.count(None) == 2
     assert names(found) == sorted(f"q{number}" for number in range(1, 3000, 3))
+
+
+@given(st.lists(st.tuples(st.sampled_from(FORMS), headers_tables), max_size=8), st.data())
+def test_bindings_do_not_depend_on_each_other(bindings: list[tuple[str, FieldTable]], data: st.DataObject) -> None:
+    exchange = HeadersExchange("/", "x")
+    bound = []
+    for number, (name, arguments) in enumerate(bindings):
+        whole = (*arguments, ("x-match", FieldValue("S", name.encode())))
+        bound.append((bind_named(exchange, f"q{number}", str(number), whole), whole))
+    if bound:
+        for each in data.draw(st.lists(st.sampled_from(bound), unique_by=lambda pair: pair[0].identity)):
+            assert exchange.unbind(each[0])
+            bound.remove(each)
+    headers = data.draw(headers_tables)
+
+    expected = sorted(binding.destination.name for binding, arguments in bound if fits(arguments, headers))
+
+    assert names(exchange.destinations("", headers)) == expected
