@@ -254,7 +254,7 @@ class ChannelConsumer(Consumer):
         prefetch: int,
         arguments: FieldTable = (),
     ) -> None:
-        super().__init__(queue, tag, no_ack, exclusive, priority, prefetch)
+        super().__init__(queue, tag, no_ack, exclusive, priority, prefetch, id(channel))
         self.channel = channel
         self.arguments = arguments
         self._frames = DeliveryFrames(channel.number, tag, channel.host.frame_max)

@@ -22,7 +22,7 @@ class FakeConsumer:
         no_ack: Whether messages are settled when they are sent.
         exclusive: Whether it is an exclusive consumer.
         priority: The x-priority argument.
-        log: List to which the tag is appended for each message; may be shared by several consumers.
+        log: List to which the tag is appended for each message. Consumers that share one are on the same channel.
 
     Attributes:
         unacked: Number of unacked messages.
@@ -54,6 +54,7 @@ class FakeConsumer:
         self.runs: list[list[str]] = []
         self.cancellations = 0
         self.log = [] if log is None else log
+        self.channel_id = id(self.log)
 
     def credit(self) -> int:
         """Return the remaining credit in messages."""

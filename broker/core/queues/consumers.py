@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
@@ -30,6 +30,7 @@ class QueueConsumer(Protocol):
         priority: The x-priority argument; higher ones are served first.
         blocked: Whether it is outside the ring because it had no credit when it was to be served.
         unacked: Number of its unacked messages.
+        channel_id: What distinguishes its channel from the others.
     """
 
     tag: str
@@ -38,6 +39,7 @@ class QueueConsumer(Protocol):
     priority: int
     blocked: bool
     unacked: int
+    channel_id: int
 
     def credit(self) -> int:
         """Return the number of messages it can take now; 0 or less blocks it until unblock() of its queue."""
@@ -111,12 +113,18 @@ class ConsumerGroup:
 
     Args:
         single_active: Whether the queue has a single active consumer.
+
+    Attributes:
+        active: The single active consumer; None if there is none.
+        ring: Consumers that may have credit.
     """
 
-    __slots__ = ("_all", "_waiting", "active", "ring", "single_active")
+    __slots__ = ("_all", "_channels", "_waiting", "active", "ring", "single_active")
 
     def __init__(self, single_active: bool) -> None:
         self._all: Consumers = OrderedDict()
+        #: Number of consumers by channel.
+        self._channels: Counter[int] = Counter()
         #: Candidates for the next single active consumer.
         self._waiting = Ring()
         self.single_active = single_active
@@ -134,9 +142,15 @@ class ConsumerGroup:
         """Whether a consumer is exclusive."""
         return bool(self._all) and next(iter(self._all)).exclusive
 
+    @property
+    def share_channels(self) -> bool:
+        """Whether a channel has two or more of the consumers."""
+        return len(self._channels) < len(self._all)
+
     def add(self, consumer: QueueConsumer) -> None:
         """Add a consumer."""
         self._all[consumer] = None
+        self._channels[consumer.channel_id] += 1
         if not self.single_active:
             self.ring.add(consumer)
         elif self.active is None:
@@ -147,6 +161,9 @@ class ConsumerGroup:
     def remove(self, consumer: QueueConsumer) -> None:
         """Remove a consumer. A single active one is succeeded by the waiting one of highest priority, oldest first."""
         del self._all[consumer]
+        self._channels[consumer.channel_id] -= 1
+        if not self._channels[consumer.channel_id]:
+            del self._channels[consumer.channel_id]
         self.ring.discard(consumer)
         self._waiting.discard(consumer)
         # Settling its unacked messages later must not put it back into the ring.
@@ -167,6 +184,7 @@ class ConsumerGroup:
         """Remove and return all consumers."""
         removed = list(self._all)
         self._all.clear()
+        self._channels.clear()
         self.ring, self._waiting = Ring(), Ring()
         self.active = None
         return removed

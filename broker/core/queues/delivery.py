@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from leveret.broker.core.message_stores.backing import QueueBacking
@@ -20,6 +21,8 @@ from leveret.storage.interface import Entry
 #: Batch limits per consumer: large enough to amortise the cost per batch, small enough to stay fair.
 _RUN_MESSAGES: Final = 256
 _RUN_BYTES: Final = 262_144
+#: Messages that are taken at once for consumers that take turns, unless there are more of these.
+_SHARED_RUN_MESSAGES: Final = 1024
 
 
 class Delivery:
@@ -83,6 +86,9 @@ class Delivery:
         store, ring, contents = self._backing.store, self._consumers.ring, self._contents
         while store.ready_count and ring:
             level = ring.first_level()
+            if len(level) > 1 and not (contents.may_have_timed or self._consumers.share_channels):
+                self._serve_in_turns(level)
+                continue
             consumer = next(iter(level))
             credit = consumer.credit()
             if credit <= 0:
@@ -97,10 +103,48 @@ class Delivery:
                 if expired:
                     # Their dead letters may be routed back to this consumer: deliver the older messages first.
                     body_bytes -= sum(len(entry[1].body) for entry in expired)
-                    self._deliver(level, consumer, entries, body_bytes)
+                    self._deliver_first(level, consumer, entries, body_bytes)
                     self._outbox.drop(expired, EXPIRED, EventKind.EXPIRED)
                     continue
-            self._deliver(level, consumer, entries, body_bytes)
+            self._deliver_first(level, consumer, entries, body_bytes)
+
+    def _serve_in_turns(self, level: Consumers) -> None:
+        """Deliver messages to consumers of one priority, which take turns; each gets all of its messages at once.
+
+        The consumers are on different channels: within a channel messages stay in order, and each has its own credit.
+        """
+        store = self._backing.store
+        served, credit = self._find_credit(level)
+        if not served:
+            return
+        turn_length = len(served)
+        entries, _ = store.take(min(credit * turn_length, max(_SHARED_RUN_MESSAGES, turn_length)), _RUN_BYTES)
+        # The consumers that had the last messages are the last ones now.
+        taken = len(entries)
+        for consumer in served[: taken % turn_length if turn_length == len(level) else taken]:
+            level.move_to_end(consumer)
+        for position, consumer in enumerate(served[:taken]):
+            own = entries[position::turn_length]
+            self._deliver(consumer, own, sum([len(entry[1].body) for entry in own]))
+
+    def _find_credit(self, level: Consumers) -> tuple[list[QueueConsumer], int]:
+        """Return the consumers that are served next, as many as there are messages for, and what all have credit for.
+
+        If some have none, these are blocked, and none are returned.
+        """
+        served: list[QueueConsumer] = []
+        blocked: list[QueueConsumer] = []
+        least = _RUN_MESSAGES
+        for consumer in islice(level, self._backing.store.ready_count):
+            credit = consumer.credit()
+            if credit <= 0:
+                blocked.append(consumer)
+            else:
+                served.append(consumer)
+                least = min(least, credit)
+        for consumer in blocked:
+            self._consumers.ring.block(consumer)
+        return ([], 0) if blocked else (served, least)
 
     def add_unacked(self, count: int, body_bytes: int) -> None:
         """Count messages that were taken from the store as unacked."""
@@ -149,12 +193,16 @@ class Delivery:
         """Finish requeues, then apply limits and expiry while time is left; return whether all is finished."""
         return self.return_some(time_slice) and self._contents.evict_and_expire(time_slice)
 
-    def _deliver(self, level: Consumers, consumer: QueueConsumer, entries: list[Entry], body_bytes: int) -> None:
+    def _deliver_first(self, level: Consumers, consumer: QueueConsumer, entries: list[Entry], body_bytes: int) -> None:
         """Deliver taken messages, if any, to the first consumer of a priority level, and move it to the end."""
         if not entries:
             return
         if len(level) > 1:
             level.move_to_end(consumer)
+        self._deliver(consumer, entries, body_bytes)
+
+    def _deliver(self, consumer: QueueConsumer, entries: list[Entry], body_bytes: int) -> None:
+        """Deliver taken messages to a consumer."""
         self._counters.count_delivery(entries)
         if consumer.no_ack:
             self._counters.delivered_no_ack += len(entries)

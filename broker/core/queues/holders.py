@@ -36,20 +36,31 @@ class Consumer(Holder):
         exclusive: Whether it is the only consumer allowed on the queue.
         priority: The x-priority argument; higher ones are served first.
         prefetch: Maximum number of unacked messages; 0 for no limit.
+        channel_id: What distinguishes its channel from the others.
 
     Attributes:
         blocked: Whether it is outside the ring because it had no credit when it was to be served.
     """
 
-    __slots__ = ("blocked", "exclusive", "no_ack", "prefetch", "priority", "tag")
+    __slots__ = ("blocked", "channel_id", "exclusive", "no_ack", "prefetch", "priority", "tag")
 
-    def __init__(self, queue: Queue, tag: str, no_ack: bool, exclusive: bool, priority: int, prefetch: int = 0) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        tag: str,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        channel_id: int,
+    ) -> None:
         super().__init__(queue)
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority = priority
         self.prefetch = prefetch
+        self.channel_id = channel_id
         self.blocked = False
 
     @abstractmethod

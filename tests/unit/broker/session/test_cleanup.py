@@ -8,13 +8,14 @@ from pamqp import commands
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.session.channel import Channel
+from leveret.broker.session.routes import cached_route
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, publish
 
 
 def cached_queue_count(client: MemoryClient) -> int:
     """Return the number of queues in the cached routes of a connection."""
-    remembered = client.connection.host.routes._publishes
-    return sum(len(each.memo.queues) for each in remembered)
+    routes = map(cached_route, client.connection.host.routes._publishes)
+    return sum(len(route.queues) for route in routes if route is not None)
 
 
 class TestRoutes:

@@ -3,12 +3,14 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
 from leveret.protocol.field_table import FieldTable, FieldValue
-from tests.support.fake_consumer import FakeConsumer
+from tests.support.fake_consumer import PLENTY, FakeConsumer
 from tests.support.manual_loop import ManualLoop
 from tests.support.messages import message, size_of
 from tests.support.queues import declare, new_vhost, settle
@@ -77,6 +79,41 @@ class TestDelivering:
         publish(queue, *"89")
         loop.run()
         assert log == list("abcabcabc")
+
+    def test_consumers_on_different_channels_get_what_their_turns_give_at_once(
+        self, queue: Queue, loop: ManualLoop
+    ) -> None:
+        consumers = [consume(queue, tag) for tag in "abc"]
+        publish(queue, *"1234567")
+        loop.run()
+        assert [consumer.runs for consumer in consumers] == [[["1", "4", "7"]], [["2", "5"]], [["3", "6"]]]
+        publish(queue, *"89")
+        loop.run()
+        assert [consumer.received[-1] for consumer in consumers] == ["7", "8", "9"]
+
+    @given(
+        rooms=st.lists(st.sampled_from([0, 1, 2, 3, 7, PLENTY]), min_size=2, max_size=5),
+        steps=st.lists(
+            st.one_of(st.integers(1, 12), st.tuples(st.integers(0, 4), st.integers(1, 3))), min_size=1, max_size=12
+        ),
+    )
+    def test_channels_make_no_difference_to_who_gets_what(
+        self, rooms: list[int], steps: list[int | tuple[int, int]]
+    ) -> None:
+        """A step publishes that many messages, or one of the consumers acknowledges that many."""
+        received = []
+        for shared in (None, list[str]()):
+            loop = ManualLoop()
+            queue = declare(new_vhost(loop))
+            consumers = [consume(queue, room=room, log=shared) for room in rooms]
+            for number, step in enumerate(steps):
+                if isinstance(step, int):
+                    publish(queue, *(f"{number}-{each}" for each in range(step)))
+                else:
+                    consumers[step[0] % len(consumers)].acknowledge(step[1])
+                loop.run()
+            received.append([consumer.received for consumer in consumers])
+        assert received[0] == received[1]
 
     def test_credit_is_respected(self, queue: Queue, loop: ManualLoop) -> None:
         consumer = consume(queue, room=2)
