@@ -78,6 +78,13 @@ _ROWS: Final = (
         summary="Exchange that gets the messages that no binding matches.",
     ),
     PolicyKey(
+        "max-delayed",
+        integer(0, unit="messages"),
+        "maximum number of delayed messages",
+        _NONE,
+        summary="Maximum number of messages that wait in an exchange x-delayed-message; more are refused.",
+    ),
+    PolicyKey(
         "expires",
         integer(1, unit=_MILLISECONDS),
         "queue expiry",

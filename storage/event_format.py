@@ -51,6 +51,12 @@ class EventKind(IntEnum):
     RETURNED = 12
     #: Moved to another queue on request.
     MOVED = 13
+    #: Of a delayed exchange: was due, and is in the queues that it was routed to.
+    ROUTED = 14
+    #: Of a delayed exchange: was due, and reached no queue.
+    NOT_ROUTED = 15
+    #: Of a delayed exchange: removed on request before it was due.
+    CANCELLED = 16
     REQUEUE = 20
     REFUSED = 21
     UNROUTABLE = 22
@@ -60,7 +66,8 @@ class EventKind(IntEnum):
 
 
 #: Kinds that are reported as losses: messages that left a queue, or never entered one, without being consumed.
-#: Rejected messages are included. Purged messages and those of deleted queues are not: they were removed on request.
+#: Rejected messages are included. Purged and cancelled messages, and those of deleted queues, are not: they were
+#: removed on request.
 #: DEAD_LETTERED messages are lost only if a later DEAD_LETTER_LOST event says so.
 LOSSES: Final = frozenset(
     {
@@ -71,6 +78,7 @@ LOSSES: Final = frozenset(
         EventKind.DELIVERY_LIMIT,
         EventKind.LOST,
         EventKind.TRANSIENT_DROPPED,
+        EventKind.NOT_ROUTED,
         EventKind.REFUSED,
         EventKind.UNROUTABLE,
         EventKind.DEAD_LETTER_LOST,

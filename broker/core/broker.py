@@ -106,8 +106,8 @@ class Broker:
         """Delete the remains of an earlier virtual host of that name."""
         for kind, key in self._orphaned.pop(vhost_name, ()):
             self._journal.delete(kind, key)
-            if kind == "queue":
-                self.stores.delete_unrestored(*key[:2])
+            if kind in ("queue", "exchange"):
+                self.stores.delete_unrestored(key[0], key[1], kind)
 
     @property
     def cluster_name(self) -> str:

@@ -11,6 +11,7 @@ from leveret.broker.core.exchanges import default, registry
 from leveret.broker.core.exchanges.base import Binding, BindingIdentity, Destination, Exchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE, DefaultExchange
 from leveret.broker.core.queues.queue import Queue
+from leveret.protocol.erlang_terms import format_atom
 from leveret.protocol.faults import access_refused, not_found, precondition_failed
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, find
 from leveret.storage.clock import Clock
@@ -95,6 +96,7 @@ class Topology:
         auto_delete: bool,
         internal: bool,
         arguments: FieldTable,
+        prepare: Callable[[Exchange], None] = lambda exchange: None,
     ) -> Exchange:
         """Declare an exchange: check an existing one for equivalence, or create it.
 
@@ -105,6 +107,7 @@ class Topology:
             auto_delete: The auto-delete bit.
             internal: The internal bit.
             arguments: Arguments as received.
+            prepare: Called with a new exchange before it is added.
         Raises:
             ChannelFault: ACCESS_REFUSED (403) for a new name that is reserved, PRECONDITION_FAILED (406).
         """
@@ -112,7 +115,9 @@ class Topology:
         registry.check_exchange_type(type_name)
         existing = self.exchanges.get(name)
         if existing is not None:
-            check_name("exchange", name, self.vhost_name, "type", type_name, existing.type_name)
+            # As RabbitMQ prints atoms: the names of plugins' types are quoted twice.
+            types = format_atom(type_name), format_atom(existing.type_name)
+            check_name("exchange", name, self.vhost_name, "type", *types)
             check_flag("exchange", name, self.vhost_name, "durable", durable, existing.durable)
             check_flag("exchange", name, self.vhost_name, "auto_delete", auto_delete, existing.auto_delete)
             check_flag("exchange", name, self.vhost_name, "internal", internal, existing.internal)
@@ -124,6 +129,7 @@ class Topology:
         exchange_type = registry.EXCHANGE_TYPES[type_name]
         now = self._clock.seconds()
         exchange = exchange_type(self.vhost_name, name, durable, auto_delete, internal, arguments, now)
+        prepare(exchange)
         self.exchanges[name] = exchange
         self._recorder.exchange_declared(exchange)
         # It may be the alternate exchange of an existing exchange.

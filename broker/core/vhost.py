@@ -10,10 +10,13 @@ from typing import Protocol
 
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.definitions.unrestored import Unrestored
+from leveret.broker.core.delays.waiting import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.message_stores.backing import StoreRequest
 from leveret.broker.core.message_stores.registry import MessageStores
 from leveret.broker.core.messages.dead_letter import DeadLetters
+from leveret.broker.core.messages.due_messages import DueMessages
 from leveret.broker.core.messages.tracing import Tracer
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.declaration import (
@@ -61,6 +64,7 @@ class VirtualHost:
         queues: Queues by name; kept by the topology.
         policies: Policies and operator policies.
         dead_letters: Republishes messages that queues drop.
+        due_messages: Routes delayed messages that are due.
         unrestored: Definitions that could not be restored at start.
         replies: Channels that consume direct replies, by reply-to name.
         max_connections: Limit of open connections; None or a negative number for no limit.
@@ -101,6 +105,7 @@ class VirtualHost:
         self.deleted_exchanges = DeletedObjects(ExchangeCounters(now), ExchangeCounters(now))
         self.policies = VirtualHostPolicies(self.topology, self.recorder)
         self.dead_letters = DeadLetters(self.topology, turn, timers, trust_publishers)
+        self.due_messages = DueMessages(self.topology, turn, timers)
         self.unrestored = Unrestored(name, self.recorder, self._stores)
         self._owned: dict[int, dict[Queue, None]] = {}
 
@@ -184,19 +189,37 @@ class VirtualHost:
             self.turn.deliver_later(queue)
 
     def declare_exchange(
-        self, name: str, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: FieldTable
+        self,
+        name: str,
+        type_name: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: FieldTable,
+        qid: int | None = None,
     ) -> None:
         """Declare an exchange and apply its policy.
 
+        Args:
+            name: Name of the exchange.
+            type_name: Its type.
+            durable: The durable bit.
+            auto_delete: The auto-delete bit.
+            internal: The internal bit.
+            arguments: Arguments as received.
+            qid: Number on disk of its delayed messages, if it is restored; None if it has none, or they are unknown.
         Raises:
             ChannelFault: See Topology.declare_exchange.
+            ConnectionFault: RESOURCE_ERROR (506): the files of its delayed messages cannot be created.
         """
         is_new = name not in self.topology.exchanges
         if is_new:
             self.unrestored.refuse("exchange", name)
             if durable:
                 self.recorder.refuse_if_failing("exchange", name)
-        exchange = self.topology.declare_exchange(name, type_name, durable, auto_delete, internal, arguments)
+        exchange = self.topology.declare_exchange(
+            name, type_name, durable, auto_delete, internal, arguments, partial(self._open_delays, qid=qid)
+        )
         if is_new:
             self.policies.apply_to_exchange(exchange)
 
@@ -210,6 +233,7 @@ class VirtualHost:
         self.recorder.queue_deleted(queue)
         self.unrestored.delete_bindings("queue", queue.name)
         self.dead_letters.clear_cache()
+        self.due_messages.clear_cache()
         deleted = queue.delete()
         counters = queue.counters
         counters.deleted = deleted
@@ -273,7 +297,23 @@ class VirtualHost:
         # A pending request may still use it: its declarations must not appear in a later virtual host of the same name.
         self.recorder.journal = NoJournal()
 
+    def _open_delays(self, exchange: Exchange, qid: int | None) -> None:
+        """Open the store of an exchange that delays messages."""
+        if isinstance(exchange, DelayedExchange):
+            # As in RabbitMQ, all messages survive a restart, whatever their delivery mode.
+            request = StoreRequest(
+                self.name, exchange.name, exchange.durable, persists_transient=exchange.durable, kind="exchange"
+            )
+            backing = self._stores.open_numbered(request, qid)
+            clocks = self.timers, self.turn
+            exchange.waiting = WaitingMessages(
+                self.name, exchange.name, backing, exchange.counters, *clocks, self.due_messages
+            )
+
     def _on_exchange_deleted(self, exchange: Exchange) -> None:
+        if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
+            exchange.waiting.delete()
+        self.due_messages.clear_cache()
         self.unrestored.delete_bindings("exchange", exchange.name)
         self.deleted_exchanges.add(exchange.name, exchange.counters, self.timers.seconds())
 

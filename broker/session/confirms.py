@@ -7,7 +7,7 @@ from typing import Final
 
 from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.message_stores.registry import HasFailed
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.target import Target
 from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.protocol.methods import INDEX, encode_method
 
@@ -35,7 +35,7 @@ class Confirms:
         self._accepted: list[tuple[int, int]] = []
         self._refused: list[int] = []
         #: Ranges of this turn that are not written to disk yet, with the queues of the messages.
-        self._unwritten: list[tuple[int, int, tuple[Queue, ...]]] = []
+        self._unwritten: list[tuple[int, int, tuple[Target, ...]]] = []
         #: Ranges that are written and not synced yet.
         self._held: deque[tuple[int, int]] = deque()
 
@@ -63,7 +63,7 @@ class Confirms:
         self._last += 1
         self._refused.append(self._last)
 
-    def hold_next(self, count: int, queues: tuple[Queue, ...]) -> bool:
+    def hold_next(self, count: int, queues: tuple[Target, ...]) -> bool:
         """Assign the next sequence numbers to publishes that are confirmed once they are on disk.
 
         Args:
@@ -86,7 +86,7 @@ class Confirms:
     def needs_definitions(self, gate: DefinitionsGate) -> bool:
         """Check whether a publish of this turn went to a queue whose definition is not on disk yet."""
         return any(
-            gate.is_unwritten("queue", (queue.vhost_name, queue.name))
+            gate.is_unwritten(queue.definition_kind, (queue.vhost_name, queue.name))
             for *_, queues in self._unwritten
             for queue in queues
         )
@@ -105,7 +105,7 @@ class Confirms:
                 self._held.append((first, last))
         return unwritten[-1][1] if unwritten else 0
 
-    def _hold(self, written: list[tuple[int, int, tuple[Queue, ...]]]) -> None:
+    def _hold(self, written: list[tuple[int, int, tuple[Target, ...]]]) -> None:
         """Merge adjacent ranges, and let them wait for the sync."""
         start, end, _ = written[0]
         for first, last, _ in written:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.time_slice import Unfinished
 from leveret.broker.operations.publishing import open_exchange, read_content
 from leveret.broker.session.channel import Channel
@@ -171,13 +171,13 @@ def _publish_batch(channel: Channel, route: PublishRoute, messages: list[Message
         _confirm(channel, queues, awaits_sync, count, count)
 
 
-def _count_publish(channel: Channel, exchange: Exchange, count: int, queues: tuple[Queue, ...]) -> None:
+def _count_publish(channel: Channel, exchange: Exchange, count: int, queues: tuple[Target, ...]) -> None:
     channel.counters.publish += count
     exchange.counters.publish_in += count
     exchange.counters.publish_out += count * len(queues)
 
 
-def _confirm(channel: Channel, queues: tuple[Queue, ...], awaits_sync: bool, count: int, taken: int) -> None:
+def _confirm(channel: Channel, queues: tuple[Target, ...], awaits_sync: bool, count: int, taken: int) -> None:
     """Confirm accepted messages, now or after the sync, and refuse the remaining ones."""
     confirms = channel.confirms
     assert confirms is not None
@@ -196,7 +196,7 @@ def _confirm(channel: Channel, queues: tuple[Queue, ...], awaits_sync: bool, cou
 def _enqueue(
     channel: Channel,
     exchange: Exchange,
-    queues: tuple[Queue, ...],
+    queues: tuple[Target, ...],
     replies: tuple[str, ...],
     messages: list[Message],
     mandatory: bool,
@@ -280,10 +280,10 @@ def _update_route(channel: Channel, publish: Publish, route: PublishRoute, heade
     route.awaits_sync = _sync_needs(route, route.queues)[route.envelope.persistent]
 
 
-def _sync_needs(route: PublishRoute, queues: tuple[Queue, ...]) -> tuple[bool, bool]:
+def _sync_needs(route: PublishRoute, queues: tuple[Target, ...]) -> tuple[bool, bool]:
     """Return whether confirms of transient messages, and those of persistent ones, wait for the sync."""
     if queues is not route.sync_checked_queues:
-        durable = [queue.backing for queue in queues if queue.backing.awaits_sync]
+        durable = [queue.stored for queue in queues if queue.stored.awaits_sync]
         route.sync_checked_queues, route.needs_sync = (
             queues,
             (any(each.persists_transient for each in durable), bool(durable)),
@@ -333,7 +333,7 @@ def _reply_names(publish: Publish, extra_keys: list[str]) -> tuple[str, ...]:
 
 def _queues_by_key(
     channel: Channel, publish: Publish, route: PublishRoute, headers: FieldTable = (), header: bytes = b""
-) -> tuple[Queue, ...]:
+) -> tuple[Target, ...]:
     """Return the queues for the routing key alone; cached unless an exchange is involved that routes otherwise."""
     if route.keys_queues is not None:
         return route.keys_queues
@@ -345,7 +345,7 @@ def _queues_by_key(
 
 def _find_queues(
     channel: Channel, route: PublishRoute, keys: list[str], headers: FieldTable, header: bytes
-) -> tuple[tuple[Queue, ...], bool]:
+) -> tuple[tuple[Target, ...], bool]:
     """Return the queues for these keys and headers, and whether they depend on the keys alone.
 
     What else the search has found is noted in the route.

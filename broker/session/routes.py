@@ -6,7 +6,7 @@ from typing import Final
 
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
-from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.target import Target
 from leveret.protocol.events import Publish
 from leveret.storage.message import Envelope
 
@@ -60,14 +60,14 @@ class PublishRoute:
         self.exchange = exchange
         self.header: bytes | None = None
         self.envelope = Envelope(b"", b"")
-        self.queues: tuple[Queue, ...] = ()
+        self.queues: tuple[Target, ...] = ()
         self.awaits_sync = False
         self.replies: tuple[str, ...] = ()
         self.varies = False
         self.histories: tuple[RecentHistoryExchange, ...] = ()
-        self.keys_queues: tuple[Queue, ...] | None = None
+        self.keys_queues: tuple[Target, ...] | None = None
         self.keys_replies = keys_replies
-        self.sync_checked_queues: tuple[Queue, ...] = ()
+        self.sync_checked_queues: tuple[Target, ...] = ()
         self.needs_sync = False, False
 
 

@@ -227,7 +227,7 @@ class SegmentStore:
             entries, _ = self.cursor.read(seq, end, 1, _ALL_BYTES, 0)
             if entries:
                 return entries[0][1]
-            self._lose(seq, end)
+            _lose_head(self, seq, end)
         return None
 
     def requeue(self, entries: Sequence[Entry]) -> None:
@@ -375,7 +375,7 @@ class SegmentStore:
             entries, taken_bytes = cursor.read(seq, end, count, body_bytes, expired_at)
             ram.drop_kept(entries)
         if not entries:
-            self._lose(seq, end)
+            _lose_head(self, seq, end)
             return entries, 0
         cursor.leave(entries[-1][0] + 1)
         self.ready_count -= len(entries)
@@ -404,7 +404,7 @@ class SegmentStore:
         self._used = True
         found, redelivered = cursor.measure(seq, end, count, steps, body_bytes, expired_at)
         if found is None:
-            self._lose(seq, end)
+            _lose_head(self, seq, end)
             return 0, 0, 1
         cursor.leave(seq + found.length)
         self.ready_count -= found.length
@@ -418,18 +418,14 @@ class SegmentStore:
         self._note_dirty()
         return found.length, found.body_bytes, min(_SEGMENT_STEPS, found.length) if found.whole else found.length
 
-    def _lose(self, first: int, end: int) -> None:
-        """Record unreadable messages at the head as lost.
+    def lose(self, first: int, end: int) -> None:
+        """Record ready messages that cannot be read as lost.
 
         Args:
             first: Number of the first one.
-            end: End of its ready range.
+            end: Number after the last one.
         """
-        end = self.cursor.lost_end(first, end)
         count = end - first
-        if not count:
-            # The message is readable, but a record before it was damaged; the reader is now positioned at it.
-            return
         self.ready_count -= count
         body_bytes = min(self.ready_bytes, count * self.log.mean_body(first)) if self.ready_count else self.ready_bytes
         self.ready_bytes -= body_bytes
@@ -438,7 +434,6 @@ class SegmentStore:
         _LOG.error("%s: %d messages from number %d on cannot be read; they are lost", where, count, first)
         self._add_event(first, count, EventKind.LOST, 0, 0, body_bytes)
         self._bury_unread([(first, end)])
-        self.cursor.leave(end)
 
     def _forget_ready(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Remove all ready messages.
@@ -492,6 +487,21 @@ class SegmentStore:
         if not self._dirty:
             self._dirty = True
             self._on_dirty(self)
+
+
+def _lose_head(store: SegmentStore, first: int, end: int) -> None:
+    """Record unreadable messages at the head of a store as lost.
+
+    Args:
+        store: The store.
+        first: Number of the first one.
+        end: End of its ready range.
+    """
+    end = store.cursor.lost_end(first, end)
+    if end > first:
+        store.lose(first, end)
+        store.cursor.leave(end)
+    # Otherwise the message is readable, but a record before it was damaged; the reader is now positioned at it.
 
 
 def _longest_wait(store: SegmentStore) -> int:

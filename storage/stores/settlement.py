@@ -102,7 +102,7 @@ def _are_close(wait: int, shortest: int, longest: int) -> bool:
 
 def lives_on(kind: EventKind, flags: int) -> bool:
     """Return whether messages settled for this reason have copies, elsewhere or under new numbers."""
-    return bool(flags & DEAD_LETTERED) or kind in (EventKind.RETURNED, EventKind.MOVED)
+    return bool(flags & DEAD_LETTERED) or kind in (EventKind.RETURNED, EventKind.MOVED, EventKind.ROUTED)
 
 
 class Leaving:

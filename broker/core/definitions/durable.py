@@ -11,6 +11,7 @@ from typing import Any
 
 from leveret.broker.core.definitions.gate import DefinitionsGate
 from leveret.broker.core.exchanges.base import Binding, Exchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.policies.policy import Policy
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
@@ -67,16 +68,15 @@ class DurableRecorder:
     def exchange_declared(self, exchange: Exchange) -> None:
         """Record a new exchange if it is durable."""
         if exchange.durable:
-            self.journal.put(
-                "exchange",
-                (self._vhost_name, exchange.name),
-                {
-                    "type": exchange.type_name,
-                    "auto_delete": exchange.auto_delete,
-                    "internal": exchange.internal,
-                    "arguments": table_to_text(exchange.arguments),
-                },
-            )
+            value: dict[str, Any] = {
+                "type": exchange.type_name,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments": table_to_text(exchange.arguments),
+            }
+            if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
+                value["qid"] = exchange.waiting.backing.qid
+            self.journal.put("exchange", (self._vhost_name, exchange.name), value)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         """Record the deletion of an exchange."""

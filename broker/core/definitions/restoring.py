@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.definitions.durable import table_from_text
 from leveret.broker.core.definitions.exporting import vhost_limits
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.declaration import QueueDeclaration
 from leveret.broker.core.vhost import VirtualHost
 from leveret.broker.core.vhost_metadata import metadata_from_json
@@ -64,11 +65,11 @@ class _Restorer:
             key = row.read_key()
         except ValueError:
             key = ()
-        if row.kind == "queue":
+        if row.kind in ("queue", "exchange"):
             if len(key) == 2:
-                stores.keep_unrestored(key[0], key[1], _qid_of(row))
+                stores.keep_unrestored(key[0], key[1], _qid_of(row), row.kind)
             else:
-                # It is unknown which messages belong to the queue.
+                # It is unknown which messages belong to it.
                 stores.keep_all_unclaimed()
         if row.kind == "vhost" and len(key) == 1:
             # Its contents are restored even if its metadata is lost.
@@ -99,7 +100,14 @@ class _Restorer:
         vhost_name, name = key
         flags = True, kept["auto_delete"], kept["internal"]
         arguments = table_from_text(kept["arguments"])
-        self._vhost_of(vhost_name).declare_exchange(name, kept["type"], *flags, arguments)
+        vhost, qid = self._vhost_of(vhost_name), kept.get("qid")
+        vhost.declare_exchange(name, kept["type"], *flags, arguments, qid)
+        exchange = vhost.topology.exchanges[name]
+        if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
+            found = exchange.waiting.backing.qid
+            if found != qid:
+                # The saved number was outdated.
+                self._database.put("exchange", key, {**kept, "qid": found})
 
     def _queue(self, key: Key, kept: dict[str, Any]) -> None:
         vhost_name, name = key

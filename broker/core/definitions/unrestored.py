@@ -68,8 +68,8 @@ class Unrestored:
         if not self.has(kind, name):
             return False
         self._forget(kind, (self._vhost_name, name))
-        if kind == "queue":
-            self._stores.delete_unrestored(self._vhost_name, name)
+        if kind in ("queue", "exchange"):
+            self._stores.delete_unrestored(self._vhost_name, name, kind)
         self.delete_bindings(kind, name)
         return True
 
@@ -82,8 +82,8 @@ class Unrestored:
         """Delete all of them, because the virtual host is deleted."""
         for kind, key in list(self._reasons):
             self._forget(kind, key)
-            if kind == "queue":
-                self._stores.delete_unrestored(*key[:2])
+            if kind in ("queue", "exchange"):
+                self._stores.delete_unrestored(key[0], key[1], kind)
 
     def _bindings_of(self, kind: str, name: str) -> Iterator[Key]:
         for each, key in self._reasons:

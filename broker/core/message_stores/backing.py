@@ -1,4 +1,4 @@
-"""Where the messages of one queue are kept: in memory; the base class of queues in the data directory."""
+"""Where the messages of one queue are kept: in memory; the base classes of queues in the data directory."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class StoreRequest(NamedTuple):
         durable: Whether the queue survives a restart.
         max_priority: The highest priority, 0..255.
         persists_transient: Whether transient messages survive a restart too, as in quorum queues.
+        kind: ``queue`` or ``exchange``: what keeps the messages.
     """
 
     vhost_name: str
@@ -33,6 +34,7 @@ class StoreRequest(NamedTuple):
     durable: bool
     max_priority: int = 0
     persists_transient: bool = False
+    kind: str = "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +81,10 @@ class StoreFigures:
         return _QUEUE_MEMORY + self.messages_ram * _MESSAGE_MEMORY + self.message_bytes_ram
 
 
-class QueueBacking:
-    """The store of one queue, in memory only.
+class Backing:
+    """Where messages are kept, as far as confirms and definitions depend on it."""
 
-    Args:
-        store: The message store.
-
-    Attributes:
-        store: The message store; set_lazy() and page_out() may replace it.
-    """
-
-    __slots__ = ("store",)
-
-    def __init__(self, store: MessageStore) -> None:
-        self.store = store
+    __slots__ = ()
 
     @property
     def qid(self) -> int | None:
@@ -112,6 +104,22 @@ class QueueBacking:
     def stores(self) -> Collection[SegmentStore]:
         """The stores on disk, one for each priority."""
         return ()
+
+
+class QueueBacking(Backing):
+    """The store of one queue, in memory only.
+
+    Args:
+        store: The message store.
+
+    Attributes:
+        store: The message store; set_lazy() and page_out() may replace it.
+    """
+
+    __slots__ = ("store",)
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store = store
 
     def set_lazy(self, lazy: bool) -> None:
         """Keep ready messages on disk only, or also in memory as far as there is room."""

@@ -14,6 +14,7 @@ from leveret.broker.config.options import Settings
 from leveret.broker.core.definitions.gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest
 from leveret.broker.core.message_stores.disk_backing import DiskBacking
+from leveret.broker.core.message_stores.numbered_backing import NumberedBacking, NumberedDiskBacking
 from leveret.broker.core.message_stores.registry import Backed, MessageStores, SyncWaiter
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import available_memory
@@ -24,7 +25,7 @@ from leveret.storage.commit.committer import SyncMode
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts
 from leveret.storage.disk.space import DiskSpace
-from leveret.storage.engine import EngineOptions, StorageEngine
+from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
 from leveret.storage.stores.segment_store import SegmentStore
 
 log = logging.getLogger("leveret.storage")
@@ -89,8 +90,8 @@ class DiskMessageStores(MessageStores):
         self._preloading: dict[DiskBacking, int] = {}
         #: Numbers of recovered queues that have not been opened.
         self._unclaimed = set(engine.queues)
-        #: Numbers of queues that could not be restored, by virtual host and name.
-        self._unrestored: dict[tuple[str, str], list[int]] = {}
+        #: Numbers of queues and exchanges that could not be restored, by kind, virtual host and name.
+        self._unrestored: dict[tuple[str, str, str], list[int]] = {}
         self._keeps_all_unclaimed = False
         self._call_later = call_later
         self._housekeeping_timer: RealTimer = call_later(_HOUSEKEEPING_SECONDS, self._housekeep)
@@ -100,17 +101,28 @@ class DiskMessageStores(MessageStores):
 
     def open(self, request: StoreRequest, qid: int | None = None) -> QueueBacking:
         """Open the stores of a queue."""
-        if qid not in self._unclaimed:
-            qid = self._find(request, qid or 0)
-        found = None
-        if qid is not None:
-            self._unclaimed.discard(qid)
-            found = self.engine.queues[qid]
+        found = self._claim(request, qid)
         try:
             return DiskBacking(self.engine, request, found, self._begin_preload, self._gate.when_written)
         except OSError as error:
-            text = f"cannot make queue '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
-            raise ConnectionFault(ReplyCode.RESOURCE_ERROR, text) from error
+            raise _cannot_make(request, error) from error
+
+    def open_numbered(self, request: StoreRequest, qid: int | None = None) -> NumberedBacking:
+        """Open the store of an exchange that delays messages."""
+        found = self._claim(request, qid)
+        try:
+            return NumberedDiskBacking(self.engine, request, found, self._gate.when_written)
+        except OSError as error:
+            raise _cannot_make(request, error) from error
+
+    def _claim(self, request: StoreRequest, qid: int | None) -> StoredQueue | None:
+        """Return the recovered messages of a queue or exchange; None if there are none."""
+        if qid not in self._unclaimed:
+            qid = self._find(request, qid or 0)
+        if qid is None:
+            return None
+        self._unclaimed.discard(qid)
+        return self.engine.queues[qid]
 
     def _find(self, request: StoreRequest, older: int) -> int | None:
         """Find the messages of a queue by its name, because the saved definitions may be outdated.
@@ -119,31 +131,33 @@ class DiskMessageStores(MessageStores):
             request: Properties of the queue.
             older: The queue number in the definitions. Queues of this name with lower numbers have been deleted.
         """
-        found = (qid for qid in self._numbers(request.vhost_name, request.name) if qid in self._unclaimed)
+        numbers = self._numbers(request.kind, request.vhost_name, request.name)
+        found = (qid for qid in numbers if qid in self._unclaimed)
         return next((qid for qid in found if qid > older), None)
 
-    def _numbers(self, vhost_name: str, name: str) -> list[int]:
-        """Return the numbers of the queues of a name on disk."""
+    def _numbers(self, kind: str, vhost_name: str, name: str) -> list[int]:
+        """Return the numbers on disk of the queues, or exchanges, of a name."""
+        attribute = "exchange" if kind == "exchange" else "name"
         wanted = vhost_name, name
         return [
             qid
             for qid, queue in self.engine.queues.items()
-            if (queue.attributes.get("vhost"), queue.attributes.get("name")) == wanted
+            if (queue.attributes.get("vhost"), queue.attributes.get(attribute)) == wanted
         ]
 
-    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None) -> None:
-        """Keep the messages on disk of a queue that could not be restored."""
-        kept = {each for each in self.engine.queues if each == qid}.union(self._numbers(vhost_name, name))
+    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None, kind: str = "queue") -> None:
+        """Keep the messages on disk of a queue or exchange that could not be restored."""
+        kept = {each for each in self.engine.queues if each == qid}.union(self._numbers(kind, vhost_name, name))
         self._unclaimed -= kept
-        self._unrestored.setdefault((vhost_name, name), []).extend(sorted(kept))
+        self._unrestored.setdefault((kind, vhost_name, name), []).extend(sorted(kept))
 
     def keep_all_unclaimed(self) -> None:
         """Keep all messages on disk."""
         self._keeps_all_unclaimed = True
 
-    def delete_unrestored(self, vhost_name: str, name: str) -> None:
-        """Delete the messages that keep_unrestored() has kept of a queue."""
-        for qid in self._unrestored.pop((vhost_name, name), ()):
+    def delete_unrestored(self, vhost_name: str, name: str, kind: str = "queue") -> None:
+        """Delete the messages that keep_unrestored() has kept of a queue or exchange."""
+        for qid in self._unrestored.pop((kind, vhost_name, name), ()):
             self._gate.when_written(partial(self.engine.delete_queue, self.engine.queues[qid]))
 
     def delete_unclaimed(self) -> None:
@@ -302,10 +316,15 @@ def _exit_after_failed_sync(error: OSError) -> None:
     os._exit(1)
 
 
+def _cannot_make(request: StoreRequest, error: OSError) -> ConnectionFault:
+    text = f"cannot make {request.kind} '{request.name}' in vhost '{request.vhost_name}': {error.strerror}"
+    return ConnectionFault(ReplyCode.RESOURCE_ERROR, text)
+
+
 def _has_failed(failures: Mapping[SegmentStore, OSError], queues: Collection[Backed] | None) -> bool:
     if not failures or queues is None:
         return bool(failures)
-    return any(store in failures for queue in queues for store in queue.backing.stores())
+    return any(store in failures for queue in queues for store in queue.stored.stores())
 
 
 def _call_all(callbacks: Collection[Callable[[], None]]) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol, TypeAlias
 
-from leveret.broker.core.message_stores.backing import QueueBacking, StoreRequest, memory_store
+from leveret.broker.core.message_stores.backing import Backing, QueueBacking, StoreRequest, memory_store
+from leveret.broker.core.message_stores.numbered_backing import NumberedBacking
 from leveret.storage.disk.files import FileCounts
 
 
 class Backed(Protocol):
-    """A queue, as far as its messages may have failed to be written."""
+    """A queue, or an exchange with delayed messages, as far as its messages may have failed to be written."""
 
     @property
-    def backing(self) -> QueueBacking:
+    def stored(self) -> Backing:
         """Where its messages are kept."""
 
 
@@ -55,6 +56,10 @@ class MessageStores:
         """
         return QueueBacking(memory_store(request))
 
+    def open_numbered(self, request: StoreRequest, qid: int | None = None) -> NumberedBacking:
+        """Open the store of an exchange that delays messages; see open()."""
+        return NumberedBacking()
+
     def await_sync(self, waiter: SyncWaiter) -> None:
         """Notify a waiter once all messages of this turn are written and synced."""
         synced = waiter.written(lambda queues: False)
@@ -73,20 +78,21 @@ class MessageStores:
             body_bytes: Sum of their body lengths in bytes.
         """
 
-    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None) -> None:
-        """Keep the messages on disk of a queue that could not be restored.
+    def keep_unrestored(self, vhost_name: str, name: str, qid: int | None, kind: str = "queue") -> None:
+        """Keep the messages on disk of a queue or exchange that could not be restored.
 
         Args:
             vhost_name: Name of the virtual host.
-            name: Name of the queue.
+            name: Name of the queue or exchange.
             qid: Queue number on disk; None if unknown.
+            kind: ``queue`` or ``exchange``.
         """
 
     def keep_all_unclaimed(self) -> None:
         """Keep all messages on disk, because a queue that could not be restored is unknown."""
 
-    def delete_unrestored(self, vhost_name: str, name: str) -> None:
-        """Delete the messages that keep_unrestored() has kept of a queue."""
+    def delete_unrestored(self, vhost_name: str, name: str, kind: str = "queue") -> None:
+        """Delete the messages that keep_unrestored() has kept of a queue or exchange."""
 
     def delete_unclaimed(self) -> None:
         """Delete the messages on disk of all queues that have not been opened; called after all have been restored."""

@@ -17,6 +17,7 @@ from leveret.broker.core.exchanges.recent_history import RecentHistoryExchange
 from leveret.broker.core.messages.routing import route_in_steps
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.timers import Timers
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.topology import Topology
@@ -50,7 +51,7 @@ class _Letter(NamedTuple):
     """
 
     envelope: Envelope
-    targets: tuple[Queue, ...]
+    targets: tuple[Target, ...]
     histories: tuple[RecentHistoryExchange, ...]
     varies: bool
 
@@ -205,9 +206,9 @@ class DeadLetters:
         if reason != REJECTED:
             known = visited_queues(headers)
             for target in targets:
-                if target.name in known:
+                if isinstance(target, Queue) and target.name in known:
                     self._warn(batch.outbox.queue_name, target.name)
-            targets = tuple(target for target in targets if target.name not in known)
+            targets = tuple(target for target in targets if not (isinstance(target, Queue) and target.name in known))
         changes: dict[int, bytes | None] = {properties.HEADERS: encode_headers(headers), properties.EXPIRATION: None}
         dead = Envelope(
             encode_shortstr(exchange.name) + encode_shortstr(_octets(keys[0])[:255]),

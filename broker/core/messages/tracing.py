@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from leveret.broker.core.messages.published import published_to, read_extra_keys
 from leveret.broker.core.messages.routing import route
 from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.queues.target import Target
 from leveret.broker.core.scheduling.turn import Turn
 from leveret.broker.core.topology import Topology
 from leveret.protocol import properties
@@ -63,7 +64,7 @@ class Tracer:
         self._waiting: list[tuple[str, Origin, Sequence[Entry]]] = []
         self.scheduled = False
 
-    def published(self, origin: Origin, messages: Sequence[Message], queues: Iterable[Queue]) -> None:
+    def published(self, origin: Origin, messages: Sequence[Message], queues: Iterable[Target]) -> None:
         """Copy published messages, with the routing key ``publish.EXCHANGE``.
 
         Args:
@@ -74,7 +75,7 @@ class Tracer:
         # Keep the order: pending copies of earlier deliveries are published first.
         self.deliver()
         exchange, _ = published_to(messages[0].envelope)
-        routed = tuple(longstr(name) for name in sorted(queue.name for queue in queues))
+        routed = tuple(longstr(name) for name in sorted(each.name for each in queues if isinstance(each, Queue)))
         self._copy(
             f"publish.{exchange}", messages, (*self._origin_headers(origin), ("routed_queues", FieldValue("A", routed)))
         )

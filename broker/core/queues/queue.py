@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from leveret.broker.core.message_stores.backing import QueueBacking, StoreFigures
 from leveret.broker.core.queues.consumers import ConsumerGroup, QueueConsumer, UnackedHolder
@@ -16,6 +16,7 @@ from leveret.broker.core.queues.expiry import HeadTimer, QueueExpiry
 from leveret.broker.core.queues.limits import Limits
 from leveret.broker.core.queues.outbox import DeadLetterBatch, DeadLetterOutbox
 from leveret.broker.core.queues.returning import RETURN_STEP
+from leveret.broker.core.queues.target import Target
 from leveret.broker.core.queues.traits import CLASSIC, QueueTraits
 from leveret.broker.core.scheduling.time_slice import UNLIMITED
 from leveret.broker.core.scheduling.timers import Timers
@@ -49,7 +50,7 @@ class QueueHost(Protocol):
         """Delete an expired or auto-delete queue; return the number of its messages."""
 
 
-class Queue:
+class Queue(Target):
     """A queue, composed of parts.
 
     Args:
@@ -79,10 +80,12 @@ class Queue:
     """
 
     __slots__ = (
-        "_delivery_counter", "_head_timer", "_is_plain", "accepts_varied", "arguments", "auto_delete", "consumers",
-        "contents", "counters", "deleted", "delivery", "durable", "expiry", "host", "name", "operator_policy", "outbox",
-        "owner", "policy", "queue_type", "scheduled", "backing", "traits", "vhost_name",
+        "_delivery_counter", "_head_timer", "_is_plain", "arguments", "auto_delete", "consumers",
+        "contents", "counters", "delivery", "durable", "expiry", "host", "operator_policy", "outbox",
+        "owner", "policy", "queue_type", "scheduled", "backing", "traits",
     )  # fmt: skip
+
+    definition_kind: ClassVar[str] = "queue"
 
     def __init__(
         self,
@@ -95,9 +98,8 @@ class Queue:
         backing: QueueBacking,
         traits: QueueTraits = CLASSIC,
     ) -> None:
+        super().__init__(host.name, name, backing)
         self.host = host
-        self.vhost_name = host.name
-        self.name = name
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
@@ -108,7 +110,6 @@ class Queue:
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
         self.scheduled = False
-        self.deleted = False
         counters = self.counters = QueueCounters(host.timers.seconds())
         outbox = self.outbox = DeadLetterOutbox(name, traits, backing, counters, host.timers, host.dead_letter)
         contents = self.contents = Contents(backing, host.timers, counters, outbox)
@@ -120,7 +121,6 @@ class Queue:
         self._delivery_counter = DeliveryCounter() if traits.counts_deliveries else None
         #: Whether neither limits nor message-ttl nor priorities have to be considered for new messages.
         self._is_plain = not traits.delivers_each_run
-        self.accepts_varied = True
 
     @property
     def settings(self) -> QueueSettings:

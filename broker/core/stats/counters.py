@@ -100,12 +100,15 @@ class ExchangeCounters(LossCounters):
         publish_out: Messages routed to queues, counted once per queue.
         drop_unroutable: Unroutable messages dropped.
         return_unroutable: Unroutable messages returned to the publisher.
+        refuse: Messages with a delay that were refused, because too many waited.
+        drop_deleted: Messages that waited until they were due when the exchange was deleted.
     """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("publish_in", "publish_out")
-    LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost", "drop_unroutable", "return_unroutable")
+    #: New ones at the end: the histories of earlier versions have fewer numbers.
+    LOSS_FIELDS: ClassVar[tuple[str, ...]] = ("lost", "drop_unroutable", "return_unroutable", "refuse", "drop_deleted")
 
-    __slots__ = (*FIELDS, "drop_unroutable", "return_unroutable")
+    __slots__ = (*FIELDS, "drop_deleted", "drop_unroutable", "refuse", "return_unroutable")
 
     def __init__(self, since: int = 0) -> None:
         super().__init__(since)
@@ -113,6 +116,8 @@ class ExchangeCounters(LossCounters):
         self.publish_out = 0
         self.drop_unroutable = 0
         self.return_unroutable = 0
+        self.refuse = 0
+        self.drop_deleted = 0
 
     def row(self) -> tuple[int, ...]:
         """Return the numbers, by FIELDS."""
@@ -121,11 +126,12 @@ class ExchangeCounters(LossCounters):
     @property
     def has_losses(self) -> bool:
         """Whether it has lost messages."""
-        return bool(self.drop_unroutable or self.return_unroutable or self.earlier)
+        return bool(self.drop_unroutable or self.return_unroutable or self.refuse or self.drop_deleted or self.earlier)
 
     def current_loss_row(self, retained: int = 0) -> tuple[int, ...]:
         """Return the losses since the start, by LOSS_FIELDS."""
-        return self.drop_unroutable + self.return_unroutable, self.drop_unroutable, self.return_unroutable
+        row = self.drop_unroutable, self.return_unroutable, self.refuse, self.drop_deleted
+        return sum(row), *row
 
     def count_unroutable(self, count: int, returned: bool) -> None:
         """Count unroutable messages."""
@@ -140,6 +146,8 @@ class ExchangeCounters(LossCounters):
         self.publish_out += other.publish_out
         self.drop_unroutable += other.drop_unroutable
         self.return_unroutable += other.return_unroutable
+        self.refuse += other.refuse
+        self.drop_deleted += other.drop_deleted
         self.add_earlier(other.earlier)
 
 

@@ -97,11 +97,14 @@ class _Level:
         """Return all rows for JSON."""
         return [self._has_forgotten, self._times.tolist(), self._rows.tolist()]
 
-    def load(self, dumped: Sequence[Any]) -> None:
-        """Replace all rows by those of dump()."""
+    def load(self, dumped: Sequence[Any], width: int) -> None:
+        """Replace all rows by those of dump(). Shorter rows, of an earlier version, get zeros at the end."""
         forgotten, times, rows = dumped
-        if len(rows) != len(times) * self._width:
+        if len(rows) != len(times) * width or width > self._width:
             raise ValueError("the rows of a history have another width")
+        if width < self._width:
+            zeros = [0] * (self._width - width)
+            rows = [number for at in range(0, len(rows), width) for number in (*rows[at : at + width], *zeros)]
         self._has_forgotten = bool(forgotten)
         self._times, self._rows = array("q", times), array("q", rows)
 
@@ -147,11 +150,12 @@ class History:
         """Return all levels but the finest, for JSON."""
         return [level.dump() for level in self._levels[1:]]
 
-    def load(self, dumped: Sequence[Any], now: int) -> None:
+    def load(self, dumped: Sequence[Any], width: int, now: int) -> None:
         """Restore the result of dump() of a history with the same retention.
 
         Args:
             dumped: The result of dump().
+            width: Numbers in each of its rows; not more than in a sample.
             now: Seconds since 1970; the finest level begins at this time, with the newest numbers.
         Raises:
             ValueError: It has another form.
@@ -159,7 +163,7 @@ class History:
         if len(dumped) != len(self._levels) - 1:
             raise ValueError("a history has other levels")
         for level, each in zip(self._levels[1:], dumped, strict=True):
-            level.load(each)
+            level.load(each, width)
         self._levels[0].add(now, self._levels[1].newest() or self._zeros)
 
     def rates(self, now: int) -> list[float]:

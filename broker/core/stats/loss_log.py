@@ -25,7 +25,7 @@ _QUIET_SECONDS: Final = 600
 _LINES_MAX: Final = 20
 
 #: How the fields of a row of losses are named in a line. Purged messages and those of deleted queues are removed on
-#: purpose, and returned ones are known to their publisher.
+#: purpose, and returned ones are known to their publisher. Delayed messages were promised to queues that remain.
 _NAMES: Final = {
     "drop_maxlen": "over the limit",
     "drop_expired": "expired",
@@ -33,6 +33,7 @@ _NAMES: Final = {
     "drop_delivery_limit": "over the delivery limit",
     "refuse": "refused",
     "drop_unroutable": "unroutable",
+    "drop_deleted": "waiting in it when it was deleted",
 }
 
 

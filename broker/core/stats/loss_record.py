@@ -110,7 +110,7 @@ class LossRecord:
         counters = _KINDS[entry["kind"]](int(entry["since"]))
         counters.add_earlier([int(entry["row"].get(name, 0)) for name in counters.LOSS_FIELDS])
         if entry["history"]:
-            counters.restore_history(entry["history"], now)
+            counters.restore_history(entry["history"], len(entry["row"]), now)
         if entry["qid"] is not None:
             by_qid[entry["qid"]] = EventPosition(*entry["at"]), counters
         self._place(vhost, entry, counters)

@@ -74,18 +74,19 @@ class LossCounters(SampledCounters):
         if any(row):
             self.earlier = tuple(map(add, self.earlier, row)) if self.earlier else tuple(row)
 
-    def restore_history(self, dumped: Sequence[Any], now: int) -> None:
+    def restore_history(self, dumped: Sequence[Any], width: int, now: int) -> None:
         """Restore the samples of an earlier run.
 
         Args:
             dumped: The result of History.dump().
+            width: Numbers in each of its rows.
             now: Seconds since 1970, a multiple of the step of histories.
         Raises:
             ValueError: They have another form.
         """
         retention = LOSSES if len(dumped) == len(LOSSES) - 1 else LOSSES_SPARSE
         history = History(len(self.LOSS_FIELDS), retention)
-        history.load(dumped, now)
+        history.load(dumped, width, now)
         self.losses = LossHistory()
         self.losses.history = history
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from leveret.broker.core.definitions.durable import DurableRecorder
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.topology import Topology
 from leveret.policies.keys import merge_operator
@@ -86,13 +87,15 @@ class VirtualHostPolicies:
         queue.apply_policies(policy, operator_policy, effective_definition(policy, operator_policy))
 
     def apply_to_exchange(self, exchange: Exchange) -> None:
-        """Find and apply the policy of an exchange, which may set an alternate exchange."""
+        """Find and apply the policy of an exchange: it may set an alternate exchange, and limit delayed messages."""
         policy = find_policy(self.policies.values(), exchange.name, "exchange")
         exchange.policy = policy
         alternate = None if policy is None else policy.definition.get("alternate-exchange")
         # Policies match the default exchange, but it never has an alternate exchange.
         if exchange.name:
             self._topology.set_alternate(exchange, alternate)
+        if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
+            exchange.waiting.limit = None if policy is None else policy.definition.get("max-delayed")
 
     def _apply(self, changed: Sequence[Policy]) -> Iterator[None]:
         """Reapply policies to all queues and exchanges that the changed policies match."""

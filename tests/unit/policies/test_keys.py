@@ -17,6 +17,7 @@ NEVER: Final[tuple[Any, ...]] = (None, True, False, [], {}, ["a"], {"a": 1}, 1.5
 #: Key, values that it takes, values that it refuses beside NEVER, the end of the error text.
 ROWS: Final[tuple[tuple[str, tuple[Any, ...], tuple[Any, ...], str], ...]] = (
     ("alternate-exchange", ("", "x", "ä" * 200), (1, 0), "alternate exchange name"),
+    ("max-delayed", (0, 1, 1 << 70), (-1, "10", 1.0), "maximum number of delayed messages"),
     ("expires", (1, 1 << 70), (0, -1, "10", 1.0), "queue expiry"),
     ("dead-letter-exchange", ("", "x"), (1,), "dead letter exchange name"),
     ("dead-letter-routing-key", ("", "k"), (1,), "dead letter routing key"),

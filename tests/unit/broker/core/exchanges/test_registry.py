@@ -3,13 +3,15 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.core.exchanges.direct import DirectExchange
-from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES, check_exchange_type, index_types
+from leveret.broker.core.exchanges.plain_types import index_types
+from leveret.broker.core.exchanges.registry import EXCHANGE_TYPES, check_exchange_type
 from leveret.broker.core.exchanges.topic import TopicExchange
 from leveret.protocol.faults import ChannelFault
 
 
 def test_has_the_types_of_amqp_and_of_plugins() -> None:
     plugins = {"x-consistent-hash", "x-local-random", "x-modulus-hash", "x-random", "x-recent-history"}
+    plugins |= {"x-delayed-message"}
     assert set(EXCHANGE_TYPES) == {"direct", "fanout", "headers", "topic"} | plugins
     assert all(name == exchange_type.type_name for name, exchange_type in EXCHANGE_TYPES.items())
 

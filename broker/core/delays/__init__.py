@@ -1,0 +1,1 @@
+"""Messages of exchanges x-delayed-message that are not due yet."""

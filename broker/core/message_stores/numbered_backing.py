@@ -1,0 +1,91 @@
+"""Where messages are kept that leave by number: in memory, or in a store of the data directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from leveret.broker.core.message_stores.backing import Backing, StoreRequest
+from leveret.storage.engine import StorageEngine, StoredQueue
+from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
+from leveret.storage.stores.segment_store import SegmentStore
+
+
+class NumberedBacking(Backing):
+    """Messages of an exchange, in memory only.
+
+    Args:
+        messages: The store.
+
+    Attributes:
+        messages: The store.
+    """
+
+    __slots__ = ("messages",)
+
+    def __init__(self, messages: NumberedStore | None = None) -> None:
+        self.messages: NumberedStore = messages or NumberedMemory()
+
+    def delete(self) -> None:
+        """Delete the messages of a deleted exchange."""
+
+
+class NumberedDiskBacking(NumberedBacking):
+    """Messages of an exchange in the data directory. Those of one that is not durable do not survive a restart.
+
+    Args:
+        engine: The storage engine of the data directory.
+        request: Name and properties of the exchange.
+        found: The recovered store on disk, if any.
+        when_written: Calls a callback once all definition changes made so far are on disk.
+    Raises:
+        OSError: The files cannot be created.
+    """
+
+    __slots__ = ("_engine", "_request", "_stored", "_when_written")
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        request: StoreRequest,
+        found: StoredQueue | None,
+        when_written: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._engine = engine
+        self._request = request
+        self._when_written = when_written
+        if found is None:
+            attributes: dict[str, object] = {"vhost": request.vhost_name, "exchange": request.name}
+            if request.persists_transient:
+                attributes["persists_transient"] = True
+            found = engine.create_queue(request.durable, attributes)
+        self._stored = found
+        store = engine.store(found)
+        store.set_lazy(True)
+        super().__init__(NumberedSegments(store))
+
+    @property
+    def qid(self) -> int | None:
+        """Number of the store on disk."""
+        return self._stored.qid
+
+    @property
+    def awaits_sync(self) -> bool:
+        """Whether confirms of persistent messages wait for the sync to disk."""
+        return self._request.durable
+
+    @property
+    def persists_transient(self) -> bool:
+        """Whether all messages survive a restart, whatever their delivery mode."""
+        return self._request.persists_transient
+
+    def stores(self) -> Collection[SegmentStore]:
+        """The store on disk."""
+        return self._stored.stores.values()
+
+    def delete(self) -> None:
+        """Delete the messages, once the definition of the exchange is deleted on disk."""
+        if self._request.durable:
+            self._when_written(partial(self._engine.delete_queue, self._stored))
+        else:
+            self._engine.delete_queue(self._stored)

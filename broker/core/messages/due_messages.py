@@ -1,0 +1,176 @@
+"""Routes the messages of exchanges x-delayed-message that are due."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from leveret.broker.core.delays.waiting import WaitingMessages
+from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.messages.published import published_to, read_extra_keys
+from leveret.broker.core.messages.routing import Route, route_in_steps
+from leveret.broker.core.scheduling.timers import Timers
+from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.topology import Topology
+from leveret.protocol.header_scan import DECODE, scan_header
+from leveret.protocol.properties import Properties
+from leveret.storage.event_format import EventKind
+from leveret.storage.interface import Entry
+from leveret.storage.message import Envelope, Message
+
+log = logging.getLogger("leveret.exchange")
+
+#: Routes that are kept by routing key, until the topology changes.
+_ROUTES_MAX: Final = 4096
+_END: Final = object()
+
+
+class DueMessages:
+    """Routes due messages of one virtual host, in time slices. Implements DueRouter.
+
+    A message is published to its queues first, and settled in its exchange when these copies are on disk. After a crash
+    in between it is due again: delivery is at-least-once.
+
+    Args:
+        topology: Exchanges and queues of the virtual host.
+        turn: Provides time slices.
+        timers: Clock and timers.
+    """
+
+    def __init__(self, topology: Topology, turn: Turn, timers: Timers) -> None:
+        self._topology = topology
+        self._turn = turn
+        self._timers = timers
+        #: Exchanges with due messages and their remaining steps; each has a slice in turn.
+        self._work: deque[tuple[WaitingMessages, Iterator[None]]] = deque()
+        self._is_scheduled = False
+        #: Routes by exchange, and its exchange and routing key as published.
+        self._routes: dict[tuple[Exchange, bytes], Route] = {}
+        self._generation = -1
+
+    def begin(self, waiting: WaitingMessages) -> None:
+        """Route the messages of an exchange that are due; long work is continued in later turns."""
+        self._work.append((waiting, self._route_due(waiting)))
+        if not self._is_scheduled:
+            self._run()
+
+    def route_now(self, waiting: WaitingMessages, number: int, done: Callable[[bool], None]) -> None:
+        """Route one message, whenever it is due.
+
+        Args:
+            waiting: The messages of its exchange.
+            number: Number of the message.
+            done: Called with whether it still waited, when it has been routed.
+        """
+        self._work.append((waiting, self._route_number(waiting, number, done)))
+        if not self._is_scheduled:
+            self._run()
+
+    def clear_cache(self) -> None:
+        """Forget routes, which refer to queues and exchanges that may be deleted."""
+        self._routes.clear()
+
+    def _run(self) -> None:
+        """Work for one time slice, or until nothing is left."""
+        self._is_scheduled = False
+        time_slice = self._turn.slice()
+        while self._work:
+            if self._step() and self._work:
+                # The other exchanges first.
+                self._work.rotate(-1)
+            if time_slice.is_over():
+                break
+        if self._work:
+            self._is_scheduled = True
+            self._timers.call_later(0, self._run)
+
+    def _step(self) -> bool:
+        """Do one step for the first exchange; return whether it has more to do."""
+        is_done = True
+        try:
+            is_done = next(self._work[0][1], _END) is _END
+        except Exception:
+            log.exception("internal error while due messages of exchange '%s' were routed", self._work[0][0].name)
+        finally:
+            if is_done:
+                self._work.popleft()
+        return not is_done
+
+    def _route_due(self, waiting: WaitingMessages) -> Iterator[None]:
+        """Route all that is due; a step routes some messages."""
+        while entries := waiting.take_due():
+            yield from self._route(waiting, entries)
+            yield
+        waiting.arm_next()
+
+    def _route_number(self, waiting: WaitingMessages, number: int, done: Callable[[bool], None]) -> Iterator[None]:
+        entry = waiting.take(number)
+        if entry is not None:
+            yield from self._route(waiting, [entry])
+        done(entry is not None)
+
+    def _route(self, waiting: WaitingMessages, entries: Sequence[Entry]) -> Iterator[None]:
+        """Publish messages to the queues that they are routed to, then settle them."""
+        exchange = self._topology.exchanges.get(waiting.name)
+        routed: list[Entry] = []
+        lost: list[Entry] = []
+        for envelope, same in groupby(entries, key=_envelope):
+            run = list(same)
+            if waiting.deleted or exchange is None:
+                return
+            found = yield from self._find(exchange, envelope)
+            if waiting.deleted:
+                return
+            varies = found.varies and len(run) > 1
+            for part in [[entry] for entry in run] if varies else [run]:
+                if varies:
+                    found = yield from self._find(exchange, envelope)
+                (routed if _publish(found, [Message(envelope, entry[1].body) for entry in part]) else lost).extend(part)
+        if lost and not waiting.deleted:
+            waiting.counters.count_unroutable(len(lost), returned=False)
+            waiting.settle(lost, EventKind.NOT_ROUTED)
+        waiting.settle(routed, EventKind.ROUTED)
+
+    def _find(self, exchange: Exchange, envelope: Envelope) -> Generator[None, None, Route]:
+        """Find the route of messages with an envelope."""
+        topology, header = self._topology, envelope.header
+        if self._generation != topology.generation or len(self._routes) >= _ROUTES_MAX:
+            self._routes.clear()
+            self._generation = topology.generation
+        # Such headers have no CC.
+        is_plain = not envelope.blind_keys and scan_header(header) != DECODE
+        if is_plain:
+            cached = self._routes.get((exchange, envelope.route))
+            if cached is not None:
+                return cached
+        _, key = published_to(envelope)
+        headers = Properties(header).headers()
+        keys = [key, *read_extra_keys(headers, "CC"), *envelope.blind_keys]
+        generation = topology.generation
+        found = yield from route_in_steps(topology, exchange, keys, headers, header, is_due=True)
+        if is_plain and found.cacheable and generation == self._generation == topology.generation:
+            self._routes[exchange, envelope.route] = found
+        return found
+
+
+def _envelope(entry: Entry) -> Envelope:
+    return entry[1].envelope
+
+
+def _publish(found: Route, messages: Sequence[Message]) -> bool:
+    """Publish messages with one envelope, in runs of one size; return whether there is a queue for them."""
+    for history in found.histories:
+        history.remember(messages)
+    targets = [target for target in found.queues if not target.deleted]
+    for size, same in groupby(messages, key=_size):
+        run = list(same)
+        for target in targets:
+            target.publish(run, size * len(run))
+    return bool(targets)
+
+
+def _size(message: Message) -> int:
+    return len(message.body)

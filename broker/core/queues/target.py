@@ -1,0 +1,60 @@
+"""The base class of what a route leads to: queues, and exchanges that keep messages until they are due."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from leveret.broker.core.message_stores.backing import Backing
+from leveret.storage.message import Message
+
+
+class Target:
+    """Something that takes published messages.
+
+    Args:
+        vhost_name: Name of the virtual host.
+        name: Name of the queue or exchange.
+        stored: See below.
+
+    Attributes:
+        definition_kind: ``queue`` or ``exchange``: the kind of its definition.
+        vhost_name: Name of the virtual host.
+        name: Name of the queue or exchange.
+        stored: Where its messages are kept, as far as confirms depend on it.
+        accepts_varied: Whether publish_varied() is equivalent to a publish() of each message.
+        deleted: Whether it is deleted, and takes no messages.
+    """
+
+    __slots__ = ("accepts_varied", "deleted", "name", "stored", "vhost_name")
+
+    definition_kind: ClassVar[str]
+
+    def __init__(self, vhost_name: str, name: str, stored: Backing) -> None:
+        self.vhost_name = vhost_name
+        self.name = name
+        self.stored = stored
+        self.accepts_varied = True
+        self.deleted = False
+
+    @abstractmethod
+    def publish(self, messages: Sequence[Message], body_bytes: int) -> int:
+        """Take messages.
+
+        Args:
+            messages: Messages in order of arrival, with one envelope and of one size.
+            body_bytes: Sum of their body lengths.
+        Returns:
+            Number of messages accepted from the front; the remaining ones were refused.
+        """
+
+    @abstractmethod
+    def publish_varied(self, messages: Sequence[Message], body_bytes: int, longest: int) -> None:
+        """Take messages with different headers and sizes; requires accepts_varied.
+
+        Args:
+            messages: Messages in order of arrival, with one priority and one delivery mode, and without expiration.
+            body_bytes: Sum of their body lengths.
+            longest: Length of the longest body.
+        """

@@ -1,0 +1,233 @@
+"""Messages that wait in an exchange: when they leave, what is counted, and what the system's clock does to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.broker.core.queues.queue import Queue
+from leveret.broker.core.vhost import VirtualHost
+from leveret.policies.policy import read_policy
+from leveret.protocol.field_table import FieldValue
+from tests.support.delayed import bind, bodies_in, declare_delayed, delayed_envelope, publish_delayed
+from tests.support.manual_loop import ManualLoop
+from tests.support.messages import message
+from tests.support.queues import ManualTimers, declare, new_vhost
+from tests.support.stepping_clock import SteppingClock
+
+
+@pytest.fixture
+def loop() -> ManualLoop:
+    return ManualLoop()
+
+
+@pytest.fixture
+def vhost(loop: ManualLoop) -> VirtualHost:
+    return new_vhost(loop)
+
+
+@pytest.fixture
+def queue(vhost: VirtualHost) -> Queue:
+    declare_delayed(vhost)
+    queue = declare(vhost)
+    bind(vhost, queue)
+    return queue
+
+
+def waiting_of(vhost: VirtualHost) -> object:
+    return vhost.topology.exchanges["d"]
+
+
+def test_leave_in_the_order_of_time_then_of_publishing(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+    waiting = vhost.topology.exchanges["d"].waiting  # type: ignore[attr-defined]
+    publish_delayed(waiting, 300, b"1", b"2")
+    publish_delayed(waiting, 100, b"3")
+    publish_delayed(waiting, 300, b"4")
+    publish_delayed(waiting, 200, b"5")
+    assert waiting.count == 5
+    loop.advance(0.0999)
+    assert queue.store.ready_count == 0
+    loop.advance(0.0001)
+    assert bodies_in(queue) == [b"3"]
+    loop.advance(10)
+    assert bodies_in(queue) == [b"5", b"1", b"2", b"4"]
+    assert waiting.count == 0
+    assert loop.pending_timers == 0
+
+
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+def test_a_step_of_the_system_clock_changes_nothing(
+    loop: ManualLoop, vhost: VirtualHost, queue: Queue, step: float
+) -> None:
+    timers = vhost.timers
+    assert isinstance(timers, ManualTimers)
+    waiting = declare_delayed(vhost)
+    publish_delayed(waiting, 1000, b"1")
+    due = waiting.next_due()
+    assert due == timers.now() + 1_000_000
+    timers.set_by += step
+    assert waiting.next_due() == timers.now() + 1_000_000
+    publish_delayed(waiting, 900, b"2")
+    loop.advance(0.95)
+    assert bodies_in(queue) == [b"2"]
+    loop.advance(0.05)
+    assert bodies_in(queue) == [b"1"]
+
+
+def test_years(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+    waiting = declare_delayed(vhost)
+    publish_delayed(waiting, 2 * 365 * 86_400_000, b"1")
+    loop.advance(2 * 365 * 86_400 - 1)
+    assert waiting.count == 1
+    loop.advance(1)
+    assert bodies_in(queue) == [b"1"]
+
+
+def test_many_at_once_are_routed_in_slices(loop: ManualLoop) -> None:
+    vhost = new_vhost(loop, clock=SteppingClock())
+    waiting = declare_delayed(vhost)
+    queue = declare(vhost)
+    bind(vhost, queue)
+    publish_delayed(waiting, 100, *[b"%06d" % number for number in range(20_000)])
+    loop.advance(0.0999)
+    timers = len(loop._timers)
+    loop.now += 0.0001
+    loop._timers.pop(0).callback()
+    # One slice of five readings of the clock.
+    assert 0 < queue.store.ready_count <= 5 * 256
+    assert len(loop._timers) == timers
+    loop.advance(1)
+    assert bodies_in(queue) == [b"%06d" % number for number in range(20_000)]
+
+
+def test_exchanges_share_the_slices(loop: ManualLoop) -> None:
+    vhost = new_vhost(loop, clock=SteppingClock())
+    queues = []
+    for name in ("d1", "d2"):
+        waiting = declare_delayed(vhost, name)
+        queues.append(declare(vhost, name))
+        bind(vhost, queues[-1], name)
+        publish_delayed(waiting, 100, *[b"%05d" % number for number in range(5000)])
+    loop.advance(0.1)
+    for _ in range(3):
+        assert all(queue.store.ready_count for queue in queues) or loop.pending_timers
+    loop.advance(1)
+    assert [queue.store.ready_count for queue in queues] == [5000, 5000]
+
+
+def test_without_a_queue_they_are_lost_and_counted(loop: ManualLoop, vhost: VirtualHost) -> None:
+    waiting = declare_delayed(vhost)
+    publish_delayed(waiting, 100, b"1", b"2")
+    loop.advance(0.1)
+    counters = vhost.topology.exchanges["d"].counters
+    assert (counters.drop_unroutable, counters.loss_row()[0], waiting.count) == (2, 2, 0)
+
+
+def test_a_limit_refuses_and_counts(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+    waiting = declare_delayed(vhost)
+    definition = {"pattern": "d", "definition": {"max-delayed": 3}, "apply-to": "exchanges", "priority": 0}
+    vhost.policies.set(read_policy("p", definition, False), False)
+    assert publish_delayed(waiting, 100, b"1", b"2") == 2
+    assert publish_delayed(waiting, 100, b"3", b"4") == 1
+    assert publish_delayed(waiting, 100, b"5") == 0
+    assert waiting.counters.refuse == 2
+    vhost.policies.clear("p", False)
+    assert publish_delayed(waiting, 100, b"6") == 1
+    loop.advance(1)
+    assert bodies_in(queue) == [b"1", b"2", b"3", b"6"]
+
+
+def test_deleting_the_exchange_counts_them_as_lost(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+    waiting = declare_delayed(vhost)
+    publish_delayed(waiting, 100, b"1", b"2", b"3")
+    vhost.topology.delete_exchange("d", False)
+    (gone,) = vhost.deleted_exchanges.recent
+    assert gone.counters.loss_row() == (3, 0, 0, 0, 3)
+    loop.advance(1)
+    assert (queue.store.ready_count, loop.pending_timers) == (0, 0)
+
+
+def test_deleting_the_virtual_host_does_too(loop: ManualLoop, vhost: VirtualHost) -> None:
+    waiting = declare_delayed(vhost)
+    publish_delayed(waiting, 100, b"1")
+    vhost.delete_contents()
+    assert waiting.counters.drop_deleted == 1
+    loop.advance(1)
+
+
+def test_looking(loop: ManualLoop, vhost: VirtualHost) -> None:
+    waiting = declare_delayed(vhost)
+    for delay in (500, 100, 300):
+        publish_delayed(waiting, delay, b"%d" % delay)
+    found = list(waiting.waiting(0, 10))
+    assert [(each.number, each.message.body) for each in found] == [(2, b"100"), (3, b"300"), (1, b"500")]
+    assert [each.due - vhost.timers.now() for each in found] == [100_000, 300_000, 500_000]
+    assert [each.number for each in waiting.waiting(1, 1)] == [3]
+    assert list(waiting.waiting(3, 1)) == []
+    assert waiting.find(4) is None
+    third = waiting.find(3)
+    assert third is not None
+    assert third.message.body == b"300"
+
+
+def test_deliver_one_now(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+    waiting = declare_delayed(vhost)
+    publish_delayed(waiting, 100, b"1", b"2")
+    done: list[bool] = []
+    vhost.due_messages.route_now(waiting, 2, done.append)
+    vhost.due_messages.route_now(waiting, 2, done.append)
+    assert (done, bodies_in(queue)) == ([True, False], [b"2"])
+    loop.advance(1)
+    assert bodies_in(queue) == [b"1"]
+
+
+def test_a_message_that_is_routed_again_is_not_delayed_again(
+    loop: ManualLoop, vhost: VirtualHost, queue: Queue
+) -> None:
+    waiting = declare_delayed(vhost)
+    vhost.declare_exchange(
+        "d2", "x-delayed-message", True, False, False, (("x-delayed-type", FieldValue("S", b"fanout")),)
+    )
+    other = declare(vhost, "q2")
+    bind(vhost, other, "d2")
+    vhost.topology.bind(vhost.topology.exchanges["d"], vhost.topology.exchanges["d2"], "k", ())
+    publish_delayed(waiting, 100, b"1")
+    loop.advance(0.1)
+    assert (bodies_in(queue), bodies_in(other)) == ([b"1"], [b"1"])
+
+
+def test_routes_follow_the_bindings(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+    waiting = declare_delayed(vhost)
+    for delay in (100, 200, 300):
+        publish_delayed(waiting, delay, b"%d" % delay)
+    loop.advance(0.1)
+    other = declare(vhost, "q2")
+    bind(vhost, other)
+    loop.advance(0.1)
+    vhost.delete_queue(other)
+    loop.advance(0.1)
+    assert bodies_in(queue) == [b"100", b"200", b"300"]
+    assert not vhost.due_messages._work
+
+
+def test_the_inner_type_that_varies_routes_each_message_by_itself(loop: ManualLoop, vhost: VirtualHost) -> None:
+    waiting = declare_delayed(vhost, inner="x-random")
+    queues = [declare(vhost, f"q{number}") for number in range(2)]
+    for queue in queues:
+        bind(vhost, queue)
+    publish_delayed(waiting, 100, *[b"m"] * 200)
+    loop.advance(0.1)
+    counts = [queue.store.ready_count for queue in queues]
+    assert sum(counts) == 200
+    assert all(counts)
+
+
+def test_messages_of_different_headers_and_sizes(loop: ManualLoop, vhost: VirtualHost, queue: Queue) -> None:
+    waiting = declare_delayed(vhost)
+    messages = []
+    for number in range(30):
+        each = message(b"x" * number)
+        each = type(each)(delayed_envelope(100, headers=(("n", FieldValue("I", number)),)), each.body)
+        messages.append(each)
+    waiting.publish_varied(messages, sum(range(30)), 29)
+    loop.advance(0.1)
+    assert [len(body) for body in bodies_in(queue)] == list(range(30))

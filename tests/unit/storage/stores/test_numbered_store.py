@@ -1,0 +1,130 @@
+"""Stores that give out messages by number: in memory, and over a segment store that was written."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from leveret.storage.event_format import EventKind
+from leveret.storage.message import Envelope, TimedMessage
+from leveret.storage.stores.numbered_store import NumberedMemory, NumberedSegments, NumberedStore
+from leveret.storage.stores.segment_store import SegmentStore
+from tests.support.messages import ENVELOPE, bodies
+from tests.support.segment_stores import commit, files_of, new_flushed_store
+from tests.support.simulated_files import flip
+
+_ALL = 1 << 40
+_PERSISTENT = Envelope(ENVELOPE.route, ENVELOPE.header, True)
+
+
+def timed(body: str, at: int = 5) -> TimedMessage:
+    return TimedMessage(_PERSISTENT, body.encode(), at)
+
+
+def on_disk() -> tuple[NumberedStore, SegmentStore]:
+    wrapped = new_flushed_store()
+    store: SegmentStore = wrapped._store  # type: ignore[attr-defined]
+    return NumberedSegments(store), store
+
+
+def filled(make: Callable[[], NumberedStore], count: int) -> NumberedStore:
+    store = make()
+    for number in range(1, count + 1):
+        assert store.append([timed(f"{number:03}", number)], 3) == number
+    if isinstance(store, NumberedSegments):
+        commit(store._store)
+    return store
+
+
+@pytest.fixture(params=[NumberedMemory, lambda: on_disk()[0]], ids=["memory", "disk"])
+def make(request: pytest.FixtureRequest) -> Callable[[], NumberedStore]:
+    made: Callable[[], NumberedStore] = request.param
+    return made
+
+
+def test_takes_in_any_order(make: Callable[[], NumberedStore]) -> None:
+    store = filled(make, 200)
+    numbers = list(range(1, 201))
+    random.Random(1).shuffle(numbers)
+    found: list[str] = []
+    for at in range(0, 200, 20):
+        entries, used = store.take(numbers[at : at + 20], _ALL)
+        assert used == 20
+        found += bodies(entries)
+        store.settle(entries, EventKind.ROUTED)
+        assert (store.ready_count, store.ready_bytes) == (200 - len(found), 3 * (200 - len(found)))
+    assert found == [f"{number:03}" for number in numbers]
+
+
+def test_stops_at_the_bytes(make: Callable[[], NumberedStore]) -> None:
+    store = filled(make, 10)
+    entries, used = store.take([3, 4, 5, 9], 7)
+    assert (bodies(entries), used) == (["003", "004", "005"], 3)
+    assert store.ready_count == 7
+
+
+def test_reads_without_taking(make: Callable[[], NumberedStore]) -> None:
+    store = filled(make, 10)
+    found = store.read(7)
+    assert found is not None
+    assert (found.body, found.expires_at) == (b"007", 7)
+    assert store.ready_count == 10
+    assert store.next_seq == 11
+
+
+def test_messages_of_this_turn_are_not_written_yet() -> None:
+    store, segments = on_disk()
+    first = store.append([timed("a"), timed("b")], 2)
+    assert not store.is_written(first)
+    commit(segments)
+    assert store.is_written(first)
+    assert store.is_written(first + 1)
+
+
+def test_moved_messages_stay_until_their_copies_are_synced() -> None:
+    store, segments = on_disk()
+    store.append([timed("a"), timed("b")], 2)
+    commit(segments)
+    store.settle(store.take([2], _ALL)[0], EventKind.ROUTED)
+    assert (len(segments.leaving), 2 in segments.log.dead) == (1, False)
+    segments.settle_left(1)
+    assert 2 in segments.log.dead
+    store.settle(store.take([1], _ALL)[0], EventKind.CANCELLED)
+    assert 1 in segments.log.dead
+    assert segments.persistent_count == 0
+
+
+def test_a_damaged_message_is_lost_and_the_others_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    store, segments = on_disk()
+    for number in range(1, 31):
+        store.append([timed(f"{number:03}")], 3)
+    commit(segments)
+    files = files_of(segments)
+    path = f"{segments.place.directory}/{segments.log.segments[0].name}"
+    flip(files, path, (files.read_all(path) or b"").index(b"003"), 1)
+    found: list[str] = []
+    seq, end = 0, store.next_seq
+    while seq < end:
+        entries, seq = store.scan(seq, end, 7)
+        found += bodies(entries)
+    assert found == [f"{number:03}" for number in range(1, 31) if number != 3]
+    assert (store.ready_count, segments.lost_count) == (29, 1)
+    assert "cannot be read" in caplog.text
+    entries, used = store.take([2, 4], _ALL)
+    assert (bodies(entries), used) == (["002", "004"], 2)
+
+
+def test_scan_skips_what_is_gone() -> None:
+    store, segments = on_disk()
+    for number in range(1, 11):
+        store.append([timed(f"{number:03}")], 3)
+    commit(segments)
+    store.settle(store.take([1, 5, 6, 10], _ALL)[0], EventKind.CANCELLED)
+    found: list[str] = []
+    seq = 0
+    while seq < 11:
+        entries, seq = store.scan(seq, 11, 100)
+        found += bodies(entries)
+    assert found == ["002", "003", "004", "007", "008", "009"]
