@@ -45,6 +45,11 @@ class SeqRanges:
         self._starts[low:high] = [-first]
         self._ends[low:high] = [-end]
 
+    def end_at(self, seq: int) -> int:
+        """Return the end of the range with a number; the number itself if it is in none."""
+        at = bisect_left(self._starts, -seq)
+        return max(seq, -self._ends[at]) if at < len(self._starts) else seq
+
     def first(self) -> tuple[int, int]:
         """Return the lowest range as (first, end). The set must not be empty."""
         return -self._starts[-1], -self._ends[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -291,6 +291,14 @@ class ChannelConsumer(Consumer):
         output.sent(body_bytes + len(entries) * _DELIVERY_OVERHEAD)
         if channel.tracer is not None:
             channel.tracer.delivered(channel.origin, self.queue.name, entries)
+
+    def unacked_entries(self, from_tag: int = 0) -> Iterator[Entry]:
+        """Iterate over its unacked messages in the order in which they were delivered; see Holder."""
+        return self.channel.unacked.entries_of(self, from_tag)
+
+    def next_tag(self) -> int:
+        """Return the delivery tag of the next message of the channel."""
+        return self.channel.unacked.next_tag
 
     @property
     def timeout_ms(self) -> int | None:

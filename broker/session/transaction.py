@@ -28,7 +28,7 @@ class Transaction:
     def __init__(self, unacked: Unacked) -> None:
         self._unacked = unacked
         self._publishes: deque[tuple[Callable[[], int], int]] = deque()
-        self._settlements: deque[tuple[list[tuple[int, Held]], Outcome]] = deque()
+        self._settlements: deque[tuple[list[tuple[int, Held]], Outcome]] = unacked.set_aside
         #: Queues that have not requeued all messages of the commit yet.
         self._returning: list[Queue] = []
         self._is_committing = False
@@ -107,6 +107,5 @@ class Transaction:
     def rollback(self) -> None:
         """Discard held publishes, and make acknowledged messages outstanding again."""
         self._publishes.clear()
-        settlements, self._settlements = self._settlements, deque()
-        for held, _ in settlements:
-            self._unacked.restore(held)
+        while self._settlements:
+            self._unacked.restore(self._settlements.popleft()[0])

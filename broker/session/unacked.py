@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal, Protocol, TypeAlias, final
@@ -18,9 +18,26 @@ from leveret.storage.interface import Entry
 
 @final
 class GetHolder(Holder):
-    """Owner of the unacknowledged messages that a channel has taken from one queue with basic.get."""
+    """Owner of the unacknowledged messages that a channel has taken from one queue with basic.get.
 
-    __slots__ = ()
+    Args:
+        queue: The queue of the messages.
+        unacked: All unacknowledged messages of the channel.
+    """
+
+    __slots__ = ("_unacked",)
+
+    def __init__(self, queue: Queue, unacked: Unacked) -> None:
+        super().__init__(queue)
+        self._unacked = unacked
+
+    def unacked_entries(self, from_tag: int = 0) -> Iterator[Entry]:
+        """Iterate over the unacked messages in the order in which they were delivered; see Holder."""
+        return self._unacked.entries_of(self, from_tag)
+
+    def next_tag(self) -> int:
+        """Return the delivery tag of the next message of the channel."""
+        return self._unacked.next_tag
 
 
 #: Holder and store entry of an unacknowledged message.
@@ -49,12 +66,13 @@ class Unacked:
     Attributes:
         held: Holder and store entry by delivery tag, in any order.
         next_tag: Delivery tag of the next delivery or get.
+        set_aside: Batches of messages, with their tags, that a transaction has taken out of `held` and not settled yet.
         deadlines: Timeouts of holders that have one of their own.
     """
 
     __slots__ = (
         "_counters", "_expired", "_get_holders", "_lowest", "_marks", "_shared_prefetch", "deadlines", "held",
-        "next_tag",
+        "next_tag", "set_aside",
     )  # fmt: skip
 
     def __init__(self, counters: ChannelCounters, shared_prefetch: SharedPrefetch) -> None:
@@ -67,6 +85,7 @@ class Unacked:
         #: Earlier calls of is_overdue(): time and next delivery tag; None before the first.
         self._marks: deque[tuple[float, int]] | None = None
         self.next_tag = 1
+        self.set_aside: deque[tuple[list[tuple[int, Held]], Outcome]] = deque()
         self.deadlines: dict[Consumer | GetHolder, Deadline] = {}
         #: Tags of messages that have been returned because of a timeout, until the client settles them.
         self._expired: set[int] = set()
@@ -156,6 +175,27 @@ class Unacked:
         """Return the delivery tag that a holder has had for the longest time; None if it has none."""
         return next((tag for tag, (each, _) in self.held.items() if each is holder), None)
 
+    def entries_of(self, holder: Consumer | GetHolder, from_tag: int) -> Iterator[Entry]:
+        """Iterate over the messages of a holder in order of delivery tags, while messages come and go.
+
+        Args:
+            holder: The holder.
+            from_tag: Leave out lower delivery tags.
+        """
+        for batch, _ in [*self.set_aside]:
+            for tag, (each, entry) in batch:
+                if each is holder and tag >= from_tag:
+                    yield entry
+        first, end = max(from_tag, self._lowest), self.next_tag
+        held = self.held
+        tags: Iterable[int] = range(first, end)
+        if end - first > 2 * len(held):
+            tags = sorted([tag for tag in held if tag >= first])
+        for tag in tags:
+            found = held.get(tag)
+            if found is not None and found[0] is holder:
+                yield found[1]
+
     def take_expired(self, holder: Consumer | GetHolder) -> list[Entry]:
         """Remove and return all messages of a holder; settling them later has no effect."""
         tags = sorted([tag for tag, (each, _) in self.held.items() if each is holder])
@@ -186,7 +226,7 @@ class Unacked:
         """Return the holder of messages from basic.get on a queue."""
         holder = self._get_holders.get(queue)
         if holder is None:
-            holder = self._get_holders[queue] = GetHolder(queue)
+            holder = self._get_holders[queue] = GetHolder(queue, self)
         return holder
 
     def remove_get_holder(self, holder: GetHolder) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from leveret.storage.event_format import EventKind
 from leveret.storage.interface import Entry, mark_returned
 from leveret.storage.message import Message
+from leveret.storage.stores.tail_times import TailTimes
 
 #: Maximum number of messages dropped by one call.
 _DROP_MAX: Final = 4096
@@ -27,9 +28,10 @@ class MemoryStore:
 
     Attributes:
         taken_count: Number of taken messages.
+        times: When messages have arrived, about.
     """
 
-    __slots__ = ("_fresh", "_largest", "_next_seq", "_requeued", "ready_bytes", "ready_count", "taken_count")
+    __slots__ = ("_fresh", "_largest", "_next_seq", "_requeued", "ready_bytes", "ready_count", "taken_count", "times")
 
     def __init__(self) -> None:
         self.ready_count = 0
@@ -42,6 +44,17 @@ class MemoryStore:
         self._next_seq = 1
         #: Oldest last, so that taking the oldest is a pop.
         self._requeued: list[Entry] = []
+        self.times = TailTimes()
+
+    @property
+    def head_number(self) -> int:
+        """The number of the message at the head, or of the next message if none is ready."""
+        return self._requeued[-1][0] if self._requeued else self._next_seq
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next message."""
+        return self._next_seq + len(self._fresh)
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Append messages at the tail."""

@@ -139,6 +139,10 @@ class PriorityStore:
         self.levels[level].append(messages, body_bytes, longest)
         self._used |= 1 << level
 
+    def place_of(self, entry: Entry) -> tuple[int, int]:
+        """Return the level of a message of this store, and its number there."""
+        return self._level(entry[1]), entry[0]
+
     def _level(self, message: Message) -> int:
         return min(message.envelope.priority, self._max_priority)
 

@@ -99,6 +99,16 @@ class RamMessages:
             return 0, seq + 1
         return self._arrivals[at - 1], self._arrival_seqs[at] if at < len(self._arrivals) else 1 << 63
 
+    def is_exact(self, seq: int, within: int) -> bool:
+        """Return whether arrival() is exact to some microseconds: earlier times may have become coarser."""
+        at = bisect_right(self._arrival_seqs, seq)
+        return at > 0 and (at == len(self._arrivals) or self._arrivals[at] - self._arrivals[at - 1] <= within)
+
+    def adopt_arrivals(self, numbers: array[int], times: array[int]) -> None:
+        """Replace all arrival times, each of which is valid from a number on, if there are any."""
+        if numbers:
+            self._arrival_seqs, self._arrivals = numbers[:], times[:]
+
     def forget_arrivals(self) -> None:
         """Discard arrival times: no appended message is live."""
         if len(self._arrivals) > 1:

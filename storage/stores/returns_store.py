@@ -45,6 +45,10 @@ class ReturnsStore(PriorityStore):
         """
         self._append(_RETURNED, messages, body_bytes)
 
+    def place_of(self, entry: Entry) -> tuple[int, int]:
+        """Return the level of a message of this store, and its number there."""
+        return (_RETURNED, entry[0] - _FIRST_RETURNED) if entry[0] >= _FIRST_RETURNED else (_FRESH, entry[0])
+
     def _level(self, message: Message) -> int:
         return _FRESH
 

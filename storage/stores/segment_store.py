@@ -88,6 +88,7 @@ class SegmentStore:
         persistent_bytes: Their body bytes.
         lost_count: Number of ready messages that could not be read.
         noted: Whether there are events of messages that were never in the store.
+        oldest_ready, oldest_taken: Number and arrival of these messages when last asked; see ages.py.
     """
 
     __slots__ = (
@@ -103,6 +104,8 @@ class SegmentStore:
         "lost_count",
         "next_seq",
         "noted",
+        "oldest_ready",
+        "oldest_taken",
         "paging",
         "persistent_bytes",
         "persistent_count",
@@ -142,6 +145,7 @@ class SegmentStore:
         self.persistent_count, self.persistent_bytes = state.count, state.body_bytes
         self.lost_count = 0
         self._dirty = self.noted = False
+        self.oldest_ready = self.oldest_taken = 0, 0
         #: Whether messages were read since the last idle().
         self._used = False
 

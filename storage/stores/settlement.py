@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from leveret.storage.event_format import DEAD_LETTERED, EventKind
 from leveret.storage.interface import Entry
 from leveret.storage.message import Message, StoredMessage
+from leveret.storage.seq_ranges import SeqRanges
 from leveret.storage.stores.ram_messages import RamMessages
 
 #: A run ends where waits differ by more than this, in microseconds, and by more than a tenth.
@@ -142,6 +143,13 @@ class Leaving:
         """Mark all runs as covered by a commit group; return how many of them were not covered before."""
         covered, self.uncovered = self.uncovered, 0
         return covered
+
+    def numbers(self) -> SeqRanges:
+        """Return the numbers of all messages."""
+        numbers = SeqRanges()
+        for run, _, _ in self._runs:
+            numbers.add(run.first, run.end)
+        return numbers
 
     def pop(self) -> tuple[SettledRun, EventKind, int]:
         """Remove and return the oldest run. There must be one."""

@@ -27,6 +27,7 @@ class ThreadedBroker:
     Attributes:
         app: the broker; to be touched in its own thread only, see `call`.
         url: AMQP URL of the default user and vhost.
+        http_url: URL of the management API for the default user.
     """
 
     def __init__(self, data_dir: Path, **options: Any) -> None:
@@ -35,7 +36,7 @@ class ThreadedBroker:
         )
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
-        self.url = ""
+        self.url = self.http_url = ""
 
     def __enter__(self) -> ThreadedBroker:
         self._thread.start()
@@ -62,6 +63,8 @@ class ThreadedBroker:
         await self.app.start()
         [(host, port)] = self.app.addresses["amqp"]
         self.url = f"amqp://guest:guest@{host}:{port}/%2F"
+        [(host, port)] = self.app.addresses["management"]
+        self.http_url = f"http://guest:guest@{host}:{port}"
         self._started.set()
         await self._stopping.wait()
         await self.app.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry
@@ -80,6 +80,14 @@ class FakeConsumer:
     def unblock(self) -> None:
         """Let the queue serve it again."""
         self.queue.unblock(self)
+
+    def unacked_entries(self, from_tag: int = 0) -> Iterator[Entry]:
+        """Iterate over the unacked messages."""
+        return iter(self.held)
+
+    def next_tag(self) -> int:
+        """Return 0: there are no delivery tags."""
+        return 0
 
     @property
     def received(self) -> list[str]:

@@ -42,12 +42,6 @@ class Broker(ThreadedBroker):
         """Call a function from the loop, after a while; to be called in the loop."""
         self._loop.call_later(seconds, function)
 
-    @property
-    def http_url(self) -> str:
-        """Of the HTTP API."""
-        host, port = self.app.addresses["management"][0]
-        return f"http://guest:guest@{host}:{port}"
-
 
 class Stretches:
     """How long an event loop has been busy at a stretch: processor time of its thread between two calls of a timer.

@@ -214,6 +214,7 @@ class DiskBacking(QueueBacking):
             batch = list(run)
             store.append(batch, size * len(batch))
         store.paging.adopt_appended()
+        store.ram.adopt_arrivals(before.times.numbers, before.times.times)
         # They are requeued there again.
         store.taken_count = before.taken_count + len(requeued)
         store.requeue(requeued)

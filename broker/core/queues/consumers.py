@@ -19,6 +19,12 @@ class UnackedHolder(Protocol):
 
     unacked: int
 
+    def unacked_entries(self, from_tag: int = 0) -> Iterator[Entry]:
+        """Iterate over the unacked messages in the order in which they were delivered; see Holder."""
+
+    def next_tag(self) -> int:
+        """Return the delivery tag of the next message that it gets; 0 if it has no delivery tags."""
+
 
 class QueueConsumer(Protocol):
     """A consumer as its queue sees it.
@@ -57,6 +63,12 @@ class QueueConsumer(Protocol):
 
     def unblock(self) -> None:
         """Let the queue serve it again, if it had no credit."""
+
+    def unacked_entries(self, from_tag: int = 0) -> Iterator[Entry]:
+        """Iterate over its unacked messages in the order in which they were delivered; see Holder."""
+
+    def next_tag(self) -> int:
+        """Return the delivery tag of the next message that it gets."""
 
 
 #: Ordered set of consumers with fast removal. A plain dict finds its first key slowly once many keys before it have

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from leveret.broker.core.message_stores.backing import QueueBacking
-from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, QueueConsumer
+from leveret.broker.core.queues.consumers import ConsumerGroup, Consumers, QueueConsumer, UnackedHolder
 from leveret.broker.core.queues.contents import Contents
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.outbox import DeadLetterOutbox
@@ -39,10 +39,12 @@ class Delivery:
     Attributes:
         returning: Requeued messages that are not back yet, because there are very many. They count as unacked. Until
             all are back nothing is delivered, so that newer messages do not overtake them.
+        others: Holders of unacked messages that are not consumers of the queue (any more): its gets, and consumers
+            that were cancelled.
     """
 
     __slots__ = (
-        "_backing", "_consumers", "_contents", "_counters", "_counts_deliveries", "_outbox", "_unacked",
+        "_backing", "_consumers", "_contents", "_counters", "_counts_deliveries", "_outbox", "_unacked", "others",
         "returning",
     )  # fmt: skip
 
@@ -63,6 +65,7 @@ class Delivery:
         self._counts_deliveries = traits.counts_deliveries
         self._unacked = contents.unacked
         self.returning = Returning()
+        self.others: dict[UnackedHolder, None] = {}
 
     @property
     def unacked_count(self) -> int:
@@ -150,6 +153,12 @@ class Delivery:
         """Count messages that were taken from the store as unacked."""
         self._unacked.count += count
         self._unacked.body_bytes += body_bytes
+
+    def hold(self, holder: UnackedHolder, count: int, body_bytes: int) -> None:
+        """Count messages that were taken from the store as unacked ones of a holder that is not a consumer."""
+        self.others[holder] = None
+        self.add_unacked(count, body_bytes)
+        holder.unacked += count
 
     def remove_unacked(self, entries: Sequence[Entry]) -> None:
         """Stop counting messages as unacked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from leveret.broker.core.queues.queue import Queue
 from leveret.storage.interface import Entry
@@ -17,13 +17,29 @@ class Holder:
 
     Attributes:
         unacked: Number of unacked messages.
+        taken: The unacked messages themselves, if it is neither a consumer nor the gets of a channel.
     """
 
-    __slots__ = ("queue", "unacked")
+    __slots__ = ("queue", "taken", "unacked")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.unacked = 0
+        self.taken: Sequence[Entry] = ()
+
+    def unacked_entries(self, from_tag: int = 0) -> Iterator[Entry]:
+        """Iterate over the unacked messages in the order in which they were delivered.
+
+        Messages may be delivered and settled meanwhile.
+
+        Args:
+            from_tag: Leave out those with lower delivery tags, of a consumer or of the gets of a channel.
+        """
+        return iter(self.taken)
+
+    def next_tag(self) -> int:
+        """Return the delivery tag of the next message that it gets; 0 if it has no delivery tags."""
+        return 0
 
 
 class Consumer(Holder):

@@ -117,8 +117,7 @@ class Move:
             return []
         entries, body_bytes = source.store.take(count, _STEP_BYTES)
         self.scanned += len(entries)
-        source.delivery.add_unacked(len(entries), body_bytes)
-        self._holder.unacked += len(entries)
+        source.delivery.hold(self._holder, len(entries), body_bytes)
         return entries
 
     def _is_wanted(self, message: Message) -> bool:

@@ -294,8 +294,7 @@ class Queue(Target):
             self.counters.got_no_ack += 1
             self.store.settle(entries, EventKind.AUTO_ACK)
         else:
-            self.delivery.add_unacked(1, body_bytes)
-            holder.unacked += 1
+            self.delivery.hold(holder, 1, body_bytes)
         if self.contents.may_have_timed:
             # The next message may expire sooner.
             self.host.turn.deliver_later(self)
@@ -309,6 +308,8 @@ class Queue(Target):
         """Remove messages from their holder, before acknowledge(), reject() or requeue()."""
         holder.unacked -= len(entries)
         self.delivery.remove_unacked(entries)
+        if self.delivery.others and not holder.unacked:
+            self.delivery.others.pop(holder, None)
         if self.consumers.single_active and not holder.unacked:
             self.host.turn.deliver_later(self)
 
@@ -380,6 +381,8 @@ class Queue(Target):
         if self.deleted:
             return
         self.consumers.remove(consumer)
+        if consumer.unacked:
+            self.delivery.others[consumer] = None
         if self.consumers.ring and not (
             self.traits.delays_next_single_active and self.consumers.single_active and consumer.unacked
         ):
@@ -444,6 +447,7 @@ class Queue(Target):
         self._head_timer.close()
         self.outbox.close()
         self.delivery.returning.clear()
+        self.delivery.others.clear()
         self.backing.delete()
         for consumer in self.consumers.clear():
             consumer.cancelled()

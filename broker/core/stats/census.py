@@ -13,6 +13,7 @@ from leveret.broker.core.stats.counters import ChannelCounters
 from leveret.broker.core.stats.losses import LossCounters
 from leveret.broker.core.stats.totals import VirtualHostStatistics
 from leveret.broker.core.vhost import VirtualHost
+from leveret.storage.stores.ages import note_time
 
 _FIELDS: Final = VirtualHostStatistics.FIELDS
 _READY: Final = _FIELDS.index("messages_ready")
@@ -81,6 +82,7 @@ class Census:
             totals[_DROP] += counters.dropped.total() if counters.dropped else 0
             totals[_REFUSE] += counters.refused
             if now is not None:
+                note_time(queue.store, self._broker.timers.now())
                 if counters.has_losses:
                     self._sample_losses(counters, now, queue.retained_count)
                 if counters.sample(now, counters.row(ready, unacknowledged), self._may_be_detailed("queue")):

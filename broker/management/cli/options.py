@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 FLAG: Final = "flag"
 TEXT: Final = "text"
 INTEGER: Final = "integer"
+# A number, which may have a unit: 24h.
+PERIOD: Final = "period"
 
 # Options of every command. Node and cookie options have no effect, but existing scripts pass them.
 GENERAL_OPTIONS: Final = {
@@ -44,6 +46,9 @@ COMMAND_OPTIONS: Final = {
     "limit": INTEGER,
     "list-commands": FLAG,
     "local": FLAG,
+    "max-lost": INTEGER,
+    "max-messages": INTEGER,
+    "max-oldest": TEXT,
     "offline": FLAG,
     "online": FLAG,
     "per-connection-delay": INTEGER,
@@ -53,7 +58,7 @@ COMMAND_OPTIONS: Final = {
     "tags": TEXT,
     "unit": TEXT,
     "user": TEXT,
-    "within": INTEGER,
+    "within": PERIOD,
 }
 OPTION_TYPES: Final = GENERAL_OPTIONS | COMMAND_OPTIONS
 SHORT_OPTIONS: Final = {
@@ -180,6 +185,8 @@ def _set_option(option: str, name: str, value: str | None, remaining: list[str],
         # Filters add up. For other options the last value is used.
         earlier = found.options.get(name) if name == "filter" else None
         found.options[name] = value if earlier is None else f"{earlier}\n{value}"
+    elif option_type == PERIOD and _is_integer(value[:-1]) and value[-1] in "smhd":
+        found.options[name] = value
     elif _is_integer(value):
         found.options[name] = int(value)
     else:

@@ -42,6 +42,7 @@ ADDED: Final = {
     "added *loss_stats": "all of these, with rates and samples",
     "added *fill": "how full the queue is, against the limits in force, and who has set them",
     "added *storage": "what is on disk only, and the files",
+    "added *oldest_*_age": "how long messages have been in the queue",
     "added *user_provided_name": "what the client calls the channel's connection",
     "added *consumer_timeout": "newer clients read it",
     "added *being_drained": "newer clients read it",

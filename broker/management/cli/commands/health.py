@@ -78,6 +78,8 @@ def _period(context: CommandContext) -> tuple[int, str]:
 
 
 def _check_unit(context: CommandContext) -> None:
+    if isinstance(context.options.get("within"), str):
+        raise UsageFault(f"--within takes a number and --unit its unit, not {context.options['within']}")
     unit = _period(context)[1]
     if unit.lower() not in UNITS:
         raise UsageFault(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(UNITS)}\"")

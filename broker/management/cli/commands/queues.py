@@ -164,6 +164,7 @@ COLUMNS: Final[dict[str, Column]] = {
     **fields("state", "type", "leader", "members", "online"),
     # Not in RabbitMQ.
     "length_counts": field("fill.length_counts"),
+    **fields("oldest_ready_age", "oldest_unacked_age"),
 }
 
 

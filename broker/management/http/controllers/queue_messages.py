@@ -129,6 +129,8 @@ async def _get(
     """Take messages, then settle all of them; return them as JSON."""
     holder = None if mode == "ack_requeue_false" else Holder(queue)
     taken: list[Entry] = []
+    if holder is not None:
+        holder.taken = taken
     shown: list[str] = []
 
     def steps() -> Iterator[None]:

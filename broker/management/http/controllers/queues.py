@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.explanation import explain_queue, fill_percent
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.vhost import VirtualHost
@@ -139,6 +140,8 @@ class Queues(Controller):
                 "messages_unacknowledged": lambda queue: queue.unacked_count,
                 "message_bytes": lambda queue: queue.store.ready_bytes + queue.delivery.unacked_bytes,
                 "message_bytes_ready": lambda queue: queue.store.ready_bytes,
+                "oldest_ready_age": lambda queue: _or_missing(oldest_ready_age(queue)),
+                "oldest_unacked_age": lambda queue: _or_missing(oldest_unacked_age(queue)),
                 "fill": _fill,
                 "fill.percent": _fill,
             },
@@ -164,5 +167,8 @@ def _default_order(queue: Queue) -> tuple[str, str]:
 
 def _fill(queue: Queue) -> Any:
     """Return the fill level in per cent; missing (...) without limits, so that descending order shows these last."""
-    percent = fill_percent(queue)
-    return ... if percent is None else percent
+    return _or_missing(fill_percent(queue))
+
+
+def _or_missing(value: float | None) -> Any:
+    return ... if value is None else value

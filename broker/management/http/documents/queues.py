@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 from leveret.broker.core.clients import ClientConsumer, ClientIdentity
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.message_stores.backing import StoreFigures
+from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import describe_fill
 from leveret.broker.core.queues.queue import Queue
@@ -88,6 +89,8 @@ def queue_document(queue: Queue, node: str, rates: Rates) -> dict[str, Any]:
         "refused": counters.refused,
         "fill": _fill(queue),
         "storage": _storage(queue, figures),
+        "oldest_ready_age": _rounded(oldest_ready_age(queue)),
+        "oldest_unacked_age": _rounded(oldest_unacked_age(queue)),
     }
     rates.add_to(document, _LENGTHS, row, counters, "lengths")
     document["messages"] += queue.retained_count
@@ -190,6 +193,10 @@ def _storage(queue: Queue, figures: StoreFigures) -> dict[str, Any]:
         "segment_bytes": figures.disk_bytes,
         "oldest_segment": figures.oldest // 1000 or None,
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _classic(queue: Queue, figures: StoreFigures, rates: Rates) -> dict[str, Any]:

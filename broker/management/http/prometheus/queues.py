@@ -9,6 +9,7 @@ from typing import Any, Final
 from prometheus_client.metrics_core import Metric as MetricFamily
 
 from leveret.broker.core.broker import Broker
+from leveret.broker.core.queues.ages import oldest_ready_age, oldest_unacked_age
 from leveret.broker.core.queues.counters import QueueCounters
 from leveret.broker.core.queues.explanation import fill_percent
 from leveret.broker.core.queues.queue import Queue
@@ -65,6 +66,12 @@ _LIMITS: Final = (
     gauge("queue_max_length", "Maximum number of messages in a queue, for queues with this limit"),
     gauge("queue_max_length_bytes", "Maximum size in bytes of messages in a queue, for queues with this limit"),
     gauge("queue_fill_ratio", "Used share of the limit that is nearest to being reached, for queues with a limit"),
+)
+_AGES: Final = (
+    gauge("queue_oldest_ready_age_seconds", "Time since the arrival of the oldest ready message, for queues with one"),
+    gauge(
+        "queue_oldest_unacked_age_seconds", "Time since the arrival of the oldest unacked message, for queues with one"
+    ),
 )
 
 
@@ -191,6 +198,10 @@ def _limits(queue: Queue) -> tuple[int | None, int | None, float | None]:
     return settings.max_length, settings.max_length_bytes, None if percent is None else percent / 100
 
 
+def _ages(queue: Queue) -> tuple[float | None, float | None]:
+    return oldest_ready_age(queue), oldest_unacked_age(queue)
+
+
 #: Metrics that RabbitMQ does not have, only per queue: a sum over the queues with a limit would be meaningless.
 OWN_FAMILIES: Final[tuple[Family[Any], ...]] = (
     _losses(_DROPPED, _DROP_REASONS, lambda counters: counters.dropped),
@@ -206,4 +217,5 @@ OWN_FAMILIES: Final[tuple[Family[Any], ...]] = (
     _losses(_DEAD_LETTERED, REASONS, lambda counters: counters.dead_lettered),
     _losses(_DEAD_LETTERS_LOST, REASONS, lambda counters: counters.dead_letters_lost),
     _family("queue_limits", _LIMITS, _limits, prefix=_OWN_PREFIX),
+    _family("queue_ages", _AGES, _ages, prefix=_OWN_PREFIX),
 )

@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { clientState } from "../parts/client_state.js";
 import { h } from "../parts/element.js";
-import { ago, bytes, number, rate } from "../parts/format.js";
+import { ago, bytes, isNumber, number, rate, span } from "../parts/format.js";
 import { properties, tiles, valueTable } from "../parts/layout.js";
 import { features, policyLink } from "./queue_features.js";
 import { bytesFill, messagesFill } from "./queue_fill.js";
@@ -16,6 +16,7 @@ export const DETAIL_FIELDS = [
   ["policy", "operator_policy", "owner_pid_details"],
   ["single_active_consumer_tag", "single_active_consumer_ctag", "exclusive_consumer_tag"],
   ["consumers", "consumer_capacity", "memory", "fill", "storage", "messages_dlx", "head_message_timestamp"],
+  ["oldest_ready_age", "oldest_unacked_age"],
   ["messages", "messages_ready", "messages_unacknowledged", "messages_ram"],
   ["message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram"],
 ].flat();
@@ -75,6 +76,8 @@ export function fillAndStorage(queue) {
     ["Unacked bytes", queue.message_bytes_unacknowledged > 0 ? bytes(queue.message_bytes_unacknowledged) : null],
     ["Memory of the queue", bytes(queue.memory), "Memory that the broker uses for the queue, including messages"],
     ["Dead letters waiting", letters > 0 ? number(letters) : null, "Kept until a queue has accepted them"],
+    ["Oldest ready message", age(queue.oldest_ready_age), "Since its arrival in the queue"],
+    ["Oldest unacked message", age(queue.oldest_unacked_age), "Since its arrival in the queue, not its delivery"],
     ["Head of the queue", head ? ago(head * 1000) : null, "Timestamp property of the first message"],
   ]);
 }
@@ -88,6 +91,10 @@ function limited({ vhost, policy, operator_policy: operatorPolicy }, bar, source
   };
   if (!(source in sources)) return "no limit";
   return h("span", { class: "prose" }, bar, ` ${bar.dataset.amounts}, limit by `, sources[source]);
+}
+
+function age(seconds) {
+  return isNumber(seconds) ? `arrived ${span(seconds)} ago` : null;
 }
 
 function segments({ segments: count, segment_bytes: size }) {

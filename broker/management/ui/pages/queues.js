@@ -3,7 +3,7 @@
 import { address } from "../parts/address.js";
 import { clientState } from "../parts/client_state.js";
 import { h, patch } from "../parts/element.js";
-import { bytes, number } from "../parts/format.js";
+import { bytes, isNumber, number, span } from "../parts/format.js";
 import { emptyState, heading, valueTable } from "../parts/layout.js";
 import { rateColumn } from "../parts/rate_column.js";
 import { Table } from "../parts/table.js";
@@ -50,6 +50,8 @@ const COLUMNS = [
   count("messages_ready", "Ready", "Messages ready for delivery"),
   count("messages_unacknowledged", "Unacked", "Messages delivered but not yet acknowledged"),
   count("messages", "Total", "Ready and unacked messages"),
+  age("oldest_ready_age", "Oldest", "Time since the arrival of the oldest ready message"),
+  age("oldest_unacked_age", "Oldest unacked", "Time since the arrival of the oldest unacked message"),
   size("message_bytes_ready", "Bytes ready", "Body bytes of ready messages"),
   size("message_bytes", "Bytes", "Body bytes of all messages", true),
   count("consumers", "Consumers", "Number of consumers", true),
@@ -70,6 +72,11 @@ const COLUMNS = [
 
 function count(key, label, title, hidden = false) {
   return { key, label, title, numeric: true, hidden, sort: key, cell: (queue) => number(queue[key]) };
+}
+
+function age(key, label, title) {
+  const cell = ({ [key]: seconds }) => (isNumber(seconds) ? span(seconds) : null);
+  return { key, label, title, numeric: true, hidden: true, sort: key, cell };
 }
 
 function size(key, label, title, hidden = false) {
