@@ -166,13 +166,17 @@ def loss_totals(losses: Iterable[Loss], since: int, now: int, age: int | None) -
 def _amounts(queue: Sequence[int] = _ZEROS["queue"], exchange: Sequence[int] = _ZEROS["exchange"]) -> dict[str, Any]:
     """Return rows of losses as JSON. They have the order of the LOSS_FIELDS of queues and of exchanges."""
     letters = 2 + len(_DROPS)
+    unroutable, (refused, deleted) = exchange[1 : 1 + len(_UNROUTABLE)], exchange[1 + len(_UNROUTABLE) :]
+    dropped = dict(zip(_DROPS, queue[1 : letters - 1], strict=True))
+    # Of an exchange only delayed messages are refused, or deleted with it.
+    dropped["deleted"] += deleted
     return {
         "lost": queue[0] + exchange[0],
-        "dropped": dict(zip(_DROPS, queue[1 : letters - 1], strict=True)),
-        "refused": queue[letters - 1],
+        "dropped": dropped,
+        "refused": queue[letters - 1] + refused,
         "dead_lettered": dict(zip(REASONS, queue[letters : letters + len(REASONS)], strict=True)),
         "dead_letters_lost": dict(zip(REASONS, queue[letters + len(REASONS) :], strict=True)),
-        "unroutable": dict(zip(_UNROUTABLE, exchange[1:], strict=True)),
+        "unroutable": dict(zip(_UNROUTABLE, unroutable, strict=True)),
     }
 
 
