@@ -108,9 +108,11 @@ class DueMessages:
 
     def _route_number(self, waiting: WaitingMessages, number: int, done: Callable[[bool], None]) -> Iterator[None]:
         entry = waiting.take(number)
-        if entry is not None:
-            yield from self._route(waiting, [entry])
-        done(entry is not None)
+        try:
+            if entry is not None:
+                yield from self._route(waiting, [entry])
+        finally:
+            done(entry is not None)
 
     def _route(self, waiting: WaitingMessages, entries: Sequence[Entry]) -> Iterator[None]:
         """Publish messages to the queues that they are routed to, then settle them."""

@@ -23,6 +23,12 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "set_cluster_name",
     ),
     "definitions": ("export_definitions", "import_definitions"),
+    "delayed_messages": (
+        "cancel_delayed_message",
+        "deliver_delayed_message",
+        "list_delayed_messages",
+        "show_delayed_message",
+    ),
     "exchanges": ("list_bindings", "list_exchanges"),
     "explain_queue": ("explain_queue",),
     "health": (

@@ -46,6 +46,8 @@ NAMES: Final = {
     "added leveret_queue_refused_total": "publishes that full queues refused",
     "added leveret_queue_dead_lettered_total": "what went to dead-letter exchanges, by reason",
     "added leveret_queue_dead_letters_lost_total": "what no queue has taken of that, by reason",
+    "added leveret_exchange_messages_delayed": "messages that wait in exchanges until they are due",
+    "added leveret_exchange_messages_delayed_bytes": "their size",
 }
 #: Labels that differ, and why.
 LABELS: Final = {

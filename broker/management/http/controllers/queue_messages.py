@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.messages.published import published_to
 from leveret.broker.core.queues.holders import Holder
 from leveret.broker.core.queues.moving import Move, MoveEnd
@@ -17,6 +15,7 @@ from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.http.access import http_origin
 from leveret.broker.management.http.controller import Controller, resource
+from leveret.broker.management.http.documents.messages import payload_document, properties_document
 from leveret.broker.management.http.durability import wait_until_stored
 from leveret.broker.management.http.errors import bad_request, missing, not_authorised
 from leveret.broker.management.http.json_fields import read_integer, read_text, require_keys
@@ -26,7 +25,6 @@ from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal
 from leveret.policies.message_filter import FilterError, read_filter
 from leveret.protocol.faults import AmqpFault, ReplyCode
-from leveret.protocol.properties import Properties
 from leveret.storage.interface import Entry
 
 #: How messages are settled after they were got.
@@ -157,27 +155,12 @@ async def _get(
 def _describe(entry: Entry, left: int, as_base64: bool, truncate: int | None) -> Mapping[str, Any]:
     _, message, redelivered = entry
     exchange, routing_key = published_to(message.envelope)
-    properties = Properties(message.envelope.header).as_dict()
-    if "headers" in properties:
-        properties["headers"] = table_to_json(properties["headers"])
-    payload, encoding = _encode_payload(message.body if truncate is None else message.body[:truncate], as_base64)
     return {
         "payload_bytes": len(message.body),
         "redelivered": redelivered,
         "exchange": exchange,
         "routing_key": routing_key,
         "message_count": left,
-        # As in RabbitMQ, no properties are an empty list.
-        "properties": properties or [],
-        "payload": payload,
-        "payload_encoding": encoding,
+        "properties": properties_document(message.envelope.header),
+        **payload_document(message.body, as_base64, truncate),
     }
-
-
-def _encode_payload(body: bytes, as_base64: bool) -> tuple[str, str]:
-    if not as_base64:
-        try:
-            return body.decode("utf-8"), "string"
-        except UnicodeDecodeError:
-            pass
-    return base64.b64encode(body).decode("ascii"), "base64"

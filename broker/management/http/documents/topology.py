@@ -9,6 +9,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.default import DEFAULT_EXCHANGE
+from leveret.broker.core.exchanges.delayed import DelayedExchange
 from leveret.broker.core.json_values.tables import table_to_json
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.stats.counters import ExchangeCounters
@@ -31,7 +32,7 @@ def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]
         exchange: The exchange.
         rates: Rates of the request; None without statistics.
     """
-    document = {
+    document: dict[str, Any] = {
         "name": exchange.name,
         "vhost": exchange.vhost_name,
         "type": exchange.type_name,
@@ -40,6 +41,11 @@ def exchange_document(exchange: Exchange, rates: Rates | None) -> dict[str, Any]
         "internal": exchange.internal,
         "arguments": table_to_json(exchange.arguments),
     }
+    if isinstance(exchange, DelayedExchange) and exchange.waiting is not None:
+        document["messages_delayed"] = exchange.waiting.count
+        document["message_bytes_delayed"] = exchange.waiting.body_bytes
+        due = exchange.waiting.next_due()
+        document["next_delayed_at"] = None if due is None else -(-due // 1000)
     if exchange.policy is not None:
         document["policy"] = exchange.policy.name
     if rates is not None:

@@ -13,12 +13,18 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices, run_in_slices
 from leveret.broker.core.stats.counter_totals import CounterTotals
 from leveret.broker.management.http.prometheus.clients import CHANNEL_FAMILIES, CONNECTION_FAMILIES
+from leveret.broker.management.http.prometheus.exchanges import EXCHANGE_FAMILIES
 from leveret.broker.management.http.prometheus.families import Family, add
 from leveret.broker.management.http.prometheus.global_messages import global_families
 from leveret.broker.management.http.prometheus.queues import QUEUE_FAMILIES, loss_totals
 
 #: Metrics of objects that both endpoints show.
-OBJECT_FAMILIES: Final[tuple[Family[Any], ...]] = (*QUEUE_FAMILIES, *CHANNEL_FAMILIES, *CONNECTION_FAMILIES)
+OBJECT_FAMILIES: Final[tuple[Family[Any], ...]] = (
+    *QUEUE_FAMILIES,
+    *CHANNEL_FAMILIES,
+    *CONNECTION_FAMILIES,
+    *EXCHANGE_FAMILIES,
+)
 
 
 class Totals:

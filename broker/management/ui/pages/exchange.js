@@ -2,12 +2,13 @@
 
 import { Chart } from "../parts/chart.js";
 import { h, patch } from "../parts/element.js";
-import { number, shortRate } from "../parts/format.js";
+import { bytes, number, shortRate } from "../parts/format.js";
 import { folded, heading, properties, section, valueTable } from "../parts/layout.js";
 import { PublishForm } from "../parts/publish_form.js";
 import { RangeChoice } from "../parts/range.js";
 import { rates } from "../parts/series.js";
 import { BindingForm, bindingsFrom, bindingsTo } from "./exchange_bindings.js";
+import { DelayedMessages } from "./exchange_delayed.js";
 import { deleteForm } from "./exchange_delete.js";
 import { alternateLink, exchangeFeatures, exchangeType, policyLink } from "./exchange_features.js";
 
@@ -19,6 +20,7 @@ const LOSSES = [
   ["drop_unroutable", "Dropped", "dropped: no queue took them"],
   ["return_unroutable", "Returned", "returned to the publisher: no queue took them, and they were mandatory"],
 ];
+const DELAYED = "x-delayed-message";
 const DEFAULT = "amq.default";
 
 export default {
@@ -44,7 +46,8 @@ export default {
         parts.from?.refresh(),
       ]);
       draw(charts, exchange);
-      parts.binding?.describe(exchange.type);
+      parts.binding?.describe(exchange.type === DELAYED ? exchange.arguments["x-delayed-type"] : exchange.type);
+      if (exchange.type === DELAYED) await (parts.delayed ??= new DelayedMessages(context, name)).refresh();
       show(context, exchange, parts);
     };
   },
@@ -67,12 +70,13 @@ function draw(charts, { message_stats: stats = {}, loss_stats: losses = {} }) {
   charts.losses.update(LOSSES.map(([figure, label, title], index) => ({ label, title, colour: 8 - index * 6, points: rates(losses[`${figure}_details`]) })));
 }
 
-function show({ root }, exchange, { charts, range, publish, to, from, bind, remove }) {
+function show({ root }, exchange, { charts, range, publish, to, from, bind, remove, delayed }) {
   const { name, vhost, loss_stats: losses } = exchange;
   patch(
     root,
     heading([`Exchange ${name || "(AMQP default)"} `, h("small", null, `in virtual host ${vhost}`)], range.element),
     h("div", { class: "charts" }, charts.rates.element, losses ? charts.losses.element : null, details(exchange)),
+    delayed ? section("Delayed messages", delayed.element) : null,
     from ? section("Bindings from this exchange", from.element) : implicit(),
     bind,
     to ? section("Bindings to this exchange", to.element) : null,
@@ -96,9 +100,17 @@ function details(exchange) {
     ["Policy", policyLink(exchange) ?? h("span", { class: "muted" }, "none")],
     ["Published in", number(stats.publish_in ?? 0), "Messages published to the exchange since the broker's start"],
     ["Routed out", number(stats.publish_out ?? 0), "Counted once per target, since the broker's start"],
+    ...(exchange.type === DELAYED ? delays(exchange) : []),
     ["Unroutable, dropped", lost(losses.drop_unroutable), "Messages that were not routed to a queue"],
     ["Unroutable, returned", lost(losses.return_unroutable), "Mandatory messages that were not routed to a queue and were returned to the publisher"],
   ]);
+}
+
+function delays({ messages_delayed: count, message_bytes_delayed: size, loss_stats: losses = {} }) {
+  return [
+    ["Delayed", [number(count), ", ", bytes(size)], "Messages that wait until they are due"],
+    ["Delayed, refused", lost(losses.refuse), "Messages with a delay that were refused, because too many waited"],
+  ];
 }
 
 function lost(count = 0) {

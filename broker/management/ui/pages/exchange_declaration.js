@@ -6,7 +6,7 @@ import { VhostField } from "../parts/vhost_field.js";
 
 const TYPES = [
   "direct", "fanout", "topic", "headers",
-  "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random", "x-recent-history",
+  "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random", "x-recent-history", "x-delayed-message",
 ];
 const ALTERNATE = { key: "alternate-exchange", label: "Alternate exchange", hint: "Name of the exchange that receives messages that this one cannot route" };
 /** Arguments of single types, by type. */
@@ -14,6 +14,9 @@ const ARGUMENTS = {
   "x-consistent-hash": [
     { key: "hash-header", label: "Hash a header", hint: "Name of the header that decides which queue gets a message, instead of the routing key" },
     { key: "hash-property", label: "Hash a property", hint: "message_id, correlation_id or timestamp: decides which queue gets a message, instead of the routing key" },
+  ],
+  "x-delayed-message": [
+    { key: "x-delayed-type", label: "Type inside", value: "direct", hint: "Type that routes the messages when they are due: any other exchange type" },
   ],
   "x-recent-history": [
     { key: "x-recent-history-length", label: "History length", type: "Number", hint: "Number of messages that a new binding gets; 20 by default" },

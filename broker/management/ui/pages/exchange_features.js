@@ -12,6 +12,7 @@ const TYPES = {
   fanout: "to all queues that are bound, whatever the routing key",
   topic: "to the queues whose binding pattern matches the routing key: * is one word, # any number of words",
   headers: "to the queues whose binding arguments match the message's headers",
+  "x-delayed-message": "where the type inside it (x-delayed-type) routes them, after the milliseconds in their header x-delay",
 };
 
 /** Fields of an exchange that exchangeFeatures() needs. */
